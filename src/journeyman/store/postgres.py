@@ -18,7 +18,8 @@ import socket
 import time
 import warnings
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from threading import RLock
@@ -30,7 +31,8 @@ from journeyman.session import Session, Sessions, Snapshot, Step, check_session_
 from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, MAKE, NOTICED, Database, check_installed
 from journeyman.store.log import Line, Record, crc_of, first_crc, lines_of, queued, readable
 from journeyman.store.repair import StoreRepaired
-from journeyman.store.store import Head
+from journeyman.store.store import Head, SessionInfo, beginning, closed, exported, info_of
+from journeyman.types import Message
 
 if TYPE_CHECKING:
     from psycopg import Connection as PsycopgConnection
@@ -54,8 +56,14 @@ _END_OLD: Final = (
 )
 """Ends a connection of this session that was lost here, and still holds the lock there."""
 _FIND: Final = "SELECT id, agent, created, parent FROM jm_sessions WHERE id = %s::text"
-_READ: Final = (
-    "SELECT n, kind, position, body, crc FROM jm_session_records WHERE session = %s::text AND n > %s::bigint ORDER BY n"
+_READ: Final = "SELECT n, kind, position, body, crc FROM jm_session_records WHERE session = %s::text ORDER BY n"
+_OF: Final = "FROM jm_session_records WHERE session = s.id"
+_NEWEST: Final = "ORDER BY n DESC LIMIT 1"
+_INFO: Final = (
+    f"SELECT s.id, s.agent, s.created, s.parent, (SELECT at {_OF} {_NEWEST}) AS updated,"
+    f" (SELECT position + (kind = 'message')::int {_OF} AND kind IN ('message', 'cut') {_NEWEST}),"
+    f" (SELECT body {_OF} AND kind = 'used' {_NEWEST}), (SELECT body {_OF} AND kind = 'title' {_NEWEST})"
+    " FROM jm_sessions AS s"
 )
 _END: Final = "SELECT n, crc, at FROM jm_session_records WHERE session = %s::text AND n >= %s::bigint ORDER BY n"
 _WRITE: Final = (
@@ -103,22 +111,87 @@ class PostgresSessions:
         """
         if id is not None:
             check_session_id(id)
-        check_installed("Sessions")
         line = _Line(self._database)
         try:
             with self._database.explaining("opened"):
-                line.connect()
-                info = line.connection.info
-                version = line.rows(GET_VERSION)[0][0] if line.rows(HAS_VERSION)[0][0] else None
-                encoding = info.parameter_status("server_encoding")
-                if self._database.lacks_tables(info.server_version, encoding, version):
-                    line.connection.execute(MAKE.encode())
+                line.open()
                 if id is None:
                     return PostgresSession(line, self._new(line, agent))
                 return self._named(line, id, agent=agent, any_agent=any_agent, create=create)
         except BaseException:
             line.close()
             raise
+
+    def sessions(self) -> list[SessionInfo]:
+        """Return all sessions, the one that was last written to first."""
+        with self._reading() as line:
+            return [_info(row) for row in line.rows(f"{_INFO} ORDER BY updated DESC NULLS LAST, s.created DESC")]
+
+    def snapshot(self, id: str) -> Snapshot:
+        """Return what is stored of a session, as it is: the last calls may have no results.
+
+        Raises:
+            StoreError: there is none.
+        """
+        with self._reading() as line:
+            self._head(line, id)
+            return readable(_records(line, id), id)[1]
+
+    def messages(self, id: str) -> list[Message]:
+        """Return the conversation of a session, its open calls closed."""
+        return closed(self.snapshot(id))
+
+    def export(self, id: str) -> bytes:
+        """Return a session as one JSON object. `load_messages` reads what is in its `messages`."""
+        with self._reading() as line:
+            self._head(line, id)
+            return exported(
+                _info(line.rows(f"{_INFO} WHERE s.id = %s::text", id)[0]), readable(_records(line, id), id)[1]
+            )
+
+    def branch(self, id: str, at: int) -> str:
+        """Begin another session with the first `at` messages of this one, and return its id.
+
+        Raises:
+            StoreError: there is no such session, or it has fewer messages.
+        """
+        step = beginning(id, self.snapshot(id), at)
+        with self._reading() as line:
+            agent = self._head(line, id).agent
+            branch = PostgresSession(line, replace(self._new(line, agent), parent=id))
+            branch.write(step)
+            return branch.id
+
+    def delete(self, id: str) -> None:
+        """Forget a session.
+
+        Raises:
+            StoreError: there is none.
+            SessionInUse: somebody has it open.
+        """
+        with self._reading() as line:
+            self._head(line, id)
+            line.take(id)
+            line.rows("DELETE FROM jm_sessions WHERE id = %s::text", id)
+            line.rows("DELETE FROM jm_session_damage WHERE session = %s::text", id)
+
+    # -- inside
+
+    @contextmanager
+    def _reading(self) -> Generator[_Line]:
+        line = _Line(self._database)
+        try:
+            with self._database.explaining("read"):
+                line.open()
+                yield line
+        finally:
+            line.close()
+
+    def _head(self, line: _Line, id: str) -> Head:
+        rows = line.rows(_FIND, id)
+        if not rows:
+            raise self._unknown(line, id)
+        return Head(*rows[0])
 
     def _new(self, line: _Line, agent: str) -> Head:
         while True:
@@ -131,7 +204,7 @@ class PostgresSessions:
         def found() -> Head | None:
             rows = line.rows(_FIND, id)
             if not rows and not create:
-                raise self._unknown(line, id)
+                raise self._unknown(line, id, or_else="To begin one of this id, give create=True.")
             head = Head(*rows[0]) if rows else None
             if head is not None and head.agent not in ("", agent) and not any_agent:
                 raise StoreError(
@@ -145,7 +218,7 @@ class PostgresSessions:
         head = found()  # until the lock was taken, somebody may have made it, or deleted it
         if head is None:
             return PostgresSession(line, Head(id, agent, time.time()))
-        records = [Record(*row) for row in line.rows(_READ, id, 0)]
+        records = _records(line, id)
         good, snapshot = readable(records, id)
         notice = None if len(good) == len(records) else self._repaired(line, id, good, len(records) - len(good))
         return PostgresSession(line, head, good, snapshot=snapshot, notice=notice)
@@ -160,11 +233,11 @@ class PostgresSessions:
         warnings.warn(StoreRepaired(notice), stacklevel=5)
         return notice
 
-    def _unknown(self, line: _Line, id: str) -> StoreError:
+    def _unknown(self, line: _Line, id: str, *, or_else: str = "") -> StoreError:
         known = [known for (known,) in line.rows(f"SELECT id FROM jm_sessions LIMIT {_MOST_KNOWN}")]
         close = get_close_matches(id, known, n=1)
         hint = f"Did you mean {close[0]}? " if close else "" if known else "It has none yet: leave the id out. "
-        hint = f"{hint}To begin one of this id, give create=True."
+        hint = f"{hint}{or_else}".strip() or "Look for it with PostgresSessions.sessions()."
         return StoreError(f"{self._database.place} has no session {id!r}.", hint=hint)
 
 
@@ -279,7 +352,7 @@ class PostgresSession:
 
     def _changed(self) -> StoreError:
         return StoreError(
-            f"Session {self.id} in {self._line.place} was changed elsewhere while it was open here; nothing was written.",
+            f"Session {self.id} in {self._line.place} was changed elsewhere while it was open. Nothing is written.",
             hint="Open it again to go on from what is stored.",
         )
 
@@ -334,6 +407,15 @@ class _Line:
         self._made = _patient_connection().connect("", autocommit=True, prepare_threshold=threshold, **given)
         self.database.check_number(self._made.info.backend_pid, self.rows(_BEGUN)[0][0])
 
+    def open(self) -> None:
+        """Connect, and make the tables that are not there."""
+        check_installed("Sessions")
+        self.connect()
+        info, encoding = self.connection.info, self.connection.info.parameter_status("server_encoding")
+        version = self.rows(GET_VERSION)[0][0] if self.rows(HAS_VERSION)[0][0] else None
+        if self.database.lacks_tables(info.server_version, encoding, version):
+            self.connection.execute(MAKE.encode())
+
     def rows(self, query: str, *given: object) -> list[tuple[Any, ...]]:
         """Return the rows that a statement gives back, if it gives back any."""
         cursor = self.connection.cursor(binary=True)
@@ -374,6 +456,15 @@ class _Line:
             with suppress(Error):  # the end of a connection is noticed there a moment later
                 self.rows("SELECT pg_advisory_unlock(%s::bigint)", self._number)
         self.lose()
+
+
+def _records(line: _Line, id: str) -> list[Record]:
+    return [Record(*row) for row in line.rows(_READ, id)]
+
+
+def _info(row: tuple[Any, ...]) -> SessionInfo:
+    head, (updated, n_messages, used, title) = Head(*row[:4]), row[4:]
+    return info_of(head, updated=updated, n_messages=n_messages or 0, used=used, title=title)
 
 
 _NAME: Final = re.compile(r"journeyman chat (\d+) [0-9a-f]{8} (.*)")
