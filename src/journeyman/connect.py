@@ -109,8 +109,8 @@ def connect(name: str, **options: object) -> Connected:
 def connect_session(
     place: str, id: str | None, *, agent: str, any_agent: bool = False, create: bool = False
 ) -> Session:
-    """Return the session with this id, or a new one: `place` is a file, or the name of a kind of store, a colon, and
-    where it is. `create` makes the session with this id if there is none.
+    """Return the session with this id, or a new one: `place` is a file, `sqlite:PATH`, or `postgresql://…`. `create`
+    makes the session with this id if there is none.
 
     Raises:
         StoreError: there is no such session, the store cannot be opened, or there are no stores of that kind.

@@ -43,10 +43,14 @@ T = TypeVar("T")
 
 ANSWER_S: Final = 5.0
 """So long an answer of the database is waited for, in seconds."""
+_STATEMENT_MS: Final = 4_000
+"""So long the database works on one statement before it gives up by itself, in milliseconds."""
+_ENDING_MS: Final = 1_000
+"""So long the lock of a connection that is ending is waited for, in milliseconds."""
 _TRIES: Final = 3
 _READ_ONLY: Final = "25006"
 _SHORT: Final[Mapping[str, str]] = {"connect_timeout": "3", "tcp_user_timeout": "5000"}
-_BEGUN: Final = f"{NOTICED}, set_config('statement_timeout', '{int(ANSWER_S * 1000)}', false)"
+_BEGUN: Final = f"{NOTICED}, set_config('statement_timeout', '{_STATEMENT_MS}', false)"
 _NUMBER: Final = "SELECT hashtextextended('journeyman session ' || 'jm_sessions'::regclass::oid || ' ' || %s::text, 0)"
 """The number of a session's lock. It is another one for the tables of another schema."""
 _HOLDERS: Final = f"FROM ({HELD}) AS held JOIN pg_stat_activity AS holder USING (pid) WHERE number = %s::bigint"
@@ -429,18 +433,31 @@ class _Line:
             SessionInUse: somebody else has it.
         """
         self._number = number = self.rows(_NUMBER, id)[0][0]
-        how = "pg_advisory_lock" if self.rows(_END_OLD, number, self._name) else "pg_try_advisory_lock"
+        waits, holders = bool(self.rows(_END_OLD, number, self._name)), list[tuple[Any, ...]]()
         for _ in range(_TRIES):
-            if self.rows(f"SELECT {how}(%s::bigint)", number)[0][0] is not False:
+            if self._has_taken(number, waits=waits):
                 return
             holders = self.rows(_WHO, number)
-            if holders:  # else it was let go in this moment
+            if holders and (waits or not _has_died(holders[0][0])):
                 break
-        else:
-            holders = [("", None)]
-        pid, whose = _who(*holders[0])
+            waits = bool(holders)
+        pid, whose = _who(*(holders[0] if holders else (None, None)))
         what = f"Session {id} in {self.place} is open in {whose}."
         raise SessionInUse(what, hint="Close it there first, or open another one.", pid=pid)
+
+    def _has_taken(self, number: int, *, waits: bool) -> bool:
+        if not waits:
+            return self.rows("SELECT pg_try_advisory_lock(%s::bigint)", number)[0][0]
+        from psycopg.errors import LockNotAvailable  # noqa: PLC0415 - an optional package
+
+        self.rows(f"SET lock_timeout = {_ENDING_MS}")
+        try:
+            self.rows("SELECT pg_advisory_lock(%s::bigint)", number)
+        except LockNotAvailable:
+            return False
+        finally:
+            self.rows("RESET lock_timeout")
+        return True
 
     def lose(self) -> None:
         """Let the connection go, with the lock."""
@@ -470,6 +487,20 @@ def _info(row: tuple[Any, ...]) -> SessionInfo:
 _NAME: Final = re.compile(r"journeyman chat (\d+) [0-9a-f]{8} (.*)")
 
 
+def _has_died(name: str | None) -> bool:
+    """Tell whether a connection of this name is that of a process of this machine which is there no more."""
+    found = _NAME.fullmatch(name or "")
+    if found is None or found[2] != socket.gethostname()[:24] or os.name != "posix":
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is somebody else's
+        return False
+    return False
+
+
 def _who(name: str | None, address: str | None) -> tuple[int | None, str]:
     """Return the number of the process that has a connection of this name, and what to call it."""
     found = _NAME.fullmatch(name or "")
@@ -492,7 +523,7 @@ def _patient_connection() -> type[Connection]:
             return super().wait(self._until(gen), *given, **more)
 
         def _until(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-            until = time.monotonic() + ANSWER_S + 1.0  # the server itself ends a statement before
+            until = time.monotonic() + ANSWER_S  # a server that is well gives up sooner
             try:
                 waits = next(gen)
                 while True:
