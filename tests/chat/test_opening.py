@@ -75,7 +75,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("id", GOOD)
+@pytest.mark.parametrize(
+    ("kept", "id"), [*(("file", id) for id in GOOD), ("postgres", "Größe"), ("postgres", GOOD[-1])], indirect=["kept"]
+)
 async def test_a_good_id_may_be_any_text_that_can_be_shown(kept: Kept, id: str) -> None:
     for _ in range(2):
         async with Chat.open(talker(), kept.place, id=id, create=True) as chat:

@@ -105,7 +105,7 @@ async def test_of_processes_that_begin_the_same_session_at_once_one_gets_it(warm
     assert sorted(told) == ["in use", "in use", "mine"]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("kept", "seed"), [*(("file", seed) for seed in range(4)), ("postgres", 4)], indirect=["kept"])
 async def test_what_was_answered_or_queued_is_never_lost_or_doubled(warm: Warm, kept: Kept, seed: int) -> None:
     with started(warm, "hammer", kept.place) as program:
         id = program.line()
