@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import settings
 
+from journeyman.store.database import MAKE
 from tests.cli.program import Warm
+
+if TYPE_CHECKING:
+    from tests.support.postgres import PostgresServer
 
 # Without a deadline: on a busy machine a slow example is no failure. JOURNEYMAN_FUZZ makes the search longer.
 settings.register_profile(
@@ -45,3 +50,33 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     made = Warm(tmp_path_factory.mktemp("warm"))
     yield made
     made.close()
+
+
+TABLES: Final = ("jm_runs", "jm_steps", "jm_signals", "jm_sessions", "jm_session_records", "jm_session_damage")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of these tests."""
+    from tests.support.postgres import NoPostgres, PostgresServer  # noqa: PLC0415 - slow to load
+
+    try:
+        server = PostgresServer()
+    except NoPostgres as error:
+        pytest.skip(f"no Postgres can be had: {error}")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[str]:
+    """The address of a database, in which the tables are."""
+    name = postgres.database(MAKE)
+    yield postgres.url(name)
+    postgres.drop(name)
+
+
+@pytest.fixture
+def emptied(postgres: PostgresServer) -> str:
+    """The address of a database with empty tables, in which nobody else is: the same for all tests."""
+    return postgres.url(postgres.emptied(MAKE, *TABLES))

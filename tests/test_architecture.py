@@ -68,7 +68,7 @@ HOMES: dict[str, str] = {
     "mcp": "mcp serve",  # the two ends of one protocol
     "openai": "models.openai",
     "pathspec": "toolbox.walk",
-    "psycopg": "durable.postgres durable.postgres_connections",
+    "psycopg": "durable.postgres durable.postgres_connections store.database store.postgres",
     "pydantic_ai": "models.bridge",
     "pytest": "pytest_plugin",
     **dict.fromkeys(("starlette", "uvicorn"), "serve.http"),

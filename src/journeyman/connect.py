@@ -40,7 +40,11 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "vllm": "journeyman.models.openai.names:vllm",
 }
 
-_STORES: Final[Mapping[str, str]] = {"sqlite": "journeyman.store.store:open_session"}
+_STORES: Final[Mapping[str, str]] = {
+    "postgres": "journeyman.store.postgres:open_session",
+    "postgresql": "journeyman.store.postgres:open_session",
+    "sqlite": "journeyman.store.store:open_session",
+}
 
 # What to install for a package that a provider of the table needs; for any other, the package itself.
 _EXTRAS: Final[Mapping[str, str]] = {"pydantic_ai": "'journeyman[providers]'"}
@@ -105,8 +109,8 @@ def connect(name: str, **options: object) -> Connected:
 def connect_session(
     place: str, id: str | None, *, agent: str, any_agent: bool = False, create: bool = False
 ) -> Session:
-    """Return the session with this id, or a new one: `place` is a file, or the name of a kind of store, a colon, and
-    where it is. `create` makes the session with this id if there is none.
+    """Return the session with this id, or a new one: `place` is a file, `sqlite:PATH`, or `postgresql://…`. `create`
+    makes the session with this id if there is none.
 
     Raises:
         StoreError: there is no such session, the store cannot be opened, or there are no stores of that kind.

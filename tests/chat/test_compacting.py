@@ -13,9 +13,10 @@ from journeyman.errors import DefinitionError
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted
-from journeyman.store import Redacted, Store
+from journeyman.store import Redacted
 from journeyman.types import Message
 from journeyman.window import Compaction
+from tests.support.kept import Kept
 from tests.support.players import Door, cancelled, chatting
 from tests.support.recorder import Recorder
 
@@ -69,9 +70,9 @@ async def test_a_chat_is_compacted_when_somebody_asks_and_its_log_stays(recorder
 
 
 @pytest.mark.parametrize("redacted", [False, True])
-async def test_a_chat_that_is_opened_again_has_the_same_view(path: Path, redacted: bool) -> None:
+async def test_a_chat_that_is_opened_again_has_the_same_view(kept: Kept, redacted: bool) -> None:
     talker = Talker()
-    with Store(path) as store:
+    with kept.stored() as store:
         place = Redacted(store) if redacted else store
         async with Chat.open(talker.agent(), place, id="a", create=True) as chat:
             for text in ("1.", "2.", "3.", "4."):

@@ -14,6 +14,7 @@ from journeyman.durable.memory import InMemoryEngine
 from journeyman.errors import DefinitionError, SessionInUse, StoreError
 from journeyman.store import Redacted, Store
 from tests.chat.test_sessions import session_of
+from tests.support.kept import Kept
 from tests.support.players import cancelled, echo, script_of
 
 
@@ -26,34 +27,34 @@ def talker(name: str = "tester") -> Agent:
     return Agent(name=name, model=echo())
 
 
-async def test_a_chat_with_an_id_of_the_users_choosing_is_begun_and_then_gone_on_with(path: Path) -> None:
+async def test_a_chat_with_an_id_of_the_users_choosing_is_begun_and_then_gone_on_with(kept: Kept) -> None:
     for number in (1, 2):
-        async with Chat.open(talker(), path, id="user-42", create=True) as chat:
+        async with Chat.open(talker(), kept.place, id="user-42", create=True) as chat:
             assert session_of(chat).id == "user-42"
             await chat.prompt(f"{number}.")
     assert script_of(chat) == [("user", "1."), ("assistant", "<1.>"), ("user", "2."), ("assistant", "<2.>")]
-    with Store(path) as store:
+    with kept.stored() as store:
         assert [info.id for info in store.sessions()] == ["user-42"]
 
 
-async def test_a_chat_in_which_nothing_was_said_is_not_made_by_its_id_either(path: Path) -> None:
-    async with Chat.open(talker(), path, id="user-42", create=True):
+async def test_a_chat_in_which_nothing_was_said_is_not_made_by_its_id_either(kept: Kept) -> None:
+    async with Chat.open(talker(), kept.place, id="user-42", create=True):
         pass
-    with Store(path) as store:
+    with kept.stored() as store:
         assert store.sessions() == []
 
 
-async def test_an_unknown_id_is_an_error_that_says_how_to_begin_one(path: Path) -> None:
+async def test_an_unknown_id_is_an_error_that_says_how_to_begin_one(kept: Kept) -> None:
     with pytest.raises(StoreError, match=r"has no session 'user-42'.*To begin one of this id, give create=True"):
-        async with Chat.open(talker(), path, id="user-42"):
+        async with Chat.open(talker(), kept.place, id="user-42"):
             pass
 
 
-async def test_the_session_of_another_agent_is_not_taken_for_a_new_one(path: Path) -> None:
-    async with Chat.open(talker(), path, id="user-42", create=True) as chat:
+async def test_the_session_of_another_agent_is_not_taken_for_a_new_one(kept: Kept) -> None:
+    async with Chat.open(talker(), kept.place, id="user-42", create=True) as chat:
         await chat.prompt("Hi.")
     with pytest.raises(StoreError, match="one of the agent 'tester', not of 'other'"):
-        async with Chat.open(talker("other"), path, id="user-42", create=True):
+        async with Chat.open(talker("other"), kept.place, id="user-42", create=True):
             pass
 
 
@@ -74,14 +75,18 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("id", GOOD)
-async def test_a_good_id_may_be_any_text_that_can_be_shown(path: Path, id: str) -> None:
+@pytest.mark.parametrize(
+    ("kept", "id"), [*(("file", id) for id in GOOD), ("postgres", "Größe"), ("postgres", GOOD[-1])], indirect=["kept"]
+)
+async def test_a_good_id_may_be_any_text_that_can_be_shown(kept: Kept, id: str) -> None:
     for _ in range(2):
-        async with Chat.open(talker(), path, id=id, create=True) as chat:
+        async with Chat.open(talker(), kept.place, id=id, create=True) as chat:
             await chat.prompt("Hi.")
-    with Store(path) as store:
+    with kept.stored() as store:
         assert [(info.id, info.messages) for info in store.sessions()] == [(id, 4)]
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    if kept.place.endswith("chats.db"):
+        path = Path(kept.place)
+        assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("id", BAD)
@@ -127,23 +132,23 @@ async def test_a_durable_without_a_file_keeps_no_chats(path: Path) -> None:
                 pass
 
 
-async def test_who_begins_a_session_that_is_being_begun_is_told_that_it_is_in_use(path: Path) -> None:
-    async with Chat.open(talker(), path, id="user-42", create=True) as chat:
+async def test_who_begins_a_session_that_is_being_begun_is_told_that_it_is_in_use(kept: Kept) -> None:
+    async with Chat.open(talker(), kept.place, id="user-42", create=True) as chat:
         with pytest.raises(SessionInUse, match=r"Session user-42 in .* is open in this process"):
-            async with Chat.open(talker(), path, id="user-42", create=True):
+            async with Chat.open(talker(), kept.place, id="user-42", create=True):
                 pass
         await chat.prompt("Hi.")
-    with Store(path) as store:
+    with kept.stored() as store:
         store.delete("user-42")
-    async with Chat.open(talker(), path, id="user-42", create=True) as chat:
+    async with Chat.open(talker(), kept.place, id="user-42", create=True) as chat:
         assert chat.messages == ()
 
 
-async def test_a_chat_that_is_cancelled_while_it_opens_leaves_its_session_free(path: Path) -> None:
+async def test_a_chat_that_is_cancelled_while_it_opens_leaves_its_session_free(kept: Kept) -> None:
     agent, said = talker(), asyncio.Event()
 
     async def talk() -> None:
-        async with Chat.open(agent, path, id="a", create=True) as chat:
+        async with Chat.open(agent, kept.place, id="a", create=True) as chat:
             await chat.prompt("Hi.")
             said.set()
             await asyncio.Event().wait()
@@ -151,5 +156,5 @@ async def test_a_chat_that_is_cancelled_while_it_opens_leaves_its_session_free(p
     task = asyncio.ensure_future(talk())
     await said.wait()
     await cancelled(task)
-    async with Chat.open(agent, path, id="a") as chat:
+    async with Chat.open(agent, kept.place, id="a") as chat:
         assert chat.messages[0].text == "Hi."

@@ -18,10 +18,10 @@ from journeyman.events import Event, MessageCommitted
 from journeyman.model import Response
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.session import Session
-from journeyman.store.store import Store
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, Message, Text, Thinking, ToolResult, ToolUse
 from tests.support.invariants_history import history_faults
+from tests.support.kept import Kept
 from tests.support.players import Door, Report, cancelled, chatting, code, script_of
 from tests.support.recorder import transcript
 from tests.support.stage import Stage
@@ -52,9 +52,9 @@ def session_of(chat: Chat[object]) -> Session:
     return chat.session
 
 
-def on_disk(path: Path, id: str) -> list[Message]:
+def on_disk(kept: Kept, id: str) -> list[Message]:
     """Return what another process would find now, not closed."""
-    with Store(path) as store:
+    with kept.stored() as store:
         return list(store.snapshot(id).messages)
 
 
@@ -63,11 +63,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "chats.db"
 
 
-async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_begins(path: Path) -> None:
+async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_begins(kept: Kept) -> None:
     seen: list[list[str]] = []
 
     def roles() -> None:
-        seen.append([message.role for message in on_disk(path, session_of(chat).id)])
+        seen.append([message.role for message in on_disk(kept, session_of(chat).id)])
 
     @tool
     async def act() -> str:
@@ -79,31 +79,31 @@ async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_
         roles()
         return call("act", id="a") if len(seen) == 1 else "Done."
 
-    async with Chat.open(Agent(name="tester", model=FromFunction(answer), tools=[act]), path) as chat:
+    async with Chat.open(Agent(name="tester", model=FromFunction(answer), tools=[act]), kept.place) as chat:
         await chat.prompt("Go.")
         roles()
     assert seen == [["user"], ["user", "assistant"], ["user", "assistant", "user"], ["user", "assistant"] * 2]
 
 
-async def test_the_result_of_a_call_is_on_disk_before_the_next_call_begins(path: Path, stage: Stage) -> None:
+async def test_the_result_of_a_call_is_on_disk_before_the_next_call_begins(kept: Kept, stage: Stage) -> None:
     door = Door()
     model = stage.model([[call("read", id="a"), call("wait", id="b")], "Done."])
-    async with Chat.open(Agent(name="tester", model=model, tools=[read, door.tool()]), path) as chat:
+    async with Chat.open(Agent(name="tester", model=model, tools=[read, door.tool()]), kept.place) as chat:
         chat.start("Go.")
         await door.reached.wait()
-        with Store(path) as store:
+        with kept.stored() as store:
             results = store.messages(session_of(chat).id)[-1].content
         told = [(each.text, each.is_error) for each in results if isinstance(each, ToolResult)]
         unknown = "Error: interrupted before it finished. Whether it took effect is unknown."
         assert told == [("read", False), (unknown, True)]
         door.opened.set()
         await chat.wait_idle()
-        assert on_disk(path, session_of(chat).id) == list(chat.messages)
+        assert on_disk(kept, session_of(chat).id) == list(chat.messages)
 
 
-async def test_what_waits_is_kept_when_the_chat_is_left_and_its_receipt_says_so(path: Path) -> None:
+async def test_what_waits_is_kept_when_the_chat_is_left_and_its_receipt_says_so(kept: Kept) -> None:
     agent = Agent(name="tester", model=Scripted(["Hello."], repeat=True))
-    async with Chat.open(agent, path) as chat:
+    async with Chat.open(agent, kept.place) as chat:
         await chat.prompt("Hi.")
         steering, follow_up = chat.steer("One."), chat.follow_up("Two.")
         gone = chat.follow_up("Three.")
@@ -117,17 +117,17 @@ async def test_what_waits_is_kept_when_the_chat_is_left_and_its_receipt_says_so(
         "withdrawn",
         "kept",
     ]
-    async with Chat.open(agent, path, id=id) as chat:
+    async with Chat.open(agent, kept.place, id=id) as chat:
         assert (chat.state.steering, chat.state.follow_ups) == (("One.",), ("Five.",))
         await chat.continue_()
         assert script_of(chat)[2::2] == [("user", "One."), ("user", "Five.")]
-    async with Chat.open(agent, path, id=id) as chat:
+    async with Chat.open(agent, kept.place, id=id) as chat:
         assert (chat.state.steering, chat.state.follow_ups) == ((), ())
 
 
-async def test_texts_from_other_threads_are_kept_each_once(path: Path) -> None:
+async def test_texts_from_other_threads_are_kept_each_once(kept: Kept) -> None:
     agent = Agent(name="tester", model=Scripted(["Hello."], repeat=True))
-    async with Chat.open(agent, path) as chat:
+    async with Chat.open(agent, kept.place) as chat:
 
         def talk(name: str) -> None:
             for number in range(20):
@@ -146,66 +146,66 @@ async def test_texts_from_other_threads_are_kept_each_once(path: Path) -> None:
     texts = [block.text for message in users for block in message.content if isinstance(block, Text)]
     assert sorted(texts) == sorted({*texts})
     assert len(texts) == 60 + 6
-    async with Chat.open(agent, path, id=id) as chat:
+    async with Chat.open(agent, kept.place, id=id) as chat:
         assert chat.messages == said
         assert chat.state.follow_ups == ()
 
 
-async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(path: Path, door: Door) -> None:
+async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(kept: Kept, door: Door) -> None:
     agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "Done."]), tools=[door.tool()])
-    async with Chat.open(agent, path) as chat:
+    async with Chat.open(agent, kept.place) as chat:
         chat.start("Go.")
         await door.reached.wait()
         used = chat.usage
-        with Store(path) as store:
+        with kept.stored() as store:
             assert store.sessions()[0].usage == used
         door.opened.set()
         await chat.wait_idle()
         whole, id = chat.usage, session_of(chat).id
-    async with Chat.open(agent, path, id=id) as chat:
+    async with Chat.open(agent, kept.place, id=id) as chat:
         assert chat.usage == whole
         assert whole.requests == 2
 
 
-async def test_an_aborted_turn_is_kept_with_its_note(path: Path, door: Door) -> None:
+async def test_an_aborted_turn_is_kept_with_its_note(kept: Kept, door: Door) -> None:
     agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "I see."]), tools=[door.tool()])
-    async with Chat.open(agent, path) as chat:
+    async with Chat.open(agent, kept.place) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort()
         assert code(await turn) == "EXECUTION_CANCELLED"
         id, said = session_of(chat).id, chat.messages
     assert said[-1].content[-1] == Text(ABORTED)
-    async with Chat.open(agent, path, id=id) as chat:
+    async with Chat.open(agent, kept.place, id=id) as chat:
         assert chat.messages == said
 
 
-async def test_a_reset_and_a_replaced_conversation_are_kept(path: Path) -> None:
+async def test_a_reset_and_a_replaced_conversation_are_kept(kept: Kept) -> None:
     agent = Agent(name="tester", model=Scripted(["Hello."], repeat=True))
-    async with Chat.open(agent, path) as chat:
+    async with Chat.open(agent, kept.place) as chat:
         await chat.prompt("Hi.")
         chat.follow_up("Later.")
         await chat.reset()
         id = session_of(chat).id
-        with Store(path) as store:
+        with kept.stored() as store:
             assert (store.messages(id), store.sessions()[0].usage.requests) == ([], 0)
             assert store.snapshot(id).waiting == ()
         chat.replace([Message("user", (Text("Other."),)), Message("assistant", (ToolUse("a", "look"),))])
         said = chat.messages
-    async with Chat.open(agent, path, id=id) as chat:
+    async with Chat.open(agent, kept.place, id=id) as chat:
         assert chat.messages == said
         assert len(said) == 3
-    with Store(path) as store:
+    with kept.stored() as store:
         assert store.sessions()[0].title == "Other."
 
 
-async def test_the_runs_of_a_resumed_chat_do_not_take_each_others_place_in_a_journal(path: Path) -> None:
+async def test_the_runs_of_a_resumed_chat_do_not_take_each_others_place_in_a_journal(kept: Kept) -> None:
     host = Host(journal=InMemoryJournal())
     agent = Agent(name="tester", model=Scripted(["One.", "Two."]))
-    async with Chat.open(agent, path, host=host) as chat:
+    async with Chat.open(agent, kept.place, host=host) as chat:
         assert (await chat.prompt("Hi.")).unwrap() == "One."
         await chat.reset()
         id = session_of(chat).id
-    async with Chat.open(agent, path, id=id, host=host) as chat:
+    async with Chat.open(agent, kept.place, id=id, host=host) as chat:
         assert (await chat.prompt("Hi.")).unwrap() == "Two."
 
 

@@ -23,6 +23,7 @@ from journeyman.types import Message, Opaque
 from journeyman.window import Compaction
 from tests.chat.test_sessions import on_disk
 from tests.support.invariants_history import history_faults
+from tests.support.kept import Kept
 from tests.support.players import Door, chatting, code, echo, look, script_of
 from tests.support.recorder import transcript
 from tests.support.stage import Stage
@@ -68,17 +69,17 @@ async def test_undoing_twice_hides_two_turns_and_then_there_is_nothing_to_undo()
         assert script_of(chat) == [("user", "3."), ("assistant", "<3.>")]
 
 
-async def test_an_undone_turn_is_not_there_when_the_chat_is_opened_again(path: Path) -> None:
-    async with Chat.open(talker(), path, id="a", create=True) as chat:
+async def test_an_undone_turn_is_not_there_when_the_chat_is_opened_again(kept: Kept) -> None:
+    async with Chat.open(talker(), kept.place, id="a", create=True) as chat:
         for text in ("1.", "2.", "3."):
             await chat.prompt(text)
         chat.undo()
-        assert on_disk(path, "a") == list(chat.messages)
-    async with Chat.open(talker(), path, id="a") as chat:
+        assert on_disk(kept, "a") == list(chat.messages)
+    async with Chat.open(talker(), kept.place, id="a") as chat:
         assert script_of(chat)[-1] == ("assistant", "<2.>")
         chat.undo()  # of a turn in an earlier life
         await chat.prompt("4.")
-    async with Chat.open(talker(), path, id="a") as chat:
+    async with Chat.open(talker(), kept.place, id="a") as chat:
         assert script_of(chat) == [("user", "1."), ("assistant", "<1.>"), ("user", "4."), ("assistant", "<4.>")]
         assert chat.usage.requests == 4  # also of what was undone
         chat.undo()
@@ -141,20 +142,20 @@ async def test_an_aborted_turn_is_undone_with_the_word_about_its_end(stage: Stag
         assert (await chat.prompt("3.")).unwrap() == "Three."
 
 
-async def test_a_prompt_that_joined_an_unanswered_one_is_undone_alone(path: Path) -> None:
+async def test_a_prompt_that_joined_an_unanswered_one_is_undone_alone(kept: Kept) -> None:
     answers = [ProviderError("no", kind="bad_request"), "Both.", "First."]
-    async with Chat.open(Agent(name="tester", model=Scripted(answers)), path, id="a", create=True) as chat:
+    async with Chat.open(Agent(name="tester", model=Scripted(answers)), kept.place, id="a", create=True) as chat:
         await chat.prompt("1.")
         before = chat.messages
         await chat.prompt("2.")
         assert transcript(chat.messages) == [("user", "1.", "2."), ("assistant", "Both.")]
         chat.undo()
         assert chat.messages == before
-        assert on_disk(path, "a") == list(before)
+        assert on_disk(kept, "a") == list(before)
         assert (await chat.continue_()).unwrap() == "First."
         chat.undo()  # with what went on from it
         assert chat.messages == ()
-        assert on_disk(path, "a") == []
+        assert on_disk(kept, "a") == []
 
 
 async def test_what_went_on_from_a_conversation_that_was_given_is_undone_back_to_it() -> None:
@@ -221,8 +222,8 @@ async def test_after_a_reset_or_another_conversation_there_is_nothing_to_undo(pa
         assert chat.messages == left
 
 
-async def test_a_branch_can_be_undone_turn_by_turn(path: Path) -> None:
-    with Store(path) as store:
+async def test_a_branch_can_be_undone_turn_by_turn(kept: Kept) -> None:
+    with kept.stored() as store:
         async with Chat.open(talker(), store, id="a", create=True) as chat:
             for text in ("1.", "2.", "3."):
                 await chat.prompt(text)
@@ -242,9 +243,9 @@ async def test_an_undo_that_cannot_be_stored_is_stored_with_the_next_step(path: 
             chat.undo()
         with closing(sqlite3.connect(path)) as other:
             other.execute("DROP TRIGGER full")
-        assert len(on_disk(path, "a")) == 4
+        assert len(on_disk(Kept(str(path)), "a")) == 4
         await chat.prompt("3.")
-        assert on_disk(path, "a") == list(chat.messages)
+        assert on_disk(Kept(str(path)), "a") == list(chat.messages)
         assert script_of(chat)[-2:] == [("user", "3."), ("assistant", "<3.>")]
 
 

@@ -262,10 +262,10 @@ class MortalPostgresEngine(PostgresEngine):
     async def open(self) -> None:
         connect = self.connections.connected
 
-        async def connected(**instead: str) -> Any:  # noqa: ANN401 - of the driver
+        async def connected(*, is_direct: bool = False) -> Any:  # noqa: ANN401 - of the driver
             if self.is_dead:
                 raise asyncio.CancelledError
-            connection = await connect(**instead)
+            connection = await connect(is_direct=is_direct)
             if self.is_dead:
                 connection.pgconn.finish()
                 raise asyncio.CancelledError

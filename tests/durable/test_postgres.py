@@ -41,7 +41,7 @@ async def test_ten_processes_that_begin_at_once_make_the_tables_once(postgres: P
     for each in engines:
         await each.close()
     with psycopg.connect(postgres.url(database)) as connection:
-        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(1,)]
+        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(2,)]
     postgres.drop(database)
 
 
@@ -64,7 +64,7 @@ async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgre
 async def test_tables_of_a_newer_version_are_not_touched(postgres: PostgresServer, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("UPDATE jm_version SET version = 7")
-    with pytest.raises(StoreError, match="tables of version 7; this version of journeyman knows those up to 1"):
+    with pytest.raises(StoreError, match="tables of version 7; this version of journeyman knows those up to 2"):
         await opened(database)
 
 

@@ -16,8 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from journeyman.durable import ddl
 from journeyman.durable.engine import MOST_DEATHS, Engine
-from journeyman.durable.postgres_connections import ddl
 from journeyman.durable.records import OPEN, OVER, Change, Claim, Record, Row, SignalKind, Status
 from tests.durable.processes import START, Stage, a_row, a_signal, a_step, in_file, in_memory, in_postgres
 from tests.support.postgres import PostgresServer

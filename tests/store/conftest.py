@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.kept import kept as kept
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

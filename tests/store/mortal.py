@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from itertools import count
-from pathlib import Path
 
 from journeyman import Agent, Chat, Host, run, tool
 from journeyman.errors import SessionInUse
@@ -63,23 +62,23 @@ def echo() -> Agent:
     return Agent(name="echo", model=FromFunction(lambda request: f"answer to {request.messages[-1].text}"))
 
 
-async def chat(path: Path) -> None:
+async def chat(place: str) -> None:
     """Hang in the second of three calls, with two texts in the queues."""
-    async with Chat.open(letters(), path) as chat:
+    async with Chat.open(letters(), place) as chat:
         chat.follow_up("And then?")
         tell(chat.session.id if chat.session else "")
         await chat.prompt("Send the letter.")
 
 
-async def journal(path: Path) -> None:
+async def journal(place: str) -> None:
     """Hang in the second payment."""
-    with Store(path) as store:
+    with Store(place) as store:
         await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7")))
 
 
-async def hammer(path: Path) -> None:
+async def hammer(place: str) -> None:
     """Say one thing after the other, and tell what was answered or queued."""
-    async with Chat.open(echo(), path) as chat:
+    async with Chat.open(echo(), place) as chat:
         tell(chat.session.id if chat.session else "")
         for number in count():
             await chat.prompt(f"prompt {number}.")
@@ -89,10 +88,10 @@ async def hammer(path: Path) -> None:
                 tell(f"text {number}.")
 
 
-async def claim(path: Path) -> None:
+async def claim(place: str) -> None:
     """Begin a session that others begin, too, and hold it until the standard input ends."""
     try:
-        async with Chat.open(echo(), path, id="user-42", create=True):
+        async with Chat.open(echo(), place, id="user-42", create=True):
             tell("mine")
             sys.stdin.read()
     except SessionInUse:
@@ -101,4 +100,4 @@ async def claim(path: Path) -> None:
 
 if __name__ == "__main__":
     what = {"chat": chat, "journal": journal, "hammer": hammer, "claim": claim}[sys.argv[1]]
-    asyncio.run(what(Path(sys.argv[2])))
+    asyncio.run(what(sys.argv[2]))

@@ -19,6 +19,7 @@ from journeyman.types import Text
 from tests.cli.program import Warm
 from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults
+from tests.support.kept import Kept
 from tests.support.recorder import transcript
 
 ROOT = Path(__file__).parent.parent.parent
@@ -38,12 +39,12 @@ class Program:
 
 
 @contextmanager
-def started(warm: Warm, what: str, path: Path) -> Generator[Program]:
+def started(warm: Warm, what: str, place: str | Path) -> Generator[Program]:
     """Run a program, and kill it at the end of the block."""
     theirs, ours = os.pipe()
     with open(theirs, "rb") as printed, open(os.devnull, "rb") as nothing:  # noqa: PTH123
         streams = (nothing.fileno(), ours, 2)
-        process = warm.start([what, path], streams, ROOT, os.environ, program=ROOT / "tests" / "store" / "mortal.py")
+        process = warm.start([what, place], streams, ROOT, os.environ, program=ROOT / "tests" / "store" / "mortal.py")
         os.close(ours)
         with process:
             try:
@@ -53,18 +54,18 @@ def started(warm: Warm, what: str, path: Path) -> Generator[Program]:
 
 
 @contextmanager
-def sending(warm: Warm, path: Path) -> Generator[tuple[str, int]]:
+def sending(warm: Warm, place: str) -> Generator[tuple[str, int]]:
     """Start a chat that hangs in its second call, and kill it at the end. Gives the ids of session and process."""
-    with started(warm, "chat", path) as program:
+    with started(warm, "chat", place) as program:
         id = program.line()
         assert (program.line(), program.line()) == ("read", "send")
         yield id, program.pid
 
 
-async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happened(warm: Warm, path: Path) -> None:
-    with sending(warm, path) as (id, _):
+async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happened(warm: Warm, kept: Kept) -> None:
+    with sending(warm, kept.place) as (id, _):
         pass
-    async with Chat.open(letters(), path, id=id) as chat:
+    async with Chat.open(letters(), kept.place, id=id) as chat:
         assert transcript(chat.messages) == [
             ("user", "Send the letter."),
             ("assistant", "read({})#r", "send({})#s", "look({})#l"),
@@ -72,31 +73,31 @@ async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happen
         ]
         assert (chat.state.follow_ups, chat.usage.requests, chat.usage.exact) == (("And then?",), 1, True)
         assert list(history_faults(chat.messages)) == []
-    async with Chat.open(letters(), path, id=id, host=Host(model=Scripted(["I see.", "Nothing more."]))) as chat:
+    async with Chat.open(letters(), kept.place, id=id, host=Host(model=Scripted(["I see.", "Nothing more."]))) as chat:
         assert (await chat.continue_()).unwrap() == "Nothing more."
         said = [("assistant", "I see."), ("user", "And then?"), ("assistant", "Nothing more.")]
         assert (transcript(chat.messages)[3:], chat.usage.requests) == (said, 3)
 
 
-async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died(warm: Warm, path: Path) -> None:
-    with sending(warm, path) as (id, pid), Store(path) as store:
+async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died(warm: Warm, kept: Kept) -> None:
+    with sending(warm, kept.place) as (id, pid), kept.stored() as store:
         with pytest.raises(SessionInUse, match=f"{id} in .* is open in process {pid}") as e:
             store.session(id, agent="clerk")
         assert e.value.pid == pid
         assert [info.id for info in store.sessions()] == [id]
         assert [message.role for message in store.messages(id)] == ["user", "assistant", "user"]
-    with Store(path) as store:
+    with kept.stored() as store:
         store.session(id, agent="clerk").close()
 
 
-async def test_of_processes_that_begin_the_same_session_at_once_one_gets_it(warm: Warm, path: Path) -> None:
+async def test_of_processes_that_begin_the_same_session_at_once_one_gets_it(warm: Warm, kept: Kept) -> None:
     program = ROOT / "tests" / "store" / "mortal.py"
     (theirs, ours), (held, gate) = os.pipe(), os.pipe()
     with ExitStack() as stack:
         printed = stack.enter_context(open(theirs, "rb"))  # noqa: PTH123
         for _ in range(3):
             streams = (held, ours, 2)
-            stack.enter_context(warm.start(["claim", path], streams, ROOT, os.environ, program=program))
+            stack.enter_context(warm.start(["claim", kept.place], streams, ROOT, os.environ, program=program))
         os.close(ours)
         os.close(held)
         told = [Program(0, printed).line() for _ in range(3)]
@@ -104,12 +105,12 @@ async def test_of_processes_that_begin_the_same_session_at_once_one_gets_it(warm
     assert sorted(told) == ["in use", "in use", "mine"]
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_what_was_answered_or_queued_is_never_lost_or_doubled(warm: Warm, path: Path, seed: int) -> None:
-    with started(warm, "hammer", path) as program:
+@pytest.mark.parametrize(("kept", "seed"), [*(("file", seed) for seed in range(4)), ("postgres", 4)], indirect=["kept"])
+async def test_what_was_answered_or_queued_is_never_lost_or_doubled(warm: Warm, kept: Kept, seed: int) -> None:
+    with started(warm, "hammer", kept.place) as program:
         id = program.line()
         reached = [program.line() for _ in range(random.Random(seed).randrange(5, 120))]
-    async with Chat.open(echo(), path, id=id) as chat:
+    async with Chat.open(echo(), kept.place, id=id) as chat:
         users = [message for message in chat.messages if message.role == "user"]
         said = [block.text for message in users for block in message.content if isinstance(block, Text)]
         there = [*said, *chat.state.follow_ups]

@@ -20,6 +20,7 @@ from journeyman.session import Step
 from journeyman.store.file import File, Lock
 from journeyman.store.store import Store
 from journeyman.types import Message, Text, ToolUse
+from tests.support.kept import Kept
 from tests.support.room import no_room
 
 
@@ -31,18 +32,18 @@ def message(text: str, role: str = "user") -> Message:
     return Message("assistant" if role == "assistant" else "user", (Text(text),))
 
 
-async def spoken(path: Path, *prompts: str) -> str:
-    async with Chat.open(agent(), path) as chat:
+async def spoken(place: str | Path, *prompts: str) -> str:
+    async with Chat.open(agent(), place) as chat:
         for prompt in prompts:
             (await chat.prompt(prompt)).unwrap()
         assert chat.session is not None
         return chat.session.id
 
 
-async def test_sessions_are_listed_with_what_one_looks_for_the_last_written_first(path: Path) -> None:
-    first = await spoken(path, "Compare May\n and June. " + "Please. " * 20, "And July?")
-    second = await spoken(path, "Hi.")
-    with Store(path) as store:
+async def test_sessions_are_listed_with_what_one_looks_for_the_last_written_first(kept: Kept) -> None:
+    first = await spoken(kept.place, "Compare May\n and June. " + "Please. " * 20, "And July?")
+    second = await spoken(kept.place, "Hi.")
+    with kept.stored() as store:
         infos = store.sessions()
     assert [info.id for info in infos] == [second, first]
     assert infos[1].title == "Compare May and June. Please. Please. Please. Please. Please. Please. Please. P…"
@@ -58,21 +59,21 @@ async def test_a_chat_in_which_nothing_was_said_leaves_nothing(path: Path) -> No
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-async def test_two_sessions_in_one_file_do_not_meet(path: Path) -> None:
-    async with Chat.open(agent(), path) as one, Chat.open(agent(), path) as two:
+async def test_two_sessions_in_one_file_do_not_meet(kept: Kept) -> None:
+    async with Chat.open(agent(), kept.place) as one, Chat.open(agent(), kept.place) as two:
         await one.prompt("One.")
         await two.prompt("Two.")
         await one.prompt("One more.")
         ids = [chat.session.id for chat in (one, two) if chat.session]
         said = [chat.messages for chat in (one, two)]
-    with Store(path) as store:
+    with kept.stored() as store:
         async with Chat.open(agent(), store, id=ids[0]) as one, Chat.open(agent(), store, id=ids[1]) as two:
             assert [one.messages, two.messages] == said
 
 
-async def test_a_session_is_branched_at_a_message_and_both_go_on(path: Path) -> None:
-    id = await spoken(path, "One.", "Two.")
-    with Store(path) as store:
+async def test_a_session_is_branched_at_a_message_and_both_go_on(kept: Kept) -> None:
+    id = await spoken(kept.place, "One.", "Two.")
+    with kept.stored() as store:
         branch = store.branch(id, 2)
         async with Chat.open(agent("Another."), store, id=branch) as chat:
             assert [each.text for each in chat.messages] == ["One.", "Hello."]
@@ -84,9 +85,9 @@ async def test_a_session_is_branched_at_a_message_and_both_go_on(path: Path) -> 
             store.branch(id, 5)
 
 
-async def test_an_export_is_json_with_messages_that_load(path: Path) -> None:
-    id = await spoken(path, "Hi.")
-    with Store(path) as store, closing(store.session(id, agent="tester")) as session:
+async def test_an_export_is_json_with_messages_that_load(kept: Kept) -> None:
+    id = await spoken(kept.place, "Hi.")
+    with kept.stored() as store, closing(store.session(id, agent="tester")) as session:
         session.write(Step(position=2, messages=[message("Go."), Message("assistant", (ToolUse("a", "look"),))]))
         session.add("Later.", "follow_ups")
         document = json.loads(store.export(id))
@@ -96,9 +97,9 @@ async def test_an_export_is_json_with_messages_that_load(path: Path) -> None:
     assert [each.role for each in loaded] == ["user", "assistant", "user", "assistant", "user"]  # closed
 
 
-async def test_a_deleted_session_is_gone_and_one_that_is_open_cannot_be_deleted(path: Path) -> None:
-    id = await spoken(path, "Hi.")
-    with Store(path) as store:
+async def test_a_deleted_session_is_gone_and_one_that_is_open_cannot_be_deleted(kept: Kept) -> None:
+    id = await spoken(kept.place, "Hi.")
+    with kept.stored() as store:
         async with Chat.open(agent(), store, id=id):
             with pytest.raises(SessionInUse, match="is open in this process"):
                 store.delete(id)
@@ -108,20 +109,20 @@ async def test_a_deleted_session_is_gone_and_one_that_is_open_cannot_be_deleted(
             store.session(id, agent="tester")
 
 
-async def test_an_unknown_id_and_a_session_of_another_agent_are_refused_unless_asked_for(path: Path) -> None:
-    id = await spoken(path, "Hi.")
-    with Store(path) as store, pytest.raises(StoreError, match=f"Did you mean {id}?"):
+async def test_an_unknown_id_and_a_session_of_another_agent_are_refused_unless_asked_for(kept: Kept) -> None:
+    id = await spoken(kept.place, "Hi.")
+    with kept.stored() as store, pytest.raises(StoreError, match=f"Did you mean {id}?"):
         store.session(f"{id[:-1]}x", agent="tester")
     clerk = Agent(name="clerk", model=Scripted(["Yes."]))
     with pytest.raises(StoreError, match=f"Session {id} is one of the agent 'tester', not of 'clerk'"):
-        async with Chat.open(clerk, path, id=id):
+        async with Chat.open(clerk, kept.place, id=id):
             pass
-    async with Chat.open(clerk, path, id=id, any_agent=True) as chat:
+    async with Chat.open(clerk, kept.place, id=id, any_agent=True) as chat:
         assert len(chat.messages) == 2
 
 
-def test_a_message_replaces_those_behind_it_and_a_cut_removes_them(path: Path) -> None:
-    with Store(path) as store, closing(store.session(agent="tester")) as session:
+def test_a_message_replaces_those_behind_it_and_a_cut_removes_them(kept: Kept) -> None:
+    with kept.stored() as store, closing(store.session(agent="tester")) as session:
         session.write(Step(position=0, messages=[message(text) for text in "abc"]))
         session.write(Step(position=1, messages=[message("B", "assistant")], usage=Usage(requests=1)))
         assert [each.text for each in store.messages(session.id)] == ["a", "B"]

@@ -192,9 +192,14 @@ class PostgresServer:
 class DeafSocket:
     """Stands between a process and a server: an answer that it swallows is lost with its connection."""
 
-    def __init__(self, server: PostgresServer, database: str, *, hides_number: bool = False) -> None:
-        """`hides_number`: it tells another number of the server's process than the true one, as poolers do."""
+    def __init__(
+        self, server: PostgresServer, database: str, *, hides_number: bool = False, leaves_server: bool = False
+    ) -> None:
+        """`hides_number`: it tells another number of the server's process than the true one, as poolers do.
+        `leaves_server`: the server does not hear that a connection is lost, as when a network is gone."""
         self._hides_number = hides_number
+        self._leaves_server = leaves_server
+        self._left: list[asyncio.StreamWriter] = []
         self._to = str(server.folder / ".s.PGSQL.5432")
         self.folder = Path(tempfile.mkdtemp(prefix="jmpg", dir="/tmp"))
         self.url = f"postgresql:///{database}?host={quote(str(self.folder))}&user=tests"
@@ -214,6 +219,8 @@ class DeafSocket:
         for each in self._serving:
             each.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
+        for each in self._left:
+            each.close()
         shutil.rmtree(self.folder)
 
     def swallow(self, number: int | None) -> None:
@@ -231,6 +238,8 @@ class DeafSocket:
                 n, self.n_heard = self.n_heard, self.n_heard + 1
                 if n == self.swallows:
                     self.n_swallowed += 1
+                    if self._leaves_server:
+                        self._left.append(to_server)
                     break
                 if self._hides_number and (at := said.find(b"K\0\0\0\x0c")) >= 0:
                     said = said[: at + 5] + b"\x7f\0\0\0" + said[at + 9 :]
@@ -238,7 +247,8 @@ class DeafSocket:
         finally:
             asking.cancel()
             writer.close()
-            to_server.close()
+            if to_server not in self._left:
+                to_server.close()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

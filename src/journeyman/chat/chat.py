@@ -144,9 +144,9 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
         Args:
             agent: Whom to chat with.
-            place: The path of a file, `sqlite:PATH`, an open `Store`, or an open `Durable`, which keeps sessions in the
-                file of its runs: the conversation outlives the process; a turn that was cut off is gone on with by
-                `continue_`, and is no durable run.
+            place: The path of a file, `sqlite:PATH`, `postgresql://…`, an open `Store`, or an open `Durable`, which
+                keeps sessions where its runs are: the conversation outlives the process; a turn that was cut off is
+                gone on with by `continue_`, and is no durable run.
             deps: What the agent's tools and functions use, in every turn. They are never kept.
             id: That of an earlier session; None begins one, called `chat.session.id`.
             host: What surrounds the chat.

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from journeyman.durable.durable import Durable
     from journeyman.durable.handle import Handle
     from journeyman.durable.memory import InMemoryEngine, Memory
-    from journeyman.durable.postgres import PostgresEngine
-    from journeyman.durable.postgres_connections import ddl
+    from journeyman.durable.postgres import PostgresEngine, ddl
     from journeyman.durable.records import Question, RunInfo, Status
     from journeyman.durable.worker import Queue, Worker
 
@@ -34,8 +33,7 @@ if not TYPE_CHECKING:
             "durable": "Durable",
             "handle": "Handle",
             "memory": "InMemoryEngine Memory",
-            "postgres": "PostgresEngine",
-            "postgres_connections": "ddl",
+            "postgres": "PostgresEngine ddl",
             "records": "Question RunInfo Status",
             "worker": "Queue Worker",
         },

@@ -23,7 +23,6 @@ from journeyman.durable.handle import Handle, is_before
 from journeyman.durable.hub import Hub
 from journeyman.durable.journal import Leaving, place_of
 from journeyman.durable.postgres import PostgresEngine
-from journeyman.durable.postgres_connections import SCHEMES
 from journeyman.durable.records import (
     DONE,
     Head,
@@ -51,6 +50,8 @@ from journeyman.loop.attempts import run as run_once
 from journeyman.loop.record import RunOptions
 from journeyman.result import Result
 from journeyman.session import Session
+from journeyman.store.database import SCHEMES
+from journeyman.store.postgres import PostgresSessions
 from journeyman.store.store import open_session
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Message
@@ -366,20 +367,25 @@ class Durable:
     # -- chats
 
     def session(self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False) -> Session:
-        """Open a session of a chat in the file of the runs: `Chat.open(agent, durable, id="user-42", create=True)`.
+        """Open a session of a chat in the store of the runs: `Chat.open(agent, durable, id="user-42", create=True)`.
 
-        The conversation is kept there, as `Store.session` keeps it. Its turns are no durable runs.
+        The conversation is kept there, as `Store.session` keeps it in a file, or `PostgresSessions.session` in a
+        database. Its turns are no durable runs.
 
         Raises:
-            StoreError: as for `Store.session`; or the runs are in no file.
+            StoreError: as for those; or the runs are neither in a file nor in a database.
             SessionInUse: somebody has it open.
         """
         self.hub.check()
-        engine = self.hub.engine
-        if isinstance(engine, SqliteEngine):
-            return open_session(str(engine.path), id, agent=agent, any_agent=any_agent, create=create)
-        hint = "Give Chat.open the path of a file instead."
-        raise StoreError(f"{type(engine).__name__} keeps runs, and no sessions of chats.", hint=hint)
+        match self.hub.engine:
+            case SqliteEngine() as engine:
+                return open_session(str(engine.path), id, agent=agent, any_agent=any_agent, create=create)
+            case PostgresEngine() as engine:
+                sessions = PostgresSessions(engine.connections.database.url)
+                return sessions.session(id, agent=agent, any_agent=any_agent, create=create)
+            case engine:
+                hint = "Give Chat.open the path of a file, or the URL of a database, instead."
+                raise StoreError(f"{type(engine).__name__} keeps runs, and no sessions of chats.", hint=hint)
 
     # -- inside
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 from journeyman.cancel import ended
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.memory import killer, settled
-from journeyman.durable.postgres_connections import CHANNEL, HELD, Connections, owner_of
+from journeyman.durable.postgres_connections import CHANNEL, Connections, owner_of
 from journeyman.durable.records import (
     OPEN,
     OVER,
@@ -35,6 +35,7 @@ from journeyman.durable.records import (
     is_free,
     signalled,
 )
+from journeyman.store.database import HELD, MAKE
 
 if TYPE_CHECKING:
     from journeyman.durable.postgres_connections import Connection
@@ -165,6 +166,12 @@ _FORGET: Final = (
 _KEPT_S: Final = 5.0
 """So long what was written without waiting for the disk is kept: Postgres writes it within a second."""
 GRACE_S: Final = 10.0
+
+
+def ddl() -> str:
+    """Return the statements that make the tables of durable runs and sessions, or add what those of an older version
+    lack, for a role that may: `psql -c "$(…)"`."""
+    return MAKE
 
 
 class PostgresEngine:  # noqa: PLR0904 - those of the port

@@ -1,4 +1,4 @@
-"""The connections of one process to a Postgres, and the tables of durable runs there.
+"""The connections of one process to the Postgres of its durable runs.
 
 One connection is held for as long as the process has the store open: it holds a lock with the owner's number, which
 Postgres releases when the process dies, and hears what other processes have written. The others are lent for a
@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from journeyman.errors import StoreError, quoted
+from journeyman.errors import StoreError
+from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, MAKE, NOTICED, Database, check_installed
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -23,39 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SCHEMES: Final = ("postgresql", "postgres")
-VERSION: Final = 1
-"""The version of the tables. Those of a newer version are not touched."""
-OLDEST_SERVER: Final = 130000
 CHANNEL: Final = "journeyman"
-TABLES: Final = """
-CREATE TABLE IF NOT EXISTS jm_version (version INT NOT NULL);
-CREATE TABLE IF NOT EXISTS jm_runs (
-    id TEXT COLLATE "C" PRIMARY KEY, name TEXT COLLATE "C" UNIQUE, parent TEXT, agent TEXT COLLATE "C" NOT NULL,
-    app TEXT NOT NULL, f INT NOT NULL, head BYTEA NOT NULL, queue TEXT COLLATE "C" NOT NULL, priority BIGINT NOT NULL,
-    dedup TEXT COLLATE "C", created FLOAT8 NOT NULL, status TEXT COLLATE "C" NOT NULL, owner TEXT COLLATE "C",
-    gen BIGINT NOT NULL, epoch BIGINT NOT NULL, wake FLOAT8, n_signals BIGINT NOT NULL, asked BYTEA,
-    used_s FLOAT8 NOT NULL, tokens BIGINT NOT NULL, cost FLOAT8 NOT NULL, attempt BIGINT NOT NULL,
-    iteration BIGINT NOT NULL, lives BIGINT NOT NULL, deaths BIGINT NOT NULL, n_steps BIGINT NOT NULL, why TEXT,
-    result BYTEA, ended FLOAT8) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01);
-CREATE UNIQUE INDEX IF NOT EXISTS jm_runs_of_a_dedup ON jm_runs (agent, dedup) WHERE dedup IS NOT NULL;
-CREATE INDEX IF NOT EXISTS jm_runs_ready ON jm_runs (agent, queue, priority DESC, created, id) WHERE status = 'ready';
-CREATE INDEX IF NOT EXISTS jm_runs_running ON jm_runs (queue, owner) WHERE status = 'running';
-CREATE INDEX IF NOT EXISTS jm_runs_waiting ON jm_runs (wake) WHERE status = 'waiting' AND wake IS NOT NULL;
-CREATE INDEX IF NOT EXISTS jm_runs_by_age ON jm_runs (created, id);
-CREATE TABLE IF NOT EXISTS jm_steps (
-    n BIGSERIAL NOT NULL, run TEXT COLLATE "C" NOT NULL, key TEXT COLLATE "C" NOT NULL, kind SMALLINT NOT NULL,
-    about BYTEA, effect TEXT NOT NULL, epoch BIGINT NOT NULL, at FLOAT8 NOT NULL, used_s FLOAT8 NOT NULL, body BYTEA,
-    crc BIGINT NOT NULL, PRIMARY KEY (run, key, kind)) WITH (autovacuum_vacuum_scale_factor = 0.01);
-CREATE TABLE IF NOT EXISTS jm_signals (
-    n BIGSERIAL PRIMARY KEY, run TEXT COLLATE "C" NOT NULL, kind TEXT COLLATE "C" NOT NULL,
-    dedup TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, at FLOAT8 NOT NULL, who TEXT NOT NULL,
-    UNIQUE (run, kind, dedup));
-"""
-_SET_VERSION: Final = f"INSERT INTO jm_version SELECT {VERSION} WHERE NOT EXISTS (SELECT FROM jm_version);"
-
-MIGRATING: Final = 0x6A6D_0001
-"""The number of the lock under which the tables are made."""
 PATIENCE_S: Final = 5.0
 """So long a database that is away is waited for before it is an error."""
 _AGAIN_S, _SELDOM_S = 0.02, 0.5
@@ -63,35 +30,10 @@ _POLL_S: Final = 1.0
 """So often a process looks for news of which nobody has told it."""
 _MOST_LENT: Final = 3
 _READ_ONLY: Final = "25006"
-_PREPARE_AFTER: Final = 5
-"""A statement is prepared on a connection when it was made so often there."""
-_DEFAULTS: Final = {
-    "connect_timeout": "5",
-    # A machine or a network that is gone is noticed in half a minute, here and there.
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "25000",
-}
-_NOTICED: Final = (
-    b"SELECT pg_backend_pid(), set_config('tcp_keepalives_idle', '10', false),"
-    b" set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false)"
-)
-
-HELD: Final = (
-    "SELECT classid::bigint << 32 | objid::bigint AS number, pid FROM pg_locks WHERE locktype = 'advisory'"
-    " AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-)
-"""The numbers of the locks that are held in this database."""
 _END_OLD: Final = (
     f"SELECT pg_terminate_backend(pid) FROM ({HELD}) AS held WHERE number = %s::bigint AND pid <> pg_backend_pid()"
 )
 """Ends a connection that was lost here, and still holds the lock there."""
-
-
-def ddl() -> str:
-    """Return the statements that make the tables of durable runs, for a role that may: `psql -c "$(…)"`."""
-    return f"BEGIN;{TABLES}{_SET_VERSION}\nCOMMIT;\n"
 
 
 class Connections:
@@ -103,15 +45,9 @@ class Connections:
         `on_renewed` is called with a connection before anything else when the one that is held was lost: what was not
         on the disk then may be lost, too.
         """
-        address, _, query = url.partition("?")
-        given = parse_qsl(query, keep_blank_values=True)
-        others = urlencode([each for each in given if each[0] not in _OURS], quote_via=quote)
-        options = {name: value for name, value in given if name in _OURS}
-        self._url = f"{address}?{others}" if others else address
-        self._direct = _direct(options.get("direct"))
-        self._prepare_threshold = _threshold(options.get("prepare_threshold"))
+        self.database: Final = Database(url)
         self._owner, self._on_renewed = owner, on_renewed
-        self.place = _place_of(self._url)
+        self.place: Final = self.database.place
         """The database, for messages: without a password."""
         self._is_open = False
         self._held: Connection | None = None
@@ -127,13 +63,13 @@ class Connections:
         Raises:
             StoreError: the database cannot be used.
         """
-        check_installed()
+        check_installed("Durable runs")
         try:
             self._held = await self._hold()
-            await _prepare(self._held, self.place)
+            await _prepare(self._held, self.database)
         except BaseException as error:
             self.close()
-            raise self._explained(error, "opened") from error
+            raise self.database.explained(error, "opened") from error
         self._is_open = True
 
     def close(self) -> None:
@@ -179,7 +115,7 @@ class Connections:
                     is_begun = True
                     return await work(connection, is_again)
             except Exception as error:
-                fault = self._explained(error, "used")
+                fault = self.database.explained(error, "used")
                 if not fault.may_pass or not self._is_open or loop.time() > until:
                     raise fault from error
             is_again = is_again or is_begun
@@ -228,14 +164,13 @@ class Connections:
                 if is_lost:
                     self._held.pgconn.finish()
 
-    async def connected(self, **instead: str) -> Connection:
-        """Return another connection. `instead` is taken instead of what the URL says."""
+    async def connected(self, *, is_direct: bool = False) -> Connection:
+        """Return another connection. `is_direct`: to the database itself, and not to a pooler before it."""
         from psycopg import AsyncConnection  # noqa: PLC0415 - an optional package
-        from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an optional package
 
-        given: dict[str, Any] = {**_DEFAULTS, "application_name": f"journeyman {self._owner}"}
-        given |= {**conninfo_to_dict(self._url), **instead, "client_encoding": "UTF8"}
-        return await AsyncConnection.connect("", autocommit=True, prepare_threshold=self._prepare_threshold, **given)
+        given = self.database.parameters(is_direct=is_direct, application_name=f"journeyman {self._owner}")
+        threshold = self.database.prepare_threshold
+        return await AsyncConnection.connect("", autocommit=True, prepare_threshold=threshold, **given)
 
     async def _hold_again(self) -> None:
         async with self._holding:
@@ -251,15 +186,12 @@ class Connections:
 
     async def _hold(self) -> Connection:
         """Return a connection that holds the owner's lock, and hears what is written."""
-        connection = await self.connected(**self._direct)
+        connection = await self.connected(is_direct=True)
         try:
             number = lock_number(self._owner)
-            found = await (await connection.execute(_NOTICED)).fetchone()
-            if found is not None and found[0] != connection.info.backend_pid:
-                raise StoreError(
-                    f"Between this process and {self.place} is a pooler, which does not keep a lock for a process.",
-                    hint="Name the database itself, too, for one connection of each process: …?direct=HOST:PORT.",
-                )
+            found = await (await connection.execute(NOTICED.encode())).fetchone()
+            if found is not None:
+                self.database.check_number(connection.info.backend_pid, found[0])
             await connection.execute(_END_OLD.encode(), (number,))
             await connection.execute(b"SELECT pg_advisory_lock(%s::bigint)", (number,))
             await connection.execute(f"LISTEN {CHANNEL}".encode())
@@ -267,34 +199,6 @@ class Connections:
             connection.pgconn.finish()
             raise
         return connection
-
-    def _explained(self, error: BaseException, what: str) -> StoreError:
-        """Return what went wrong as a `StoreError`, which may pass if the database is away."""
-        if isinstance(error, StoreError):
-            return error
-        import psycopg  # noqa: PLC0415 - an optional package
-
-        text, may_pass = " ".join(str(error).split()).rstrip(".?"), False
-        match error:
-            case psycopg.errors.InsufficientPrivilege():
-                hint = (
-                    "Let the role of the URL read and write the tables jm_*. To make them as another role:"
-                    ' python -c "from journeyman.durable import ddl; print(ddl())" | psql URL'
-                )
-            case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn():
-                hint = "Its tables are not those that this version made. Look at the tables jm_* there."
-            case psycopg.errors.DiskFull():
-                may_pass, hint = True, "Make room on its disk: nothing was lost that was written before."
-            case psycopg.OperationalError() | psycopg.InterfaceError() | psycopg.errors.ReadOnlySqlTransaction():
-                may_pass = True
-                hint = "Look whether the database runs, and at the URL: its host, database, user and password."
-            case psycopg.ProgrammingError() | psycopg.DataError() | UnicodeError():
-                hint = "Nothing was written."
-            case psycopg.Error() | OSError():
-                hint = "Look at the log of the database."
-            case _:
-                raise error
-        return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=may_pass)
 
 
 def lock_number(owner: str) -> int:
@@ -308,79 +212,13 @@ def owner_of(number: int) -> str:
     return f"w{number % (1 << 64):016x}"
 
 
-def check_installed() -> None:
-    """Raise a `StoreError` if the package that speaks to Postgres is not installed."""
-    if find_spec("psycopg") is None:
-        raise StoreError(
-            "Durable runs in Postgres need the package psycopg, which is not installed.",
-            hint="Install it: pip install 'journeyman[postgres]'",
-        )
-
-
-async def _prepare(connection: Connection, place: str) -> None:
-    """Make the tables, if they are not there. However many do so at once: one makes them, the others wait for that."""
-    server = connection.info.server_version
-    if server < OLDEST_SERVER:
-        raise StoreError(
-            f"{place} is of Postgres {server // 10000}.", hint="Version 13 is the oldest that can be used."
-        )
-    encoding = connection.info.parameter_status("server_encoding")
-    if encoding != "UTF8":
-        raise StoreError(
-            f"{place} has the encoding {encoding}, which cannot hold every text.",
-            hint="Make one with: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
-        )
-    version = await _version(connection)
-    if version is None:
-        async with connection.transaction():
-            await connection.execute(b"SELECT pg_advisory_xact_lock(%s::bigint)", (MIGRATING,))
-            if await _version(connection) is None:
-                await connection.execute(f"{TABLES}{_SET_VERSION}".encode())
-        version = VERSION
-    if version > VERSION:
-        raise StoreError(
-            f"{place} has tables of version {version}; this version of journeyman knows those up to {VERSION}.",
-            hint="Update journeyman, or use another database. Nothing was changed.",
-        )
-
-
-async def _version(connection: Connection) -> int | None:
-    found = await (await connection.execute(b"SELECT to_regclass('jm_version') IS NOT NULL")).fetchone()
-    if found is None or not found[0]:
-        return None
-    made = await (await connection.execute(b"SELECT max(version) FROM jm_version")).fetchone()
-    return None if made is None else made[0]
-
-
-# -- what a URL says ---------------------------------------------------------------------------------------------------
-
-_OURS: Final = ("direct", "prepare_threshold")
-"""The parameters of a URL that are not Postgres's own."""
-
-
-def _direct(given: str | None) -> dict[str, str]:
-    if given is None:
-        return {}
-    host, _, port = given.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ValueError(f"The URL says direct={given[:80]}. Give the database itself as direct=HOST:PORT.")
-    return {"host": host, "port": port}
-
-
-def _threshold(given: str | None) -> int | None:
-    if given is None:
-        return _PREPARE_AFTER
-    if given.lower() == "none":
-        return None
-    if not given.isdecimal():
-        raise ValueError(f"The URL says prepare_threshold={given[:80]}. Give a number, or none for a pooler.")
-    return int(given)
-
-
-def _place_of(url: str) -> str:
-    """Return what a URL names, without its user and password."""
-    address, _, query = url.partition("?")
-    host, _, database = address.partition("://")[2].rpartition("@")[2].partition("/")
-    parameters = dict(parse_qsl(query))
-    host = host or parameters.get("host", "")
-    return f"The database {quoted(unquote(database) or parameters.get('dbname', ''))} on {host or 'this machine'}"
+async def _prepare(connection: Connection, database: Database) -> None:
+    """Make the tables that are not there."""
+    found = await (await connection.execute(HAS_VERSION.encode())).fetchone()
+    version = None
+    if found is not None and found[0]:
+        made = await (await connection.execute(GET_VERSION.encode())).fetchone()
+        version = None if made is None else made[0]
+    info = connection.info
+    if database.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version):
+        await connection.execute(MAKE.encode())

@@ -1,4 +1,4 @@
-"""Sessions, journals and events in one SQLite file."""
+"""Sessions, journals and events in one SQLite file; sessions in a Postgres database, too."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,7 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.store.journal import EventLog, FileJournal
+    from journeyman.store.postgres import PostgresSession, PostgresSessions
     from journeyman.store.redacted import Redacted, RedactedSession
     from journeyman.store.repair import StoreRepaired
     from journeyman.store.store import FileSession, SessionInfo, Store
@@ -14,6 +15,8 @@ __all__ = [
     "EventLog",
     "FileJournal",
     "FileSession",
+    "PostgresSession",
+    "PostgresSessions",
     "Redacted",
     "RedactedSession",
     "SessionInfo",
@@ -26,6 +29,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "journal": "EventLog FileJournal",
+            "postgres": "PostgresSession PostgresSessions",
             "redacted": "Redacted RedactedSession",
             "repair": "StoreRepaired",
             "store": "FileSession SessionInfo Store",

@@ -123,7 +123,8 @@ class File:
                 hint="Update journeyman, or use another file. Nothing was changed.",
             )
         if self._fact("application_id") != APPLICATION:
-            if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            has_tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
+            if has_tables and self._fact("application_id") != APPLICATION:  # else they were made in this moment
                 raise not_a_store(self.path)
             self._connection.execute("PRAGMA journal_mode = WAL")
             version = 0

@@ -146,13 +146,9 @@ class Store:
         Raises:
             StoreError: there is no such session, or it has fewer messages.
         """
-        head, snapshot = self._read(lambda: self._head(id)), self.snapshot(id)
-        messages, turns = snapshot.messages, [turn for turn in snapshot.turns if turn.position < at]
-        if not 0 < at <= len(messages):
-            what = f"Session {id} cannot be branched at message {at}: it has {len(messages)}."
-            raise StoreError(what, hint="Give one of these.")
+        head, step = self._read(lambda: self._head(id)), beginning(id, self.snapshot(id), at)
         log = Log(self._file, Head(self._free_id(), head.agent, time.time(), parent=id))
-        log.append([*lines_of(Step(position=0, messages=messages[:at], turns=turns))])
+        log.append([*lines_of(step)])
         return log.head.id
 
     def snapshot(self, id: str) -> Snapshot:
@@ -161,18 +157,11 @@ class Store:
 
     def messages(self, id: str) -> list[Message]:
         """Return the conversation of a session, its open calls closed."""
-        stored = self.snapshot(id)
-        staged = (Message("user", stored.staged),) if stored.staged else ()
-        return list(History((*stored.messages, *staged)).export())
+        return closed(self.snapshot(id))
 
     def export(self, id: str) -> bytes:
         """Return a session as one JSON object. `load_messages` reads what is in its `messages`."""
-        info, waiting = self._read(lambda: self._info(self._head(id))), self.snapshot(id).waiting
-        names = ("id", "agent", "title", "created", "updated", "parent", "usage")
-        document: dict[str, object] = {name: getattr(info, name) for name in names}
-        document["waiting"] = [{"queue": text.queue, "text": text.text} for text in waiting]
-        document["messages"] = from_json(dump_messages(self.messages(id)))
-        return to_json(document, indent=2)
+        return exported(self._read(lambda: self._info(self._head(id))), self.snapshot(id))
 
     def delete(self, id: str) -> None:
         """Forget a session.
@@ -262,16 +251,8 @@ class Store:
         ends = "SELECT kind, position FROM records WHERE session = ? AND kind IN ('message', 'cut')"
         end = self._file.rows(f"{ends} ORDER BY n DESC LIMIT 1", (head.id,))
         used, title = self._newest(head.id, "used"), self._newest(head.id, "title")
-        return SessionInfo(
-            id=head.id,
-            agent=head.agent,
-            title="" if title is None else adapter_of(str).validate_json(title),
-            created=head.created,
-            updated=rows[0][0] if rows else head.created,
-            messages=0 if not end else end[0][1] + (end[0][0] == "message"),
-            usage=NOTHING_USED if used is None else adapter_of(Used).validate_json(used).usage,
-            parent=head.parent,
-        )
+        n_messages = 0 if not end else end[0][1] + (end[0][0] == "message")
+        return info_of(head, updated=rows[0][0] if rows else None, n_messages=n_messages, used=used, title=title)
 
     def _newest(self, id: str, kind: str) -> bytes | None:
         query = "SELECT body FROM records WHERE session = ? AND kind = ? ORDER BY n DESC LIMIT 1"
@@ -315,6 +296,50 @@ class Log:
                 n = connection.execute(_INSERT, row).lastrowid or 0
         self.crc = crc
         return n
+
+
+def info_of(
+    head: Head, *, updated: float | None, n_messages: int, used: bytes | None, title: bytes | None
+) -> SessionInfo:
+    """Return what a list tells of a session. `used` and `title` are the bodies of its newest records of these kinds."""
+    return SessionInfo(
+        id=head.id,
+        agent=head.agent,
+        title="" if title is None else adapter_of(str).validate_json(title),
+        created=head.created,
+        updated=head.created if updated is None else updated,
+        messages=n_messages,
+        usage=NOTHING_USED if used is None else adapter_of(Used).validate_json(used).usage,
+        parent=head.parent,
+    )
+
+
+def beginning(id: str, snapshot: Snapshot, at: int) -> Step:
+    """Return what another session begins with that has the first `at` messages of this one.
+
+    Raises:
+        StoreError: it has fewer.
+    """
+    messages, turns = snapshot.messages, [turn for turn in snapshot.turns if turn.position < at]
+    if not 0 < at <= len(messages):
+        what = f"Session {id} cannot be branched at message {at}: it has {len(messages)}."
+        raise StoreError(what, hint="Give one of these.")
+    return Step(position=0, messages=messages[:at], turns=turns)
+
+
+def closed(snapshot: Snapshot) -> list[Message]:
+    """Return a conversation with its open calls closed."""
+    staged = (Message("user", snapshot.staged),) if snapshot.staged else ()
+    return list(History((*snapshot.messages, *staged)).export())
+
+
+def exported(info: SessionInfo, snapshot: Snapshot) -> bytes:
+    """Return a session as one JSON object."""
+    names = ("id", "agent", "title", "created", "updated", "parent", "usage")
+    document: dict[str, object] = {name: getattr(info, name) for name in names}
+    document["waiting"] = [{"queue": text.queue, "text": text.text} for text in snapshot.waiting]
+    document["messages"] = from_json(dump_messages(closed(snapshot)))
+    return to_json(document, indent=2)
 
 
 _INSERT: Final = "INSERT INTO records (session, kind, position, at, body, crc) VALUES (?, ?, ?, ?, ?, ?)"

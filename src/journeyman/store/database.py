@@ -1,0 +1,219 @@
+"""A Postgres database: what its URL says, the tables there, and in words what goes wrong with it.
+
+One version counts for all tables, those of sessions and those of durable runs. Whoever opens the database first makes
+them, or adds what an older version lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from journeyman.errors import StoreError, quoted
+
+SCHEMES: Final = ("postgresql", "postgres")
+VERSION: Final = 2
+"""The version of the tables. Those of a newer version are not touched; version 1 had none of sessions."""
+OLDEST_SERVER: Final = 130000
+TABLES: Final = """
+CREATE TABLE IF NOT EXISTS jm_version (version INT NOT NULL);
+CREATE TABLE IF NOT EXISTS jm_runs (
+    id TEXT COLLATE "C" PRIMARY KEY, name TEXT COLLATE "C" UNIQUE, parent TEXT, agent TEXT COLLATE "C" NOT NULL,
+    app TEXT NOT NULL, f INT NOT NULL, head BYTEA NOT NULL, queue TEXT COLLATE "C" NOT NULL, priority BIGINT NOT NULL,
+    dedup TEXT COLLATE "C", created FLOAT8 NOT NULL, status TEXT COLLATE "C" NOT NULL, owner TEXT COLLATE "C",
+    gen BIGINT NOT NULL, epoch BIGINT NOT NULL, wake FLOAT8, n_signals BIGINT NOT NULL, asked BYTEA,
+    used_s FLOAT8 NOT NULL, tokens BIGINT NOT NULL, cost FLOAT8 NOT NULL, attempt BIGINT NOT NULL,
+    iteration BIGINT NOT NULL, lives BIGINT NOT NULL, deaths BIGINT NOT NULL, n_steps BIGINT NOT NULL, why TEXT,
+    result BYTEA, ended FLOAT8) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01);
+CREATE UNIQUE INDEX IF NOT EXISTS jm_runs_of_a_dedup ON jm_runs (agent, dedup) WHERE dedup IS NOT NULL;
+CREATE INDEX IF NOT EXISTS jm_runs_ready ON jm_runs (agent, queue, priority DESC, created, id) WHERE status = 'ready';
+CREATE INDEX IF NOT EXISTS jm_runs_running ON jm_runs (queue, owner) WHERE status = 'running';
+CREATE INDEX IF NOT EXISTS jm_runs_waiting ON jm_runs (wake) WHERE status = 'waiting' AND wake IS NOT NULL;
+CREATE INDEX IF NOT EXISTS jm_runs_by_age ON jm_runs (created, id);
+CREATE TABLE IF NOT EXISTS jm_steps (
+    n BIGSERIAL NOT NULL, run TEXT COLLATE "C" NOT NULL, key TEXT COLLATE "C" NOT NULL, kind SMALLINT NOT NULL,
+    about BYTEA, effect TEXT NOT NULL, epoch BIGINT NOT NULL, at FLOAT8 NOT NULL, used_s FLOAT8 NOT NULL, body BYTEA,
+    crc BIGINT NOT NULL, PRIMARY KEY (run, key, kind)) WITH (autovacuum_vacuum_scale_factor = 0.01);
+CREATE TABLE IF NOT EXISTS jm_signals (
+    n BIGSERIAL PRIMARY KEY, run TEXT COLLATE "C" NOT NULL, kind TEXT COLLATE "C" NOT NULL,
+    dedup TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, at FLOAT8 NOT NULL, who TEXT NOT NULL,
+    UNIQUE (run, kind, dedup));
+CREATE TABLE IF NOT EXISTS jm_sessions (
+    id TEXT COLLATE "C" PRIMARY KEY, agent TEXT NOT NULL, created FLOAT8 NOT NULL, parent TEXT);
+CREATE TABLE IF NOT EXISTS jm_session_records (
+    session TEXT COLLATE "C" NOT NULL REFERENCES jm_sessions ON DELETE CASCADE, n BIGINT NOT NULL, kind TEXT NOT NULL,
+    position BIGINT NOT NULL, at FLOAT8 NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL, PRIMARY KEY (session, n));
+CREATE INDEX IF NOT EXISTS jm_session_facts ON jm_session_records (session, kind, n) WHERE kind IN ('title', 'used');
+CREATE TABLE IF NOT EXISTS jm_session_damage (
+    found FLOAT8 NOT NULL, session TEXT COLLATE "C" NOT NULL, n BIGINT NOT NULL, kind TEXT NOT NULL,
+    position BIGINT NOT NULL, at FLOAT8 NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL);
+"""
+SET_VERSION: Final = (
+    f"INSERT INTO jm_version (version) SELECT {VERSION} WHERE NOT EXISTS (SELECT FROM jm_version);"
+    f"\nUPDATE jm_version SET version = {VERSION} WHERE version < {VERSION};"
+)
+MIGRATING: Final = 0x6A6D_0001
+"""The number of the lock under which the tables are made."""
+MAKE: Final = f"BEGIN;SELECT pg_advisory_xact_lock({MIGRATING}::bigint);{TABLES}{SET_VERSION}\nCOMMIT;\n"
+"""Makes the tables that are not there. However many do so at once: one makes them, the others wait for that."""
+HAS_VERSION: Final = "SELECT to_regclass('jm_version') IS NOT NULL"
+GET_VERSION: Final = "SELECT max(version) FROM jm_version"
+
+HELD: Final = (
+    "SELECT classid::bigint << 32 | objid::bigint AS number, pid FROM pg_locks WHERE locktype = 'advisory'"
+    " AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+"""The numbers of the locks that are held in this database."""
+NOTICED: Final = (
+    "SELECT pg_backend_pid(), set_config('tcp_keepalives_idle', '10', false),"
+    " set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false)"
+)
+"""Lets the server notice in 25 seconds that a machine or a network is gone."""
+_PREPARE_AFTER: Final = 5
+"""A statement is prepared on a connection when it was made so often there."""
+_OURS: Final = ("direct", "prepare_threshold")
+"""The parameters of a URL that are not Postgres's own."""
+_DEFAULTS: Final = {
+    "connect_timeout": "5",
+    # A machine or a network that is gone is noticed in half a minute, here and there.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+
+
+class Database:
+    """A database, as a URL names it."""
+
+    def __init__(self, url: str) -> None:
+        """Raise a `ValueError` if an option of the URL cannot be used."""
+        address, _, query = url.partition("?")
+        given = parse_qsl(query, keep_blank_values=True)
+        others = urlencode([each for each in given if each[0] not in _OURS], quote_via=quote)
+        options = {name: value for name, value in given if name in _OURS}
+        self.url: Final = url
+        self._address = f"{address}?{others}" if others else address
+        self._direct = _direct(options.get("direct"))
+        self.prepare_threshold: Final = _threshold(options.get("prepare_threshold"))
+        self.place: Final = _place_of(self._address)
+        """The database, for messages: without a password."""
+
+    def parameters(self, *, is_direct: bool, **unless_given: str) -> dict[str, Any]:
+        """Return with what to connect. `is_direct`: to the database itself, and not to a pooler before it."""
+        from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an optional package
+
+        given: dict[str, Any] = {**_DEFAULTS, **unless_given, **conninfo_to_dict(self._address)}
+        return given | (self._direct if is_direct else {}) | {"client_encoding": "UTF8"}
+
+    def check_number(self, told: int, true: int) -> None:
+        """Raise a `StoreError` if the number that a connection has is not the one that the server knows."""
+        if told != true:
+            raise StoreError(
+                f"Between this process and {self.place} is a pooler, which does not keep a lock for a process.",
+                hint="Name the database itself, too, for one connection of each process: …?direct=HOST:PORT.",
+            )
+
+    def lacks_tables(self, server: int, encoding: str | None, version: int | None) -> bool:
+        """Tell whether tables are to be made. `version` is that of those which are there.
+
+        Raises:
+            StoreError: the server is too old, or has an encoding that cannot hold every text; or the tables are newer.
+        """
+        if server < OLDEST_SERVER:
+            raise StoreError(
+                f"{self.place} is of Postgres {server // 10000}.", hint="Version 13 is the oldest that can be used."
+            )
+        if encoding != "UTF8":
+            raise StoreError(
+                f"{self.place} has the encoding {encoding}, which cannot hold every text.",
+                hint="Make one with: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+            )
+        if version is not None and version > VERSION:
+            raise StoreError(
+                f"{self.place} has tables of version {version}; this version of journeyman knows those up to"
+                f" {VERSION}.",
+                hint="Update journeyman, or use another database. Nothing was changed.",
+            )
+        return version is None or version < VERSION
+
+    @contextmanager
+    def explaining(self, what: str) -> Generator[None]:
+        """Raise what goes wrong in the block as a `StoreError` that says that the database could not be `what`."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            raise self.explained(error, what) from error
+
+    def explained(self, error: BaseException, what: str) -> StoreError:
+        """Return what went wrong as a `StoreError`, which may pass if the database is away."""
+        if isinstance(error, StoreError):
+            return error
+        import psycopg  # noqa: PLC0415 - an optional package
+
+        text, may_pass = " ".join(str(error).split()).rstrip(".?"), False
+        match error:
+            case psycopg.errors.InsufficientPrivilege():
+                hint = (
+                    "Let the role of the URL read and write the tables jm_*. To make them as another role:"
+                    ' python -c "from journeyman.durable import ddl; print(ddl())" | psql URL'
+                )
+            case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn():
+                hint = "Its tables are not those that this version made. Look at the tables jm_* there."
+            case psycopg.errors.DiskFull():
+                may_pass, hint = True, "Make room on its disk: nothing was lost that was written before."
+            case psycopg.OperationalError() | psycopg.InterfaceError() | psycopg.errors.ReadOnlySqlTransaction():
+                may_pass = True
+                hint = "Look whether the database runs, and at the URL: its host, database, user and password."
+            case psycopg.ProgrammingError() | psycopg.DataError() | UnicodeError():
+                hint = "Nothing was written."
+            case psycopg.Error() | OSError():
+                hint = "Look at the log of the database."
+            case _:
+                raise error
+        return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=may_pass)
+
+
+def check_installed(what: str) -> None:
+    """Raise a `StoreError` if the package that speaks to Postgres is not installed. `what` needs it."""
+    if find_spec("psycopg") is None:
+        raise StoreError(
+            f"{what} in Postgres need the package psycopg, which is not installed.",
+            hint="Install it: pip install 'journeyman[postgres]'",
+        )
+
+
+# -- what a URL says ---------------------------------------------------------------------------------------------------
+
+
+def _direct(given: str | None) -> dict[str, str]:
+    if given is None:
+        return {}
+    host, _, port = given.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"The URL says direct={given[:80]}. Give the database itself as direct=HOST:PORT.")
+    return {"host": host, "port": port}
+
+
+def _threshold(given: str | None) -> int | None:
+    if given is None:
+        return _PREPARE_AFTER
+    if given.lower() == "none":
+        return None
+    if not given.isdecimal():
+        raise ValueError(f"The URL says prepare_threshold={given[:80]}. Give a number, or none for a pooler.")
+    return int(given)
+
+
+def _place_of(url: str) -> str:
+    """Return what a URL names, without its user and password."""
+    address, _, query = url.partition("?")
+    host, _, database = address.partition("://")[2].rpartition("@")[2].partition("/")
+    parameters = dict(parse_qsl(query))
+    host = host or parameters.get("host", "")
+    return f"The database {quoted(unquote(database) or parameters.get('dbname', ''))} on {host or 'this machine'}"
