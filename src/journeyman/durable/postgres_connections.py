@@ -8,12 +8,14 @@ statement or a transaction. A database that is away is waited for, as a busy fil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from journeyman.durable.procrastinate import schema
 from journeyman.errors import StoreError, quoted
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ VERSION: Final = 1
 OLDEST_SERVER: Final = 130000
 CHANNEL: Final = "journeyman"
 TABLES: Final = """
-CREATE TABLE IF NOT EXISTS jm_version (version INT NOT NULL);
+CREATE TABLE IF NOT EXISTS jm_version (version INT NOT NULL, swept TIMESTAMPTZ);
 CREATE TABLE IF NOT EXISTS jm_runs (
     id TEXT COLLATE "C" PRIMARY KEY, name TEXT COLLATE "C" UNIQUE, parent TEXT, agent TEXT COLLATE "C" NOT NULL,
     app TEXT NOT NULL, f INT NOT NULL, head BYTEA NOT NULL, queue TEXT COLLATE "C" NOT NULL, priority BIGINT NOT NULL,
@@ -51,8 +53,11 @@ CREATE TABLE IF NOT EXISTS jm_signals (
     n BIGSERIAL PRIMARY KEY, run TEXT COLLATE "C" NOT NULL, kind TEXT COLLATE "C" NOT NULL,
     dedup TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, at FLOAT8 NOT NULL, who TEXT NOT NULL,
     UNIQUE (run, kind, dedup));
+CREATE TABLE IF NOT EXISTS jm_parked (
+    run TEXT COLLATE "C" PRIMARY KEY, queue TEXT COLLATE "C" NOT NULL);
+CREATE INDEX IF NOT EXISTS jm_parked_by_queue ON jm_parked (queue);
 """
-_SET_VERSION: Final = f"INSERT INTO jm_version SELECT {VERSION} WHERE NOT EXISTS (SELECT FROM jm_version);"
+_SET_VERSION: Final = f"INSERT INTO jm_version (version) SELECT {VERSION} WHERE NOT EXISTS (SELECT FROM jm_version);"
 
 MIGRATING: Final = 0x6A6D_0001
 """The number of the lock under which the tables are made."""
@@ -91,7 +96,7 @@ _END_OLD: Final = (
 
 def ddl() -> str:
     """Return the statements that make the tables of durable runs, for a role that may: `psql -c "$(…)"`."""
-    return f"BEGIN;{TABLES}{_SET_VERSION}\nCOMMIT;\n"
+    return f"BEGIN;{TABLES}{_SET_VERSION}\n{schema()}COMMIT;\n"
 
 
 class Connections:
@@ -120,6 +125,12 @@ class Connections:
         self._room = asyncio.Semaphore(_MOST_LENT)
         self._holding = asyncio.Lock()
         self._looked_s = -_POLL_S
+        self._is_told = False
+        """True when somebody else has said that it has written something."""
+        self._wake: Callable[[], None] = lambda: None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ear: int | None = None
+        """A second number of the held connection's socket: the driver watches the first one itself, now and then."""
 
     async def open(self) -> None:
         """Connect, and make the tables if they are not there.
@@ -139,8 +150,8 @@ class Connections:
     def close(self) -> None:
         """Close all connections, from any event loop."""
         self._is_open = False
-        held = [] if self._held is None else [self._held]
-        for each in (*held, *self._free):
+        self._close_held()
+        for each in self._free:
             each.pgconn.finish()
         self._free.clear()
 
@@ -149,19 +160,57 @@ class Connections:
         now_s = asyncio.get_running_loop().time()
         if self._held is None or self._held.closed:
             return self._is_open
-        has_news = now_s - self._looked_s >= _POLL_S
-        from psycopg import Error  # noqa: PLC0415 - an optional package
-
-        try:
-            self._held.pgconn.consume_input()
-            while (told := self._held.pgconn.notifies()) is not None:
-                has_news = has_news or told.extra.decode() != self._owner
-        except Error:  # the connection is lost: the next call makes another one
-            self._held.pgconn.finish()
+        if not self._hear():
             return True
+        has_news = self._is_told or now_s - self._looked_s >= _POLL_S
+        self._is_told = False
         if has_news:
             self._looked_s = now_s
         return has_news
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` as soon as another process has written."""
+        self._wake = wake
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._held is not None and not self._held.closed and self._ear is None:
+            self._ear = os.dup(self._held.pgconn.socket)
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._ear, self._on_heard)
+
+    def _on_heard(self) -> None:
+        if not self._hear() or self._is_told:
+            self._wake()
+
+    def _hear(self) -> bool:
+        """Read what others have said. False: the connection is lost, and the next call makes another one."""
+        from psycopg import Error  # noqa: PLC0415 - an optional package
+        from psycopg.pq import TransactionStatus  # noqa: PLC0415 - an optional package
+
+        held = self._held
+        if held is None or held.closed:
+            self._close_held()
+            return False
+        if held.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            return True  # the driver reads an answer
+        try:
+            held.pgconn.consume_input()
+            while (told := held.pgconn.notifies()) is not None:
+                self._is_told = self._is_told or told.extra.decode() != self._owner
+        except Error:
+            self._close_held()
+            return False
+        return True
+
+    def _close_held(self) -> None:
+        if self._ear is not None:
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.remove_reader(self._ear)
+            os.close(self._ear)
+            self._ear = None
+        if self._held is not None:
+            self._held.pgconn.finish()
 
     async def patiently(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
         """Do `work` with a connection; again, as long as the database is away. `work` is told whether it may have been
@@ -226,7 +275,7 @@ class Connections:
                 except Exception:  # noqa: BLE001 - whatever it is, the connection cannot be used
                     is_lost = True
                 if is_lost:
-                    self._held.pgconn.finish()
+                    self._close_held()
 
     async def connected(self, **instead: str) -> Connection:
         """Return another connection. `instead` is taken instead of what the URL says."""
@@ -237,6 +286,10 @@ class Connections:
         given |= {**conninfo_to_dict(self._url), **instead, "client_encoding": "UTF8"}
         return await AsyncConnection.connect("", autocommit=True, prepare_threshold=self._prepare_threshold, **given)
 
+    async def listening(self) -> Connection:
+        """Return a connection to the database itself, which the caller closes."""
+        return await self.connected(**self._direct)
+
     async def _hold_again(self) -> None:
         async with self._holding:
             if self._held is None or self._held.closed:
@@ -246,8 +299,11 @@ class Connections:
                 except BaseException:
                     held.pgconn.finish()
                     raise
+                self._close_held()
                 self._held = held
                 self._looked_s = -_POLL_S  # nobody was told anything meanwhile
+                if self._loop is not None:
+                    self._listen()
 
     async def _hold(self) -> Connection:
         """Return a connection that holds the owner's lock, and hears what is written."""
@@ -384,3 +440,31 @@ def _place_of(url: str) -> str:
     parameters = dict(parse_qsl(query))
     host = host or parameters.get("host", "")
     return f"The database {quoted(unquote(database) or parameters.get('dbname', ''))} on {host or 'this machine'}"
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+_SIGN: Final = "␛"
+
+
+def shown(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    """Return a value as Postgres can keep it: its texts have no NUL."""
+    if isinstance(value, str):
+        return value.replace(_SIGN, _SIGN * 2).replace("\0", f"{_SIGN}0") if "\0" in value or _SIGN in value else value
+    return [shown(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    """Return a value that was made by `shown`."""
+    if not isinstance(value, str) or _SIGN not in value:
+        return value
+    return _SIGN.join([part.replace(f"{_SIGN}0", "\0") for part in value.split(_SIGN * 2)])
+
+
+async def rows_of(
+    connection: Connection, query: str, given: Sequence[object] | Mapping[str, object] = ()
+) -> list[tuple[Any, ...]]:
+    """Return the rows that a statement gives back, if it gives back any."""
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(query.encode(), given or None)
+    return await cursor.fetchall() if cursor.description else []
