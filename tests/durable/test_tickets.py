@@ -135,13 +135,16 @@ async def test_an_approval_wakes_a_run_in_another_process(database: str) -> None
 
 
 async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(database: str) -> None:
-    n_now, most = 0, 0
+    n_now, most, two = 0, 0, asyncio.Event()
 
     async def answer(request: Request) -> str:
         nonlocal n_now, most
         n_now += 1
         most = max(most, n_now)
-        await asyncio.sleep(0.02)
+        if n_now == 2:
+            two.set()
+        await two.wait()
+        await asyncio.sleep(0.01)  # a third would come meanwhile
         n_now -= 1
         return "Done."
 

@@ -388,8 +388,7 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
     Args:
         run: Its id, its name, or the beginning of either.
         agent: Where its agent is, if not where it was when the run began: agents.py:analyst.
-        store: The file of the durable runs, or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest
-            .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         steal: Take it from a process that is alive, but stopped.
         accept: Take stored answers as they are, though the agent asks something else now. At your risk.
         json: Print one JSON document: the result, usage, attempts and history.
@@ -429,8 +428,7 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
     Args:
         run: Its id, its name, or the beginning of either.
         reason: Why. It becomes a part of the run's result.
-        store: The file of the durable runs, or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest
-            .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
     Stdout()
     place = find_store(store)

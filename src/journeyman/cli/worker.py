@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
+from collections.abc import Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -44,8 +45,7 @@ def worker(
 
     Args:
         targets: The agents, as for run: agents.py:analyst. A run is done with the one that has its agent's name.
-        store: The file of the durable runs, or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest
-            .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         queue: A queue to serve, and how many of its runs may go on at once in all workers together: --queue batch=4.
             May be repeated. Without it all queues are served.
         slots: How many runs go on here at once.
@@ -58,7 +58,7 @@ def worker(
         raise Mistake("No agent is named.", "Name one or more: journeyman worker agents.py:analyst")
     if not (grace >= 0 and math.isfinite(grace)):
         raise Mistake(f"--grace {grace:g} is no time.", "Give a number of seconds: --grace 30.")
-    queues = dict(map(_queue, queue or ()))
+    queues = _queues(queue or ())
     Stdout()
     place = find_store(store, makes=True)
     screen = open_screen(quiet=False)
@@ -102,9 +102,16 @@ async def _until_told(made: Worker, grace_s: float) -> None:
         working.result()
 
 
-def _queue(text: str) -> tuple[str, Queue]:
-    """Return the queue that `NAME` or `NAME=AT_ONCE` means."""
-    name, is_limited, number = text.partition("=")
-    if not name or (is_limited and (not number.isdecimal() or int(number) < 1)):
-        raise Mistake(f"--queue {quoted(text[:80])} is no queue.", "Give NAME, or NAME=AT_ONCE: --queue batch=4.")
-    return name, Queue(at_once=int(number) if is_limited else None)
+def _queues(given: Sequence[str]) -> dict[str, Queue]:
+    """Return the queues that `NAME` or `NAME=AT_ONCE` mean.
+
+    Raises:
+        Mistake: one of them means none.
+    """
+    queues: dict[str, Queue] = {}
+    for text in given:
+        name, is_limited, number = text.partition("=")
+        if not name or (is_limited and (not number.isdecimal() or int(number) < 1)):
+            raise Mistake(f"--queue {quoted(text[:80])} is no queue.", "Give NAME, or NAME=AT_ONCE: --queue batch=4.")
+        queues[name] = Queue(at_once=int(number) if is_limited else None)
+    return queues

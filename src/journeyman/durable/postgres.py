@@ -15,8 +15,8 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import astuple, fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING, Final, TypeVar, get_args
 
 from journeyman.cancel import ended
 from journeyman.durable.dispatch import (
@@ -33,13 +33,27 @@ from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.memory import killer, settled
 from journeyman.durable.postgres_connections import (
     CHANNEL,
-    HELD,
+    COLUMNS,
+    HAND_OVER,
+    LATE,
+    LIST,
     MIGRATING,
+    PARK,
+    PARKED,
+    READY,
+    SWEEPS,
+    UNPARK,
     Connections,
     owner_of,
+    record_of,
     restored,
+    row_of,
     rows_of,
+    run_of,
+    runs_of,
     shown,
+    signal_of,
+    written_out,
 )
 from journeyman.durable.procrastinate import Procrastinate
 from journeyman.durable.records import (
@@ -74,11 +88,9 @@ def _mark(column: str) -> str:
     return "%s::text" if column in _TEXTS else "%s::float8" if column in _FLOATS else "%s::bigint"
 
 
-_COLUMNS: Final = tuple(each.name for each in fields(Row))
-_LIST: Final = ", ".join(_COLUMNS)
 _TELL: Final = f"pg_notify('{CHANNEL}', %s::text)"
 _ADD_RUN: Final = (
-    f"INSERT INTO jm_runs ({_LIST}) VALUES ({', '.join(map(_mark, _COLUMNS))}) ON CONFLICT DO NOTHING RETURNING {_TELL}"
+    f"INSERT INTO jm_runs ({LIST}) VALUES ({', '.join(map(_mark, COLUMNS))}) ON CONFLICT DO NOTHING RETURNING {_TELL}"
 )
 _STEP: Final = "run, key, kind, about, effect, epoch, at, used_s, body, crc"
 _STEP_MARKS: Final = (
@@ -116,43 +128,9 @@ _SETTLE: Final = (
     " WHERE id = %s::text AND epoch = %s::bigint AND (%s::bigint IS NULL OR n_signals = %s::bigint)"
     f" RETURNING {_TELL}"
 )
-_ALIVE: Final = f"SELECT number FROM ({HELD}) AS held"
 _QUEUE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('journeyman queue ' || %s::text, 0))"
-_IS_YOUNG: Final = "pg_postmaster_start_time() > now() - make_interval(secs => %s::float8)"
-"""Tells whether the database was started so short a time ago that those who live may not have connected again."""
 _NUMBER_LOCK: Final = 0x6A6D_0002
 _OWNERS: Final = "SELECT DISTINCT owner FROM jm_runs WHERE status = 'running' AND owner IS NOT NULL"
-_FREE: Final = (
-    "SELECT r.id FROM place p CROSS JOIN LATERAL (SELECT id FROM jm_runs WHERE status = 'ready' AND agent = p.agent"
-    " AND queue = p.queue AND (wake IS NULL OR wake <= %(now)s::float8)"
-    " ORDER BY priority DESC, created, id LIMIT %(limit)s) r"
-)
-_WHICH: Final = "agent = ANY(%(agents)s::text[]) AND (%(all)s::bool OR queue = ANY(%(queues)s::text[]))"
-_READY: Final = f"""
-WITH RECURSIVE place(agent, queue) AS (
-    SELECT agent, queue FROM unnest(%(agents)s::text[]) AS agent, unnest(%(queues)s::text[]) AS queue
-    UNION ALL (
-        SELECT agent, (SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = a.agent)
-        FROM unnest(%(agents)s::text[]) AS a(agent) WHERE %(all)s::bool
-    )
-), next(agent, queue) AS (
-    SELECT agent, queue FROM place
-    UNION
-    SELECT agent, (
-        SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = next.agent AND r.queue > next.queue)
-    FROM next WHERE next.queue IS NOT NULL AND %(all)s::bool
-)
-SELECT {_LIST} FROM jm_runs WHERE id = ANY(ARRAY(
-    {_FREE.replace("place p", "next p")}
-    UNION ALL
-    (SELECT id FROM jm_runs WHERE status = 'waiting' AND wake <= %(now)s::float8 AND {_WHICH}
-        ORDER BY priority DESC, created, id LIMIT %(limit)s)
-    UNION ALL
-    (SELECT id FROM jm_runs WHERE status = 'running' AND owner = ANY(%(dead)s::text[]) AND {_WHICH}
-        ORDER BY priority DESC, created, id LIMIT %(limit)s)
-)) ORDER BY priority DESC, created, id LIMIT %(limit)s
-"""
-"""By agent and queue: however many wait for others, none of those is looked at. `next` goes from queue to queue."""
 
 
 def _told(kind: SignalKind) -> str:
@@ -184,31 +162,6 @@ _FORGET: Final = (
     " steps AS (DELETE FROM jm_steps WHERE run IN (SELECT id FROM gone)),"
     " signals AS (DELETE FROM jm_signals WHERE run IN (SELECT id FROM gone)) SELECT count(*) FROM gone"
 )
-_HAND_OVER: Final = (
-    "UPDATE jm_runs SET status = CASE status WHEN 'running' THEN 'ready' ELSE status END, gen = gen + 1,"
-    " epoch = epoch + (status = 'running')::int WHERE id = %s::text AND gen = %s::bigint"
-    f" AND (status IN ('ready', 'running') OR (status = 'waiting' AND wake IS NOT NULL)) RETURNING {_LIST}"
-)
-"""The owner stays named: a run that takes its processes down is known by that."""
-_PARK: Final = "INSERT INTO jm_parked (run, queue) VALUES (%s::text, %s::text) ON CONFLICT DO NOTHING"
-_UNPARK: Final = (
-    "DELETE FROM jm_parked WHERE run = (SELECT p.run FROM jm_parked p JOIN jm_runs r ON r.id = p.run"
-    " WHERE p.queue = %s::text AND r.status = 'ready' ORDER BY r.priority DESC, r.created, r.id LIMIT 1) RETURNING run"
-)
-_PARKED: Final = (
-    "WITH gone AS (DELETE FROM jm_parked WHERE NOT EXISTS (SELECT FROM jm_runs WHERE id = run AND status = 'ready'))"
-    " SELECT DISTINCT queue FROM jm_parked"
-)
-_SWEEPING: Final = 0x6A6D_0003
-_SWEEPS: Final = (
-    "UPDATE jm_version SET swept = now() WHERE (swept IS NULL OR swept < now() - make_interval(secs => %s::float8))"
-    f" AND pg_try_advisory_xact_lock({_SWEEPING}) RETURNING true"
-)
-_LATE: Final = (
-    "SELECT id, gen FROM jm_runs WHERE ((status = 'ready' AND greatest(wake, created) < %s::float8)"
-    " OR (status = 'waiting' AND wake < %s::float8)) AND id > %s::text"
-    " AND NOT EXISTS (SELECT FROM jm_parked WHERE run = id) ORDER BY id LIMIT %s"
-)
 _MOST_SWEPT: Final = 5_000
 """The next sweep goes on behind those."""
 _KEPT_S: Final = 5.0
@@ -230,12 +183,11 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
             lease_s: A worker that is connected and silent for so many seconds is taken for dead.
         """
         self.owner = owner_of(secrets.randbits(64))
-        self._grace_s: Final = grace_s
         self._claiming: Final = asyncio.Lock()
         """One claim at a time, so that one whose answer was lost is known by its epoch."""
         self._soon: deque[tuple[float, Claim, Record]] = deque()
         """What was written without waiting for the disk, with the time of the event loop."""
-        self.connections: Final = Connections(url, owner=self.owner, on_renewed=self._write_again)
+        self.connections: Final = Connections(url, owner=self.owner, grace_s=grace_s, on_renewed=self._write_again)
         self.dispatcher: Dispatcher = Procrastinate(self.connections, lease_s=lease_s)
         self._limited: Final = set[tuple[str, int]]()
         """The runs and epochs that were claimed here in queues with limits."""
@@ -273,8 +225,8 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
         async def work(connection: Connection, _: bool) -> Row:
             while not await self._added(connection, row, records, is_queued=is_queued):
                 where = "WHERE name = %s::text OR (agent = %s::text AND dedup = %s::text)"
-                known = await _rows(connection, where, [row.name, row.agent, row.dedup])
-                known = known or await _rows(connection, "WHERE id = %s::text", [row.id])
+                known = await runs_of(connection, where, [row.name, row.agent, row.dedup])
+                known = known or await runs_of(connection, "WHERE id = %s::text", [row.id])
                 if known:
                     return known[0]
             return row
@@ -283,7 +235,7 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
 
     async def get(self, id: str) -> Row | None:
         where = "WHERE id = %s::text OR name = %s::text ORDER BY id = %s::text DESC LIMIT 1"
-        found = await self._read(lambda connection: _rows(connection, where, [id, id, id]))
+        found = await self._read(lambda connection: runs_of(connection, where, [id, id, id]))
         return found[0] if found else None
 
     async def rows(
@@ -309,12 +261,12 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
             where.append("ended < %s::float8")
             given.append(ended_before)
         query = f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT %s::bigint"
-        return await self._read(lambda connection: _rows(connection, query, [*given, limit]))
+        return await self._read(lambda connection: runs_of(connection, query, [*given, limit]))
 
     async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
         async def work(connection: Connection) -> Sequence[Row]:
             owners = [owner for (owner,) in await rows_of(connection, _OWNERS)]
-            alive = await self._alive(connection, owners)
+            alive = await self.connections.alive(connection, owners)
             given = {
                 "now": now,
                 "agents": shown(list(agents)),
@@ -323,7 +275,7 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
                 "limit": limit,
                 "dead": [owner for owner in owners if owner not in alive],
             }
-            return [_row_of(each) for each in await rows_of(connection, _READY, given)]
+            return [row_of(each) for each in await rows_of(connection, READY, given)]
 
         return await self._read(work)
 
@@ -343,12 +295,12 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
 
         async def work(connection: Connection, _: bool) -> Claim | None:
             nonlocal tried, claim
-            while (row := await _found(connection, id)) is not None:
+            while (row := await run_of(connection, id)) is not None:
                 if tried is not None and (row.epoch, row.owner) == (tried.epoch, self.owner):
                     claim = Claim(row, row.epoch)  # only the answer was lost
                     return claim
                 is_dead = steal or (
-                    row.status == "running" and row.owner not in await self._alive(connection, {row.owner})
+                    row.status == "running" and row.owner not in await self.connections.alive(connection, {row.owner})
                 )
                 if gen not in (None, row.gen) or not is_free(row, now=now, also=also, owner_is_dead=is_dead):
                     return None
@@ -393,7 +345,7 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
 
         async def work(connection: Connection, is_again: bool) -> bool:
             if is_again:
-                row = await _found(connection, claim.row.id)
+                row = await run_of(connection, claim.row.id)
                 if row is not None and (row.epoch, row.owner) == (claim.epoch, None):
                     return True  # only the answer was lost
             if not is_limited and not may_be_handed_over(after):
@@ -423,10 +375,10 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
     async def records(self, id: str) -> Sequence[Record]:
         query = f"SELECT {_STEP} FROM jm_steps WHERE run = %s::text ORDER BY n"
         found = await self._read(lambda connection: rows_of(connection, query, [shown(id)]))
-        return [_record_of(each) for each in found]
+        return [record_of(each) for each in found]
 
     async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
-        given = [*_written_out(record), shown(claim.row.id), claim.epoch]
+        given = [*written_out(record), shown(claim.row.id), claim.epoch]
 
         async def work(connection: Connection, is_again: bool) -> Written:
             if await rows_of(connection, _WRITE_SYNCED if is_synced else _WRITE_SOON, given):
@@ -435,7 +387,7 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
             found = await rows_of(connection, _KNOWN, [*given[:3], given[-2]])
             if not found or found[0][0] != claim.epoch:
                 return "fenced"
-            is_ours = is_again and found[0][2] is not None and _record_of(found[0][1:]) == record
+            is_ours = is_again and found[0][2] is not None and record_of(found[0][1:]) == record
             return "written" if is_ours else "taken"
 
         written = await self._written(work)
@@ -462,18 +414,18 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
                 try:
                     async with connection.transaction():
                         told = await rows_of(connection, _SIGNAL[signal.kind], values)
-                        if told and told[0][1] and (woken := await _found(connection, signal.run)):
+                        if told and told[0][1] and (woken := await run_of(connection, signal.run)):
                             await self._enqueue(connection, woken, now=signal.at)
                     if told:
                         return "taken"
                 except UniqueViolation:  # the same was stored in this moment
                     continue
-                row = await _found(connection, signal.run)
+                row = await run_of(connection, signal.run)
                 if row is None or row.status in OVER:
                     return "over"
                 known = await rows_of(connection, query, where)
                 if known:
-                    is_ours = is_again and _signal_of(known[0])._replace(n=0) == signal._replace(n=0)
+                    is_ours = is_again and signal_of(known[0])._replace(n=0) == signal._replace(n=0)
                     return "taken" if is_ours else "known"
 
         return await self._written(work)
@@ -482,7 +434,7 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
         of_run = "" if run is None else " AND run = %s::text"
         query = f"SELECT {_SIGNAL_COLUMNS} FROM jm_signals WHERE n > %s::bigint{of_run} ORDER BY n"
         given = [after] if run is None else [after, shown(run)]
-        return [_signal_of(each) for each in await self._read(lambda connection: rows_of(connection, query, given))]
+        return [signal_of(each) for each in await self._read(lambda connection: rows_of(connection, query, given))]
 
     async def newest(self) -> int:
         query = "SELECT coalesce(max(n), 0) FROM jm_signals"
@@ -494,9 +446,9 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
         self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Connection | None = None
     ) -> bool:
         async def work(connection: Connection) -> bool:
-            handed = await rows_of(connection, _HAND_OVER, [shown(ticket.run), ticket.gen])
+            handed = await rows_of(connection, HAND_OVER, [shown(ticket.run), ticket.gen])
             for each in handed:
-                await self._enqueue(connection, _row_of(each), now=now, after_s=after_s)
+                await self._enqueue(connection, row_of(each), now=now, after_s=after_s)
             return bool(handed)
 
         async def alone(connection: Connection, _: bool) -> bool:
@@ -508,10 +460,10 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
     async def rescue(self, *, now: float, agents: Collection[str]) -> int:
         async def work(connection: Connection) -> Sequence[Row]:
             owners = [owner for (owner,) in await rows_of(connection, _OWNERS)]
-            alive = await self._alive(connection, owners)
+            alive = await self.connections.alive(connection, owners)
             dead = [owner for owner in owners if owner not in alive]
             where = "WHERE status = 'running' AND owner = ANY(%s::text[]) AND agent = ANY(%s::text[])"
-            return await _rows(connection, where, [dead, list(agents)]) if dead else ()
+            return await runs_of(connection, where, [dead, list(agents)]) if dead else ()
 
         left = await self._read(work)
         return sum([await self.hand_over(Ticket(row.id, row.gen), now=now) for row in left])
@@ -519,14 +471,14 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
     async def sweep(self, *, now: float) -> int:
         async def work(connection: Connection, _: bool) -> int:
             async with connection.transaction():
-                if not await rows_of(connection, _SWEEPS, [SWEEP_S]):
+                if not await rows_of(connection, SWEEPS, [SWEEP_S]):
                     return 0
                 before = now - LATE_S
-                late = await rows_of(connection, _LATE, [before, before, self._swept_to, _MOST_SWEPT])
+                late = await rows_of(connection, LATE, [before, before, self._swept_to, _MOST_SWEPT])
                 self._swept_to = late[-1][0] if len(late) == _MOST_SWEPT else ""
                 unknown = await self.dispatcher.unknown([Ticket(*each) for each in late], connection)
                 n_handed = sum([await self.hand_over(each, now=now, connection=connection) for each in unknown])
-                for (queue,) in await rows_of(connection, _PARKED):
+                for (queue,) in await rows_of(connection, PARKED):
                     await self._unpark(connection, restored(queue), now=now)
                 return n_handed
 
@@ -546,8 +498,8 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
 
     async def _unpark(self, connection: Connection, queue: str, *, now: float) -> None:
         """Write a ticket for the first run that was brought to a queue when that was full."""
-        for (run,) in await rows_of(connection, _UNPARK, [shown(queue)]):
-            if (first := await _found(connection, run)) is not None:
+        for (run,) in await rows_of(connection, UNPARK, [shown(queue)]):
+            if (first := await run_of(connection, run)) is not None:
                 await self.hand_over(Ticket(run, first.gen), now=now, connection=connection)
 
     async def _changed(self, connection: Connection, row: Row, after: Row) -> bool:
@@ -586,7 +538,7 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
         """Write what may have been lost with the database, if the claims still hold."""
         n_lost = 0
         for _, claim, record in list(self._soon):
-            given = [*_written_out(record), shown(claim.row.id), claim.epoch]
+            given = [*written_out(record), shown(claim.row.id), claim.epoch]
             n_lost += len(await rows_of(connection, _WRITE_SYNCED, given))
         if n_lost:
             _log.warning("%s had lost %d steps, which were written again.", self.connections.place, n_lost)
@@ -597,19 +549,10 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
                 return False
             if records:
                 async with connection.cursor() as cursor:
-                    await cursor.executemany(_ADD_STEP.encode(), [_written_out(each) for each in records])
+                    await cursor.executemany(_ADD_STEP.encode(), [written_out(each) for each in records])
             if is_queued and may_be_handed_over(row):
                 await self._enqueue(connection, row, now=row.created)
             return True
-
-    async def _alive(self, connection: Connection, owners: Collection[str | None]) -> Collection[str | None]:
-        """Return those of some owners that live."""
-        if not set(owners) - {self.owner}:
-            return owners
-        if (await rows_of(connection, f"SELECT {_IS_YOUNG}", [self._grace_s]))[0][0]:
-            return owners
-        numbers = await rows_of(connection, _ALIVE)
-        return {self.owner, *[owner_of(number) for (number,) in numbers]}.intersection(owners)
 
     async def _is_full(self, connection: Connection, row: Row, at_once: int | None, *, parks: bool) -> bool:
         """Tell whether as many runs of a queue go on as may. Nobody else asks until the end of the transaction.
@@ -621,10 +564,10 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
         await rows_of(connection, _QUEUE_LOCK, [shown(row.queue)])
         busy = "SELECT owner FROM jm_runs WHERE status = 'running' AND queue = %s::text AND id <> %s::text"
         owners = [owner for (owner,) in await rows_of(connection, busy, [shown(row.queue), row.id])]
-        alive = await self._alive(connection, set(owners))
+        alive = await self.connections.alive(connection, set(owners))
         is_full = sum([owner in alive for owner in owners]) >= at_once
         if is_full and parks:
-            await rows_of(connection, _PARK, [row.id, shown(row.queue)])
+            await rows_of(connection, PARK, [row.id, shown(row.queue)])
         return is_full
 
     async def _claimed(self, connection: Connection, row: Row, *, died: bool, head: bytes | None) -> Row:
@@ -647,36 +590,6 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
             why=None,
             head=row.head if head is None else head,
         )
-
-
-# -- values ------------------------------------------------------------------------------------------------------------
-
-
-def _row_of(stored: Sequence[Any]) -> Row:
-    return Row(**dict(zip(_COLUMNS, map(restored, stored), strict=True)))
-
-
-def _written_out(record: Record) -> list[Any]:
-    return [shown(each) for each in record]
-
-
-def _record_of(stored: Sequence[Any]) -> Record:
-    return Record(*map(restored, stored))
-
-
-def _signal_of(stored: Sequence[Any]) -> Signal:
-    n, run, kind, dedup, body, at, who = map(restored, stored)
-    return Signal(n, run, kind, dedup, json.loads(body), at, who)
-
-
-async def _found(connection: Connection, id: str) -> Row | None:
-    found = await _rows(connection, "WHERE id = %s::text", [id])
-    return found[0] if found else None
-
-
-async def _rows(connection: Connection, where: str, given: Sequence[Any]) -> list[Row]:
-    found = await rows_of(connection, f"SELECT {_LIST} FROM jm_runs {where}", [shown(each) for each in given])
-    return [_row_of(each) for each in found]
 
 
 if TYPE_CHECKING:

@@ -3,19 +3,24 @@
 One connection is held for as long as the process has the store open: it holds a lock with the owner's number, which
 Postgres releases when the process dies, and hears what other processes have written. The others are lent for a
 statement or a transaction. A database that is away is waited for, as a busy file is.
+
+At the end is how rows are kept, and the statements that are longer than what is done with them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from journeyman.durable.procrastinate import schema
+from journeyman.durable.records import Record, Row, Signal
 from journeyman.errors import StoreError, quoted
 
 if TYPE_CHECKING:
@@ -88,6 +93,9 @@ HELD: Final = (
     " AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 """The numbers of the locks that are held in this database."""
+_ALIVE: Final = f"SELECT number FROM ({HELD}) AS held"
+_IS_YOUNG: Final = "pg_postmaster_start_time() > now() - make_interval(secs => %s::float8)"
+"""Tells whether the database was started so short a time ago that those who live may not have connected again."""
 _END_OLD: Final = (
     f"SELECT pg_terminate_backend(pid) FROM ({HELD}) AS held WHERE number = %s::bigint AND pid <> pg_backend_pid()"
 )
@@ -102,11 +110,14 @@ def ddl() -> str:
 class Connections:
     """The connections to one database. They are used from one event loop."""
 
-    def __init__(self, url: str, *, owner: str, on_renewed: Callable[[Connection], Awaitable[None]]) -> None:
+    def __init__(
+        self, url: str, *, owner: str, grace_s: float, on_renewed: Callable[[Connection], Awaitable[None]]
+    ) -> None:
         """Raise a `ValueError` if an option of the URL cannot be used.
 
-        `on_renewed` is called with a connection before anything else when the one that is held was lost: what was not
-        on the disk then may be lost, too.
+        For `grace_s` seconds after the database was started, nobody is taken for dead. `on_renewed` is called with a
+        connection before anything else when the one that is held was lost: what was not on the disk then may be lost,
+        too.
         """
         address, _, query = url.partition("?")
         given = parse_qsl(query, keep_blank_values=True)
@@ -115,7 +126,7 @@ class Connections:
         self._url = f"{address}?{others}" if others else address
         self._direct = _direct(options.get("direct"))
         self._prepare_threshold = _threshold(options.get("prepare_threshold"))
-        self._owner, self._on_renewed = owner, on_renewed
+        self._owner, self._grace_s, self._on_renewed = owner, grace_s, on_renewed
         self.place = _place_of(self._url)
         """The database, for messages: without a password."""
         self._is_open = False
@@ -177,11 +188,7 @@ class Connections:
         if self._held is not None and not self._held.closed and self._ear is None:
             self._ear = os.dup(self._held.pgconn.socket)
             self._loop = asyncio.get_running_loop()
-            self._loop.add_reader(self._ear, self._on_heard)
-
-    def _on_heard(self) -> None:
-        if not self._hear() or self._is_told:
-            self._wake()
+            self._loop.add_reader(self._ear, lambda: self._wake() if not self._hear() or self._is_told else None)
 
     def _hear(self) -> bool:
         """Read what others have said. False: the connection is lost, and the next call makes another one."""
@@ -285,6 +292,15 @@ class Connections:
         given: dict[str, Any] = {**_DEFAULTS, "application_name": f"journeyman {self._owner}"}
         given |= {**conninfo_to_dict(self._url), **instead, "client_encoding": "UTF8"}
         return await AsyncConnection.connect("", autocommit=True, prepare_threshold=self._prepare_threshold, **given)
+
+    async def alive(self, connection: Connection, owners: Collection[str | None]) -> Collection[str | None]:
+        """Return those of some owners that live."""
+        if not set(owners) - {self._owner}:
+            return owners
+        if (await rows_of(connection, f"SELECT {_IS_YOUNG}", [self._grace_s]))[0][0]:
+            return owners
+        numbers = await rows_of(connection, _ALIVE)
+        return {self._owner, *[owner_of(number) for (number,) in numbers]}.intersection(owners)
 
     async def listening(self) -> Connection:
         """Return a connection to the database itself, which the caller closes."""
@@ -468,3 +484,92 @@ async def rows_of(
     cursor = connection.cursor(binary=True)
     await cursor.execute(query.encode(), given or None)
     return await cursor.fetchall() if cursor.description else []
+
+
+def row_of(stored: Sequence[Any]) -> Row:
+    return Row(**dict(zip(COLUMNS, map(restored, stored), strict=True)))
+
+
+def written_out(record: Record) -> list[Any]:
+    return [shown(each) for each in record]
+
+
+def record_of(stored: Sequence[Any]) -> Record:
+    return Record(*map(restored, stored))
+
+
+def signal_of(stored: Sequence[Any]) -> Signal:
+    n, run, kind, dedup, body, at, who = map(restored, stored)
+    return Signal(n, run, kind, dedup, json.loads(body), at, who)
+
+
+async def run_of(connection: Connection, id: str) -> Row | None:
+    found = await runs_of(connection, "WHERE id = %s::text", [id])
+    return found[0] if found else None
+
+
+async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> list[Row]:
+    found = await rows_of(connection, f"SELECT {LIST} FROM jm_runs {where}", [shown(each) for each in given])
+    return [row_of(each) for each in found]
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+COLUMNS: Final = tuple(each.name for each in fields(Row))
+LIST: Final = ", ".join(COLUMNS)
+_FREE: Final = (
+    "SELECT r.id FROM place p CROSS JOIN LATERAL (SELECT id FROM jm_runs WHERE status = 'ready' AND agent = p.agent"
+    " AND queue = p.queue AND (wake IS NULL OR wake <= %(now)s::float8)"
+    " ORDER BY priority DESC, created, id LIMIT %(limit)s) r"
+)
+_WHICH: Final = "agent = ANY(%(agents)s::text[]) AND (%(all)s::bool OR queue = ANY(%(queues)s::text[]))"
+READY: Final = f"""
+WITH RECURSIVE place(agent, queue) AS (
+    SELECT agent, queue FROM unnest(%(agents)s::text[]) AS agent, unnest(%(queues)s::text[]) AS queue
+    UNION ALL (
+        SELECT agent, (SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = a.agent)
+        FROM unnest(%(agents)s::text[]) AS a(agent) WHERE %(all)s::bool
+    )
+), next(agent, queue) AS (
+    SELECT agent, queue FROM place
+    UNION
+    SELECT agent, (
+        SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = next.agent AND r.queue > next.queue)
+    FROM next WHERE next.queue IS NOT NULL AND %(all)s::bool
+)
+SELECT {LIST} FROM jm_runs WHERE id = ANY(ARRAY(
+    {_FREE.replace("place p", "next p")}
+    UNION ALL
+    (SELECT id FROM jm_runs WHERE status = 'waiting' AND wake <= %(now)s::float8 AND {_WHICH}
+        ORDER BY priority DESC, created, id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT id FROM jm_runs WHERE status = 'running' AND owner = ANY(%(dead)s::text[]) AND {_WHICH}
+        ORDER BY priority DESC, created, id LIMIT %(limit)s)
+)) ORDER BY priority DESC, created, id LIMIT %(limit)s
+"""
+"""By agent and queue: however many wait for others, none of those is looked at. `next` goes from queue to queue."""
+HAND_OVER: Final = (
+    "UPDATE jm_runs SET status = CASE status WHEN 'running' THEN 'ready' ELSE status END, gen = gen + 1,"
+    " epoch = epoch + (status = 'running')::int WHERE id = %s::text AND gen = %s::bigint"
+    f" AND (status IN ('ready', 'running') OR (status = 'waiting' AND wake IS NOT NULL)) RETURNING {LIST}"
+)
+"""The owner stays named: a run that takes its processes down is known by that."""
+PARK: Final = "INSERT INTO jm_parked (run, queue) VALUES (%s::text, %s::text) ON CONFLICT DO NOTHING"
+UNPARK: Final = (
+    "DELETE FROM jm_parked WHERE run = (SELECT p.run FROM jm_parked p JOIN jm_runs r ON r.id = p.run"
+    " WHERE p.queue = %s::text AND r.status = 'ready' ORDER BY r.priority DESC, r.created, r.id LIMIT 1) RETURNING run"
+)
+PARKED: Final = (
+    "WITH gone AS (DELETE FROM jm_parked WHERE NOT EXISTS (SELECT FROM jm_runs WHERE id = run AND status = 'ready'))"
+    " SELECT DISTINCT queue FROM jm_parked"
+)
+_SWEEPING: Final = 0x6A6D_0003
+SWEEPS: Final = (
+    "UPDATE jm_version SET swept = now() WHERE (swept IS NULL OR swept < now() - make_interval(secs => %s::float8))"
+    f" AND pg_try_advisory_xact_lock({_SWEEPING}) RETURNING true"
+)
+LATE: Final = (
+    "SELECT id, gen FROM jm_runs WHERE ((status = 'ready' AND greatest(wake, created) < %s::float8)"
+    " OR (status = 'waiting' AND wake < %s::float8)) AND id > %s::text"
+    " AND NOT EXISTS (SELECT FROM jm_parked WHERE run = id) ORDER BY id LIMIT %s"
+)
