@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from journeyman import Agent, Result
+from journeyman.durable.dispatch import Tickets
 from journeyman.durable.durable import Durable
 from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.memory import InMemoryEngine, Memory
@@ -51,7 +52,8 @@ class Process:  # noqa: PLR0904 - those of the port
     def __init__(self, engine: Engine, *, die: Callable[[str], None], is_elsewhere: bool = False) -> None:
         self.engine = engine
         self.owner = engine.owner
-        self.tickets = None
+        self.tickets: Tickets | None = None
+        """What brings runs to the workers of this process; None: they ask for what is ready."""
         self.before: Callable[[str], Awaitable[None]] = at_once
         """Awaited before each call, with its name: it may take a while, or raise."""
         self.after: Callable[[str], Awaitable[None]] = at_once

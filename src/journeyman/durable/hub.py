@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from journeyman.agent import Agent
-from journeyman.durable.drive import Drive, Program
+from journeyman.durable.drive import Drive, Program, patiently
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving
 from journeyman.durable.records import Row, Status, load_head
@@ -67,7 +67,11 @@ class Hub:
                 datetime.fromtimestamp(self.now(), UTC).isoformat(" ", "seconds"),
             )
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
-        self._newest_signal = await self.engine.newest()
+        try:
+            self._newest_signal = await patiently(self.engine.newest, what="which signals are old")
+        except BaseException:
+            await self.engine.close()
+            raise
         self._changed = self._loop.create_future()
         self._told = self._loop.create_future()
         self.engine.listen(lambda: None if self._told.done() else self._told.set_result(None))
