@@ -69,6 +69,11 @@ _SILENT: Final = (
 _TAKE_AWAY: Final = "DELETE FROM procrastinate_jobs WHERE id = %s::bigint AND status = 'doing'"
 _CHANNEL: Final = "procrastinate_queue_v1#"
 _WRITTEN: Final = '{"type": "job_inserted", "job_id": 0}'
+_FETCHED: Final = (
+    "SELECT id, status, task_name, priority, lock, queueing_lock, args, scheduled_at, queue_name, attempts, worker_id"
+    " FROM procrastinate_jobs WHERE worker_id = %(worker_id)s AND status = 'doing' AND id <> ALL(%(jobs)s::bigint[])"
+    " LIMIT 1"
+)
 _PLACES: Final = """
 WITH RECURSIVE place(name) AS (
     SELECT min(queue_name) FROM procrastinate_jobs
@@ -202,10 +207,10 @@ class Procrastinate:
         of the database's clock takes nothing from anybody who beats."""
         random, seen = Random(), dict[int, object]()
 
-        async def silent(connection: Any) -> list[tuple[int, str, int, object]]:  # noqa: ANN401 - of the driver
+        async def silent(connection: Any, _: bool) -> list[tuple[int, str, int, object]]:  # noqa: ANN401 - of the driver
             return await (await connection.execute(_SILENT.encode(), [self.lease_s])).fetchall()
 
-        async def taken_away(connection: Any, job: int, ticket: Ticket) -> None:  # noqa: ANN401 - of the driver
+        async def taken_away(connection: Any, _: bool, *, job: int, ticket: Ticket) -> None:  # noqa: ANN401 - of the driver
             async with connection.transaction():
                 if (await connection.execute(_TAKE_AWAY.encode(), [job])).rowcount:
                     await hand_over(ticket, now=now(), connection=connection)
@@ -259,21 +264,28 @@ class _Connector:
         self._all_of: Final = tuple(all_of)
         self._stop: Final = stop
         self._lease_s: Final = lease_s
+        self._jobs: Final = set[object]()
+        """Those that were brought, and are not acknowledged."""
 
     def get_sync_connector(self) -> _Connector:
         return self
 
-    async def done(self, work: Callable[[Any], Awaitable[T]]) -> T:
+    async def done(self, work: Callable[[Any, bool], Awaitable[T]]) -> T:
         """Do `work` with a connection; again, until it is done. A call that takes longer than a lease is made again.
+        `work` is told whether it may have been done before, and only its answer was lost.
 
         Raises:
             StoreError: it cannot be done; or the database is away while this process is to stop.
         """
-        is_said = False
+        is_again = False
+
+        def tried(connection: Any, is_tried: bool) -> Awaitable[T]:  # noqa: ANN401 - of the driver
+            return work(connection, is_tried or is_again)
+
         while True:
             try:
                 async with asyncio.timeout(self._lease_s):
-                    return await self._lender.patiently(lambda connection, _: work(connection))
+                    return await self._lender.patiently(tried)
             except TimeoutError as error:
                 late = f"{self._lender.place} has not answered within {self._lease_s:g} s."
                 fault, cause = StoreError(late, hint="Look whether it runs.", may_pass=True), error
@@ -281,18 +293,25 @@ class _Connector:
                 fault, cause = error, error
             if self._stop.is_set() or not fault.may_pass:
                 raise fault from cause
-            if not is_said:
+            if not is_again:
                 _log.warning("The tickets cannot be read or written, which is tried again: %s", fault)
-            is_said = True
+            is_again = True
             await asyncio.sleep(_AGAIN_S)
 
     async def execute_query_all_async(self, query: str, **arguments: object) -> list[dict[str, Any]]:
         from psycopg.errors import RaiseException  # noqa: PLC0415 - an optional package
         from psycopg.rows import dict_row  # noqa: PLC0415 - an optional package
 
-        async def work(connection: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of the driver
+        is_fetch = arguments.keys() >= {"queues", "worker_id"}
+
+        async def work(connection: Any, is_again: bool) -> list[dict[str, Any]]:  # noqa: ANN401 - of the driver
+            cursor = connection.cursor(row_factory=dict_row)
+            if is_fetch and is_again:  # a job whose bringing was lost is ours, and nobody else would ever get it
+                await cursor.execute(_FETCHED.encode(), {**arguments, "jobs": list(self._jobs)})
+                if lost := await cursor.fetchall():
+                    return lost
             try:
-                cursor = await connection.cursor(row_factory=dict_row).execute(query.encode(), arguments or None)
+                await cursor.execute(query.encode(), arguments or None)
             except RaiseException as error:  # it acknowledges a job that was given to somebody else, which is all right
                 _log.debug("%s", error)
                 return []
@@ -301,10 +320,14 @@ class _Connector:
         return await self.done(work)
 
     async def execute_query_one_async(self, query: str, **arguments: object) -> dict[str, Any]:
-        return (await self.execute_query_all_async(query, **arguments))[0]
+        row = (await self.execute_query_all_async(query, **arguments))[0]
+        if "task_name" in row and row["id"] is not None:
+            self._jobs.add(row["id"])
+        return row
 
     async def execute_query_async(self, query: str, **arguments: object) -> None:
         await self.execute_query_all_async(query, **arguments)
+        self._jobs.discard(arguments.get("job_id"))
 
     async def listen_notify(self, on_notification: Callable[..., Awaitable[None]], channels: Iterable[str]) -> None:
         """Tell of each job that is written for one of the queues. The channels are those of the queues."""
