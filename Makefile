@@ -92,10 +92,10 @@ fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
 	JOURNEYMAN_FUZZ=$(FUZZ) $(BIN)/pytest -m fuzz -n $(WORKERS) --inline-snapshot=disable -o timeout=3600 \
 		--randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
 
-crash: $(VENV_STAMP) ## Kill a durable run at every point, once and twice, and cut its power
+crash: $(VENV_STAMP) ## Kill durable runs at every point, cut their power, and let workers and databases die
 	@printf 'seed %s; to repeat: make crash SEED=%s\n' $(SEED) $(SEED)
 	JOURNEYMAN_CRASH=$(CRASH) JOURNEYMAN_CRASH_SEED=$(SEED) JOURNEYMAN_CRASH_WORKERS=$(WORKERS) $(BIN)/pytest -rs -s \
-		-p no:xdist -o timeout=3600 tests/durable/test_crash.py $(ARGS)
+		-p no:xdist -o timeout=3600 tests/durable/test_crash.py tests/durable/test_fleet.py $(ARGS)
 
 prices: $(VENV_STAMP) ## Bring the price table up to date with genai-prices, after make lock UPGRADE=1
 	$(BIN)/python -m tests.support.price_table $(ARGS)

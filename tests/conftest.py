@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import settings
 
-from journeyman.store.database import MAKE
+from journeyman.durable.postgres import ddl
 from tests.cli.program import Warm
 
 if TYPE_CHECKING:
@@ -52,7 +52,10 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     made.close()
 
 
-TABLES: Final = ("jm_runs", "jm_steps", "jm_signals", "jm_sessions", "jm_session_records", "jm_session_damage")
+TABLES: Final = (
+    *("jm_runs", "jm_steps", "jm_signals", "jm_parked", "jm_sessions", "jm_session_records", "jm_session_damage"),
+    *("procrastinate_jobs", "procrastinate_events", "procrastinate_workers", "procrastinate_periodic_defers"),
+)
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +74,7 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 def database(postgres: PostgresServer) -> Iterator[str]:
     """The address of a database, in which the tables are."""
-    name = postgres.database(MAKE)
+    name = postgres.database(ddl())
     yield postgres.url(name)
     postgres.drop(name)
 
@@ -79,4 +82,4 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 @pytest.fixture
 def emptied(postgres: PostgresServer) -> str:
     """The address of a database with empty tables, in which nobody else is: the same for all tests."""
-    return postgres.url(postgres.emptied(MAKE, *TABLES))
+    return postgres.url(postgres.emptied(ddl(), *TABLES))

@@ -68,13 +68,17 @@ HOMES: dict[str, str] = {
     "mcp": "mcp serve",  # the two ends of one protocol
     "openai": "models.openai",
     "pathspec": "toolbox.walk",
-    "psycopg": "durable.postgres durable.postgres_connections store.database store.postgres",
+    "procrastinate": "durable.procrastinate",
+    "psycopg": "durable.postgres durable.postgres_connections durable.procrastinate store.database store.postgres",
     "pydantic_ai": "models.bridge",
     "pytest": "pytest_plugin",
     **dict.fromkeys(("starlette", "uvicorn"), "serve.http"),
 }
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
-LAZY_PACKAGES = {"anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai", "psycopg"}
+LAZY_PACKAGES = {
+    *("anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"),
+    *("procrastinate", "psycopg"),  # those of databases
+}
 # Turns a name into a module at run time; nothing else may.
 LAZY_MODULES = {"connect", "faces"}
 MODULE_LINES = 600

@@ -317,7 +317,7 @@ BAD: dict[str, tuple[int, list[str]]] = {
     "run A:clerk Pay. --durable --id a\x07b": (2, ["it has characters that cannot be shown"]),
     "run A:clerk Pay. --id x": (2, ["--id is for a durable run. Add --durable."]),
     "run A:clerk Pay. --detach": (2, ["--detach is for a durable run. Add --durable."]),
-    "run A:clerk Pay. --durable --store postgresql://h/d": (2, ["there is no kind 'postgresql'", "sqlite:PATH"]),
+    "run A:clerk Pay. --durable --store mysql://h/d": (2, ["there is no kind 'mysql'", "sqlite:PATH"]),
     "show in-voices": (2, ["There is no run 'in-voices'. Did you mean invoices?", "journeyman runs"]),
     "steer inwoices hello": (2, ["Did you mean invoices"]),
     "approve invoices abc": (1, ["'abc' is no digest", "its first 6 characters"]),

@@ -12,7 +12,20 @@ from journeyman.cli import HELP
 from journeyman.cli.app import app
 from tests.cli.program import Warm, environment, journeyman
 
-DURABLE = ("runs", "show", "resume", "cancel", "steer", "approve", "answer", "hold", "release", "fork", "prune")
+DURABLE = (
+    "runs",
+    "show",
+    "resume",
+    "cancel",
+    "steer",
+    "approve",
+    "answer",
+    "hold",
+    "release",
+    "fork",
+    "prune",
+    "worker",
+)
 COMMANDS = ("run", "chat", "check", "record", "replay", *DURABLE, "mcp", "demo")
 
 

@@ -36,6 +36,7 @@ _USED_BY_COMMANDS = (
         "cli.durable",
         "cli.run",
         "cli.runs",
+        "cli.worker",
         "cli.cassettes",
         "cli.mcp",
     ),

@@ -105,9 +105,9 @@ class MortalEngine(SqliteEngine):
         super().__init__(path)
         self.world = world
 
-    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         self.world.point("before add")
-        added = await super().add(row, records)
+        added = await super().add(row, records, is_queued=is_queued)
         self.world.point("after add")
         return added
 
@@ -120,9 +120,10 @@ class MortalEngine(SqliteEngine):
         steal: bool = False,
         at_once: int | None = None,
         head: bytes | None = None,
+        gen: int | None = None,
     ) -> Claim | None:
         self.world.point("before claim")
-        claim = await super().claim(id, now=now, also=also, steal=steal, at_once=at_once, head=head)
+        claim = await super().claim(id, now=now, also=also, steal=steal, at_once=at_once, head=head, gen=gen)
         self.world.point("after claim")
         return claim
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from journeyman import Agent, Result
+from journeyman.durable.dispatch import Tickets
 from journeyman.durable.durable import Durable
 from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.memory import InMemoryEngine, Memory
@@ -51,6 +52,8 @@ class Process:  # noqa: PLR0904 - those of the port
     def __init__(self, engine: Engine, *, die: Callable[[str], None], is_elsewhere: bool = False) -> None:
         self.engine = engine
         self.owner = engine.owner
+        self.tickets: Tickets | None = None
+        """What brings runs to the workers of this process; None: they ask for what is ready."""
         self.before: Callable[[str], Awaitable[None]] = at_once
         """Awaited before each call, with its name: it may take a while, or raise."""
         self.after: Callable[[str], Awaitable[None]] = at_once
@@ -99,8 +102,8 @@ class Process:  # noqa: PLR0904 - those of the port
             self.is_open = False
             await self.engine.close()
 
-    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
-        return await self._call(lambda: self.engine.add(row, records), "add")
+    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
+        return await self._call(lambda: self.engine.add(row, records, is_queued=is_queued), "add")
 
     async def get(self, id: str) -> Row | None:
         return await self._call(lambda: self.engine.get(id), "get")
@@ -133,9 +136,10 @@ class Process:  # noqa: PLR0904 - those of the port
         steal: bool = False,
         at_once: int | None = None,
         head: bytes | None = None,
+        gen: int | None = None,
     ) -> Claim | None:
         def work() -> Awaitable[Claim | None]:
-            return self.engine.claim(id, now=now, also=also, steal=steal, at_once=at_once, head=head)
+            return self.engine.claim(id, now=now, also=also, steal=steal, at_once=at_once, head=head, gen=gen)
 
         return await self._call(work, "claim")
 
@@ -156,6 +160,12 @@ class Process:  # noqa: PLR0904 - those of the port
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         return await self._call(lambda: self.engine.signals(run=run, after=after), "signals")
+
+    async def newest(self) -> int:
+        return await self._call(self.engine.newest, "newest")
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Nobody tells: the tests look."""
 
     def has_news(self) -> bool:
         if self.is_dead:

@@ -143,6 +143,7 @@ async def test_what_a_run_was_given_back_with_is_in_its_row(stage: Stage) -> Non
         attempt=2,
         iteration=3,
         why="w",
+        gen=1,
         epoch=1,
         lives=1,
     )
@@ -152,9 +153,10 @@ async def test_what_a_run_was_given_back_with_is_in_its_row(stage: Stage) -> Non
 async def test_a_run_that_goes_back_to_ready_has_another_gen(stage: Stage) -> None:
     process = await stage.begin()
     await process.add(a_row("a"))
-    assert await process.settle(await claimed(process, "a"), Change(status="ready"), now=START)
+    claim = await claimed(process, "a")
+    assert await process.settle(claim, Change(status="ready"), now=START)
     row = await found(process, "a")
-    assert (row.status, row.gen) == ("ready", 1)
+    assert (row.status, row.gen) == ("ready", claim.row.gen + 1)
     assert await ready_ids(process) == ["a"]
 
 

@@ -148,6 +148,7 @@ class PostgresServer:
         database = self._kept.info.dbname
         self.kill_connections("datname = %s AND pid <> %s", database, self._kept.info.backend_pid)
         self._kept.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY".encode())
+        self._kept.execute(b"UPDATE jm_version SET swept = NULL")
         return database
 
     def drop(self, database: str) -> None:

@@ -32,6 +32,7 @@ Run agents that hand in checked work.
   release RUN              Let a durable run go on that was held.
   fork RUN --at A/I        Begin a run with what another one had done.
   prune [RUN ...]          Forget durable runs that have ended.
+  worker FILE:AGENT ...    Do durable runs that were started.
   mcp FILE:AGENT ...       Serve agents as MCP tools, over stdio or HTTP.
   mcp pin SERVER           Pin the tools of an MCP server.
   demo [QUESTION]          Watch an analyst at work, with or without a key.

@@ -42,6 +42,7 @@ app.command("journeyman.cli.runs:hold", name="hold", help="Let no further step o
 app.command("journeyman.cli.runs:release", name="release", help="Let a durable run go on that was held.")
 app.command("journeyman.cli.runs:fork", name="fork", help="Begin a run with what another one had done.")
 app.command("journeyman.cli.runs:prune", name="prune", help="Forget durable runs that have ended.")
+app.command("journeyman.cli.worker:worker", name="worker", help="Do durable runs that were started.")
 app.command("journeyman.cli.mcp:mcp", name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
 app.command("journeyman.cli.demo:demo", name="demo", help="Watch an analyst at work, with or without a key.")
 

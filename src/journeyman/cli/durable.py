@@ -42,6 +42,7 @@ from journeyman.errors import (
 )
 from journeyman.files import make_private_folder
 from journeyman.result import Failure, Result
+from journeyman.store.database import SCHEMES
 from journeyman.store.repair import StoreRepaired
 from journeyman.types import adapter_of
 
@@ -54,6 +55,7 @@ BLOCKED: Final = 4
 _DIGEST_SHOWN: Final = 12
 _LINGER_S: Final = 0.05
 """So long a run that only waits stays here: nobody answers in this process."""
+_PASSWORD: Final = re.compile(r"(://[^:/@]*:)[^@/]*@")
 _PLACE: Final = re.compile(r"attempt/(\d+)/iteration/(\d+)")
 
 
@@ -62,16 +64,26 @@ _PLACE: Final = re.compile(r"attempt/(\d+)/iteration/(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """The file of the durable runs."""
+    """Where the durable runs are."""
 
-    path: Path
+    path: Path | str
+    """A file, or the URL of a database."""
     named: str | None
     """What --store says."""
 
     def command(self, name: str, run: str, *words: str) -> str:
         """Return the command that does something with a run here."""
-        store = [] if self.named is None else ["--store", quote(self.named)]
+        store = [] if self.named is None else ["--store", quote(_without_password(self.named))]
         return " ".join(["journeyman", name, quote(run), *words, *store])
+
+    @property
+    def shown(self) -> str:
+        """What it is called, for messages."""
+        return _without_password(str(self.path))
+
+
+def _without_password(place: str) -> str:
+    return _PASSWORD.sub(r"\1…@", place)
 
 
 def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
@@ -81,9 +93,11 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
         Mistake: there is none, or it has no name that can be used.
     """
     named = given if given is not None else os.environ.get("JOURNEYMAN_STORE") or None
+    if named is not None and named.partition("://")[0] in SCHEMES:
+        return StorePlace(named, given)
     if named is not None:
         try:
-            path = Path(path_of(named))
+            path = Path(path_of(named, forms="a path, sqlite:PATH, or postgresql://…"))
         except ValueError as error:
             raise Mistake(str(error), "") from error
         if not makes and not path.exists():
@@ -123,6 +137,8 @@ async def opened(place: StorePlace) -> AsyncGenerator[Durable]:
             tell(*[str(each.message) for each in caught])
         except StoreError as error:
             raise Mistake(error.message, error.hint) from error
+        except ValueError as error:  # of an option of the URL
+            raise Mistake(str(error), "Look at --store or JOURNEYMAN_STORE.") from error
         try:
             yield durable
         except RunUnknown as error:
@@ -372,7 +388,7 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
     Args:
         run: Its id, its name, or the beginning of either.
         agent: Where its agent is, if not where it was when the run began: agents.py:analyst.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         steal: Take it from a process that is alive, but stopped.
         accept: Take stored answers as they are, though the agent asks something else now. At your risk.
         json: Print one JSON document: the result, usage, attempts and history.
@@ -412,7 +428,7 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
     Args:
         run: Its id, its name, or the beginning of either.
         reason: Why. It becomes a part of the run's result.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
     Stdout()
     place = find_store(store)

@@ -80,7 +80,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
         tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
         debug: Show the traceback of whatever the agent's own code raises, also where the run goes on.
         durable: Keep each finished step, so that the run can go on after the death of its process.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         id: A name for the durable run. One that is there goes on, or its stored result is printed.
         detach: Only store the durable run, and print its id.
         mcp: Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it.

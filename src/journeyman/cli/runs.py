@@ -56,7 +56,7 @@ def runs(
     Args:
         status: Only those with this status.
         agent: Only those of the agent with this name.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         number: How many at most.
         json: Print one JSON document.
     """
@@ -119,7 +119,7 @@ def show(run: str, /, *, store: str | None = None, steps: Flag = False, json: Fl
 
     Args:
         run: Its id, its name, or the beginning of either.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         steps: Show its steps as well: key, effect, size, and how long each took.
         json: Print one JSON document.
     """
@@ -258,7 +258,7 @@ def steer(run: str, text: str, /, *, store: str | None = None) -> int:
     Args:
         run: Its id, its name, or the beginning of either.
         text: What to say.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
 
     async def say(handle: Handle[Any]) -> str:
@@ -275,7 +275,7 @@ def approve(run: str, digest: str, /, *, deny: str | None = None, store: str | N
         run: Its id, its name, or the beginning of either.
         digest: That of the call, or its first characters, six at least: `journeyman show RUN`.
         deny: Deny the call. The model reads this reason.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
 
     async def say(handle: Handle[Any]) -> str:
@@ -292,7 +292,7 @@ def answer(run: str, digest: str, text: str, /, *, store: str | None = None) -> 
         run: Its id, its name, or the beginning of either.
         digest: That of the question, or its first characters, six at least: `journeyman show RUN`.
         text: The answer.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
 
     async def say(handle: Handle[Any]) -> str:
@@ -307,7 +307,7 @@ def hold(run: str, /, *, store: str | None = None) -> int:
 
     Args:
         run: Its id, its name, or the beginning of either.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
 
     async def say(handle: Handle[Any]) -> str:
@@ -322,7 +322,7 @@ def release(run: str, /, *, store: str | None = None) -> int:
 
     Args:
         run: Its id, its name, or the beginning of either.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
 
     async def say(handle: Handle[Any]) -> str:
@@ -357,7 +357,7 @@ def fork(
         input: Another input: a text as it is; for any other input type JSON.
         agent: Another agent for it: agents.py:analyst.
         id: A name for the new run.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         yes: Do not ask, though calls with effect `once` may be made again.
         timeout: How many seconds a function or context manager may take to give the agent.
     """
@@ -450,7 +450,7 @@ def prune(
         status: Only those that ended so: done or failed.
         keep_failed: Keep those that failed.
         dry_run: Only say what would be forgotten.
-        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
     stdout = Stdout()
     if bool(runs) == (older_than is not None):

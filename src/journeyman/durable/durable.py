@@ -158,7 +158,7 @@ class Durable:
             head = None
         if head is None or lacks_deps(deps_of_run(deps, agent.deps), agent.deps):  # it ends before anything was done
             return await run_once(agent, input, deps=deps, max_attempts=max_attempts, history=history, host=host)
-        row = await self._begun(head, id=id)
+        row = await self._begun(head, id=id, is_queued=False)
         also: tuple[Status, ...] = ("waiting",)
         while True:
             mark = self.hub.mark()
@@ -430,10 +430,10 @@ class Durable:
             **options,
         )
 
-    async def _begun(self, head: Head, *, id: str | None, **options: Any) -> Row:  # noqa: ANN401 - of a row
+    async def _begun(self, head: Head, *, id: str | None, is_queued: bool = True, **options: Any) -> Row:  # noqa: ANN401 - of a row
         """Return the row of a new run, or of the same one that is there already."""
         made = self._made(head, id=id, status="ready", **options)
-        row = await self.hub.engine.add(made)
+        row = await self.hub.engine.add(made, is_queued=is_queued)
         if row.id != made.id and id is not None:
             difference = _difference(load_head(row), head)
             if difference is not None:

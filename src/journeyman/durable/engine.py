@@ -6,9 +6,10 @@ from the records is not its concern.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
+from journeyman.durable.dispatch import Tickets
 from journeyman.durable.records import Change, Claim, Record, Row, Signal, Status
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
@@ -20,7 +21,7 @@ MOST_DEATHS: Final = 20
 """So often in a row may a run take its process down before a new step: then it is blocked."""
 
 
-class Engine(Protocol):
+class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
     """Keeps durable runs.
 
     Raises, from every method:
@@ -30,12 +31,20 @@ class Engine(Protocol):
     owner: str
     """Who drives what is claimed through this engine; it lives as long as the engine is open."""
 
+    @property
+    def tickets(self) -> Tickets | None:
+        """What brings the runs to workers. None: the rows are the queue, and workers ask for what is `ready`."""
+        ...
+
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
-        """Store a run with its first records, and return it; or the one that has its name, or its agent and `dedup`."""
+    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
+        """Store a run with its first records, and return it; or the one that has its name, or its agent and `dedup`.
+
+        Not `is_queued`: whoever stores it drives it, so no worker is told.
+        """
         ...
 
     async def get(self, id: str) -> Row | None:
@@ -68,11 +77,14 @@ class Engine(Protocol):
         steal: bool = False,
         at_once: int | None = None,
         head: bytes | None = None,
+        gen: int | None = None,
     ) -> Claim | None:
         """Claim a run that is ready, whose moment has come, whose owner is dead, or whose status is one of `also`.
 
         `steal` takes it from an owner that lives. `at_once`: only if fewer of its queue are driven. `head` replaces
-        its head. A run that has taken down too many processes is blocked instead. None: it cannot be claimed now.
+        its head. `gen` is that of the ticket that brought the run, and has to be the run's; a claim without a ticket
+        makes those that there are void. A run that has taken down too many processes is blocked instead. None: it
+        cannot be claimed now; one that a ticket brought to a full queue gets another ticket when a run leaves it.
         """
         ...
 
@@ -101,6 +113,14 @@ class Engine(Protocol):
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         """Return the signals behind number `after`, of one run or of all, in order."""
+        ...
+
+    async def newest(self) -> int:
+        """Return the number of the newest signal; 0: there is none."""
+        ...
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` in the event loop as soon as `has_news` is true, if somebody tells. It is open by then."""
         ...
 
     def has_news(self) -> bool:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from journeyman.agent import Agent
-from journeyman.durable.drive import Drive, Program
+from journeyman.durable.drive import Drive, Program, patiently
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving
 from journeyman.durable.records import Row, Status, load_head
@@ -23,6 +23,8 @@ _log = logging.getLogger("journeyman")
 _POLL_S: Final = 0.1
 _LOOK_S: Final = 0.01
 """Runs look before each step for what was sent to them; the file is looked at so often for all of them together."""
+_TOLD_S: Final = 0.05
+"""So often at most is looked because other processes say that they have written."""
 _YEAR_2020: Final = 1_577_836_800.0
 """When it began, in seconds since 1970."""
 
@@ -45,6 +47,8 @@ class Hub:
         self._is_stale = False
         """True when something was written here that may concern a run that is driven here."""
         self._changed: asyncio.Future[None]
+        self._told: asyncio.Future[None]
+        """Done when another process has said that it has written something."""
         self._polling: asyncio.Task[None]
 
     async def open(self) -> None:
@@ -63,7 +67,14 @@ class Hub:
                 datetime.fromtimestamp(self.now(), UTC).isoformat(" ", "seconds"),
             )
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
+        try:
+            self._newest_signal = await patiently(self.engine.newest, what="which signals are old")
+        except BaseException:
+            await self.engine.close()
+            raise
         self._changed = self._loop.create_future()
+        self._told = self._loop.create_future()
+        self.engine.listen(lambda: None if self._told.done() else self._told.set_result(None))
         self._polling = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
@@ -128,9 +139,12 @@ class Hub:
 
     async def _poll(self) -> None:
         """Look for what other processes have written."""
-        is_said = False
+        is_said, loop = False, asyncio.get_running_loop()
         while True:
-            await asyncio.wait({self._changed}, timeout=_POLL_S)
+            await asyncio.wait({self._changed, self._told}, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
+            if self._told.done():  # at once; but however many tell, not all the time
+                await asyncio.sleep(max(self._looked_s + _TOLD_S - loop.time(), 0.0))
+                self._told = loop.create_future()
             try:
                 await self.look()
                 is_said = False
@@ -142,6 +156,10 @@ class Hub:
                 await asyncio.sleep(1.0)
 
     # -- what is driven
+
+    def drives(self, id: str) -> bool:
+        """Tell whether a run is driven here."""
+        return id in self._drives
 
     async def row(self, run: str) -> Row:
         """Return the run with this id or name, or whose id or name alone begins so.
@@ -168,8 +186,10 @@ class Hub:
         steal: bool = False,
         head: bytes | None = None,
         at_once: int | None = None,
+        gen: int | None = None,
     ) -> Result[Any] | Leaving:
-        """Drive a run, if it may be; else say why not. `head` replaces what it was begun with."""
+        """Drive a run, if it may be; else say why not. `head` replaces what it was begun with; `gen` is that of the
+        ticket that brought it."""
         row = await self.row(id)
         if row.result is not None:
             return result_of(row, program.agent)
@@ -180,7 +200,9 @@ class Hub:
             return Leaving(how="blocked", why=row.why or "")
         claim = None
         if id not in self._drives:
-            claim = await self.engine.claim(id, now=self.now(), also=also, steal=steal, head=head, at_once=at_once)
+            claim = await self.engine.claim(
+                id, now=self.now(), also=also, steal=steal, head=head, at_once=at_once, gen=gen
+            )
         if claim is None:
             row = await self.row(id)
             if row.status == "running" and also:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from journeyman.durable.dispatch import LATE_S, SWEEP_S, Dispatcher, Ticket, Tickets, may_be_handed_over, urgency
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, signalled
 from journeyman.types import Usage
@@ -26,13 +27,19 @@ class Memory:
         """Those of the signals."""
         self.version = 0
         """Grows with every change."""
+        self.parked: list[str] = []
+        """Runs whose queue was full when a ticket brought them."""
+        self.swept = float("-inf")
+        """When runs were last looked for that no ticket carries, in seconds since 1970."""
 
 
 class InMemoryEngine:  # noqa: PLR0904 - those of the port
     """An engine on a `Memory`."""
 
-    def __init__(self, memory: Memory | None = None) -> None:
+    def __init__(self, memory: Memory | None = None, *, dispatcher: Dispatcher | None = None) -> None:
+        """With a `dispatcher`, tickets bring the runs to workers; all engines on the memory have to share it."""
         self.memory = memory or Memory()
+        self.tickets: Tickets | None = None if dispatcher is None else _InMemoryTickets(self.memory, dispatcher)
         self.owner = f"owner{next(self.memory.names)}"
         self._seen = 0
 
@@ -42,13 +49,15 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
     async def close(self) -> None:
         self.memory.owners.discard(self.owner)
 
-    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         for known in self.memory.rows.values():
             is_named = row.name is not None and known.name == row.name
             if is_named or (row.dedup is not None and (known.agent, known.dedup) == (row.agent, row.dedup)):
                 return replace(known)
         self._put(row)
         self.memory.records[row.id] = list(records)
+        if is_queued:
+            await self._enqueue(row, now=row.created)
         return replace(row)
 
     async def get(self, id: str) -> Row | None:
@@ -93,15 +102,19 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         steal: bool = False,
         at_once: int | None = None,
         head: bytes | None = None,
+        gen: int | None = None,
     ) -> Claim | None:
         row = self.memory.rows.get(id)
         if row is None or not is_free(row, now=now, also=also, owner_is_dead=steal or self._is_dead(row)):
             return None
+        if gen is not None and gen != row.gen:
+            return None
         beside = [each for each in self.memory.rows.values() if each.queue == row.queue and each is not row]
         running = [each for each in beside if each.status == "running" and not self._is_dead(each)]
         if at_once is not None and len(running) >= at_once:
+            self.memory.parked += [] if gen is None or id in self.memory.parked else [id]
             return None
-        n_steps, died = len(self.memory.records[row.id]), row.status == "running" and not steal
+        n_steps, died = len(self.memory.records[row.id]), row.owner is not None and not steal
         deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
         if deaths >= MOST_DEATHS:
             self._put(replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0))
@@ -111,6 +124,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
             status="running",
             owner=self.owner,
             epoch=row.epoch + 1,
+            gen=row.gen + (gen is None),
             lives=row.lives + 1,
             deaths=deaths,
             n_steps=n_steps,
@@ -142,7 +156,13 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         row = self._held(claim)
         if row is None or (n_signals is not None and row.n_signals != n_signals):
             return False
-        self._put(settled(row, change, now=now))
+        self._put(after := settled(row, change, now=now))
+        await self._enqueue(after, now=now)
+        beside = [self.memory.rows[id] for id in self.memory.parked if self.memory.rows[id].queue == row.queue]
+        for first in sorted(beside, key=lambda each: (-each.priority, each.created, each.id))[:1]:
+            self.memory.parked.remove(first.id)
+            if self.tickets is not None:
+                await self.tickets.hand_over(Ticket(first.id, first.gen), now=now)
         return True
 
     async def signal(self, signal: Signal) -> Taken:
@@ -153,11 +173,19 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         if any((known.run, known.kind, known.dedup) == kind for known in self.memory.signals):
             return "known"
         self.memory.signals.append(signal._replace(n=next(self.memory.numbers)))
-        self._put(signalled(row, signal.kind))
+        self._put(after := signalled(row, signal.kind))
+        if after.gen != row.gen:
+            await self._enqueue(after, now=signal.at)
         return "taken"
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         return [each for each in self.memory.signals if each.n > after and (run is None or each.run == run)]
+
+    async def newest(self) -> int:
+        return self.memory.signals[-1].n if self.memory.signals else 0
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Nobody tells."""
 
     def has_news(self) -> bool:
         seen, self._seen = self._seen, self.memory.version
@@ -174,12 +202,63 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         self.memory.rows[row.id] = row
         self.memory.version += 1
 
+    async def _enqueue(self, row: Row, *, now: float) -> None:
+        if self.tickets is not None and row.status != "running" and may_be_handed_over(row):
+            await _enqueued(self.tickets.dispatcher, row, after_s=(row.wake or now) - now)
+
     def _held(self, claim: Claim) -> Row | None:
         row = self.memory.rows.get(claim.row.id)
         return row if row is not None and row.epoch == claim.epoch else None
 
     def _is_dead(self, row: Row) -> bool:
         return row.owner not in self.memory.owners
+
+
+class _InMemoryTickets:
+    """What the engines on a memory do whose runs are brought by tickets."""
+
+    def __init__(self, memory: Memory, dispatcher: Dispatcher) -> None:
+        self.dispatcher: Dispatcher = dispatcher
+        self._memory = memory
+
+    async def hand_over(self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Any = None) -> bool:  # noqa: ANN401 - of the driver
+        row = self._memory.rows.get(ticket.run)
+        if row is None or row.gen != ticket.gen or not may_be_handed_over(row):
+            return False
+        is_driven = row.status == "running"
+        after = replace(row, status="ready" if is_driven else row.status, gen=row.gen + 1, epoch=row.epoch + is_driven)
+        self._memory.rows[row.id] = after
+        self._memory.version += 1
+        await _enqueued(self.dispatcher, after, after_s=max(after_s, (after.wake or now) - now))
+        return True
+
+    async def rescue(self, *, now: float, agents: Collection[str]) -> int:
+        running = [row for row in self._memory.rows.values() if row.status == "running" and row.agent in agents]
+        dead = [Ticket(row.id, row.gen) for row in running if row.owner not in self._memory.owners]
+        return sum([await self.hand_over(each, now=now) for each in dead])
+
+    async def sweep(self, *, now: float) -> int:
+        if now - self._memory.swept < SWEEP_S:
+            return 0
+        self._memory.swept = now
+        late = [
+            Ticket(row.id, row.gen)
+            for row in self._memory.rows.values()
+            if row.status != "running" and may_be_handed_over(row) and (row.wake or row.created) < now - LATE_S
+        ]
+        unknown = await self.dispatcher.unknown(late, None)
+        return sum([await self.hand_over(each, now=now) for each in unknown])
+
+
+async def _enqueued(dispatcher: Dispatcher, row: Row, *, after_s: float) -> None:
+    await dispatcher.enqueue(
+        Ticket(row.id, row.gen),
+        agent=row.agent,
+        queue=row.queue,
+        priority=urgency(row),
+        after_s=max(after_s, 0.0),
+        connection=None,
+    )
 
 
 def settled(row: Row, change: Change, *, now: float) -> Row:

@@ -15,13 +15,46 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import astuple, fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING, Final, TypeVar, get_args
 
 from journeyman.cancel import ended
+from journeyman.durable.dispatch import (
+    LATE_S,
+    LEASE_S,
+    SWEEP_S,
+    Dispatcher,
+    Ticket,
+    Tickets,
+    may_be_handed_over,
+    urgency,
+)
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.memory import killer, settled
-from journeyman.durable.postgres_connections import CHANNEL, Connections, owner_of
+from journeyman.durable.postgres_connections import (
+    CHANNEL,
+    COLUMNS,
+    HAND_OVER,
+    LATE,
+    LIST,
+    PARK,
+    PARKED,
+    READY,
+    SWEEPS,
+    UNPARK,
+    Connections,
+    owner_of,
+    record_of,
+    restored,
+    row_of,
+    rows_of,
+    run_of,
+    runs_of,
+    shown,
+    signal_of,
+    written_out,
+)
+from journeyman.durable.procrastinate import Procrastinate, schema
 from journeyman.durable.records import (
     OPEN,
     OVER,
@@ -35,7 +68,7 @@ from journeyman.durable.records import (
     is_free,
     signalled,
 )
-from journeyman.store.database import HELD, MAKE
+from journeyman.store.database import MAKE, MIGRATING
 
 if TYPE_CHECKING:
     from journeyman.durable.postgres_connections import Connection
@@ -55,11 +88,9 @@ def _mark(column: str) -> str:
     return "%s::text" if column in _TEXTS else "%s::float8" if column in _FLOATS else "%s::bigint"
 
 
-_COLUMNS: Final = tuple(each.name for each in fields(Row))
-_LIST: Final = ", ".join(_COLUMNS)
 _TELL: Final = f"pg_notify('{CHANNEL}', %s::text)"
 _ADD_RUN: Final = (
-    f"INSERT INTO jm_runs ({_LIST}) VALUES ({', '.join(map(_mark, _COLUMNS))}) ON CONFLICT DO NOTHING RETURNING {_TELL}"
+    f"INSERT INTO jm_runs ({LIST}) VALUES ({', '.join(map(_mark, COLUMNS))}) ON CONFLICT DO NOTHING RETURNING {_TELL}"
 )
 _STEP: Final = "run, key, kind, about, effect, epoch, at, used_s, body, crc"
 _STEP_MARKS: Final = (
@@ -78,7 +109,7 @@ _KNOWN: Final = (
     f"SELECT r.epoch, {', '.join(f's.{each}' for each in _STEP.split(', '))} FROM jm_runs r LEFT JOIN jm_steps s"
     " ON s.run = %s::text AND s.key = %s::text AND s.kind = %s::smallint WHERE r.id = %s::text"
 )
-_CLAIMED: Final = ("status", "owner", "epoch", "lives", "deaths", "n_steps", "wake", "why", "head")
+_CLAIMED: Final = ("status", "owner", "epoch", "gen", "lives", "deaths", "n_steps", "wake", "why", "head")
 _CLAIM: Final = (
     f"UPDATE jm_runs SET {', '.join(f'{each} = {_mark(each)}' for each in _CLAIMED)} WHERE id = %s::text"
     " AND epoch = %s::bigint AND gen = %s::bigint AND n_signals = %s::bigint AND status = %s::text RETURNING id"
@@ -97,43 +128,9 @@ _SETTLE: Final = (
     " WHERE id = %s::text AND epoch = %s::bigint AND (%s::bigint IS NULL OR n_signals = %s::bigint)"
     f" RETURNING {_TELL}"
 )
-_ALIVE: Final = f"SELECT number FROM ({HELD}) AS held"
 _QUEUE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('journeyman queue ' || %s::text, 0))"
-_IS_YOUNG: Final = "pg_postmaster_start_time() > now() - make_interval(secs => %s::float8)"
-"""Tells whether the database was started so short a time ago that those who live may not have connected again."""
 _NUMBER_LOCK: Final = 0x6A6D_0002
 _OWNERS: Final = "SELECT DISTINCT owner FROM jm_runs WHERE status = 'running' AND owner IS NOT NULL"
-_FREE: Final = (
-    "SELECT r.id FROM place p CROSS JOIN LATERAL (SELECT id FROM jm_runs WHERE status = 'ready' AND agent = p.agent"
-    " AND queue = p.queue AND (wake IS NULL OR wake <= %(now)s::float8)"
-    " ORDER BY priority DESC, created, id LIMIT %(limit)s) r"
-)
-_WHICH: Final = "agent = ANY(%(agents)s::text[]) AND (%(all)s::bool OR queue = ANY(%(queues)s::text[]))"
-_READY: Final = f"""
-WITH RECURSIVE place(agent, queue) AS (
-    SELECT agent, queue FROM unnest(%(agents)s::text[]) AS agent, unnest(%(queues)s::text[]) AS queue
-    UNION ALL (
-        SELECT agent, (SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = a.agent)
-        FROM unnest(%(agents)s::text[]) AS a(agent) WHERE %(all)s::bool
-    )
-), next(agent, queue) AS (
-    SELECT agent, queue FROM place
-    UNION
-    SELECT agent, (
-        SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = next.agent AND r.queue > next.queue)
-    FROM next WHERE next.queue IS NOT NULL AND %(all)s::bool
-)
-SELECT {_LIST} FROM jm_runs WHERE id = ANY(ARRAY(
-    {_FREE.replace("place p", "next p")}
-    UNION ALL
-    (SELECT id FROM jm_runs WHERE status = 'waiting' AND wake <= %(now)s::float8 AND {_WHICH}
-        ORDER BY priority DESC, created, id LIMIT %(limit)s)
-    UNION ALL
-    (SELECT id FROM jm_runs WHERE status = 'running' AND owner = ANY(%(dead)s::text[]) AND {_WHICH}
-        ORDER BY priority DESC, created, id LIMIT %(limit)s)
-)) ORDER BY priority DESC, created, id LIMIT %(limit)s
-"""
-"""By agent and queue: however many wait for others, none of those is looked at. `next` goes from queue to queue."""
 
 
 def _told(kind: SignalKind) -> str:
@@ -143,15 +140,17 @@ def _told(kind: SignalKind) -> str:
     gen = ", ".join([f"'{each}'" for each, row in after.items() if row.gen] or ["''"])
     wakes = ", ".join([f"'{each}'" for each, row in after.items() if row.wake is None] or ["''"])
     return (
-        f"WITH told AS (UPDATE jm_runs SET n_signals = n_signals + 1, status = CASE status {status} END,"
-        f" gen = gen + (status IN ({gen}))::int, wake = CASE WHEN status IN ({wakes}) THEN NULL ELSE wake END"
-        f" WHERE id = %s::text AND status NOT IN ('done', 'failed') AND NOT EXISTS"
-        " (SELECT FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text) RETURNING id),"
+        "WITH was AS (SELECT id, gen FROM jm_runs WHERE id = %s::text FOR UPDATE),"
+        f" told AS (UPDATE jm_runs r SET n_signals = n_signals + 1, status = CASE status {status} END,"
+        f" gen = r.gen + (status IN ({gen}))::int, wake = CASE WHEN status IN ({wakes}) THEN NULL ELSE wake END"
+        f" FROM was WHERE r.id = was.id AND status NOT IN ('done', 'failed') AND NOT EXISTS"
+        " (SELECT FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text)"
+        " RETURNING r.id, r.gen <> was.gen AS is_woken),"
         # One at a time until the end of the transaction: who has read a number must have read all before it.
         f" queued AS MATERIALIZED (SELECT id, pg_advisory_xact_lock({_NUMBER_LOCK}) FROM told)"
         " INSERT INTO jm_signals (run, kind, dedup, body, at, who)"
         " SELECT id, %s::text, %s::text, %b::bytea, %s::float8, %s::text FROM queued"
-        f" RETURNING {_TELL}"
+        f" RETURNING {_TELL}, (SELECT is_woken FROM told)"
     )
 
 
@@ -163,21 +162,21 @@ _FORGET: Final = (
     " steps AS (DELETE FROM jm_steps WHERE run IN (SELECT id FROM gone)),"
     " signals AS (DELETE FROM jm_signals WHERE run IN (SELECT id FROM gone)) SELECT count(*) FROM gone"
 )
+_MOST_SWEPT: Final = 5_000  # the next sweep goes on behind those
 _KEPT_S: Final = 5.0
 """So long what was written without waiting for the disk is kept: Postgres writes it within a second."""
 GRACE_S: Final = 10.0
 
 
 def ddl() -> str:
-    """Return the statements that make the tables of durable runs and sessions, or add what those of an older version
-    lack, for a role that may: `psql -c "$(…)"`."""
-    return MAKE
+    """Return the statements that make all tables; those of Procrastinate are last, and fail where they are there."""
+    return f"{MAKE}BEGIN;\n{schema()}COMMIT;\n"
 
 
 class PostgresEngine:  # noqa: PLR0904 - those of the port
     """An engine on a database, in which the tables are made if they are not there."""
 
-    def __init__(self, url: str, *, grace_s: float = GRACE_S) -> None:
+    def __init__(self, url: str, *, grace_s: float = GRACE_S, lease_s: float = LEASE_S) -> None:
         """Raise a `ValueError` if an option of the URL cannot be used.
 
         Args:
@@ -185,17 +184,35 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
                 ours: `prepare_threshold=none` behind a pooler in transaction mode, and `direct=HOST:PORT`, the
                 database itself, for the one connection of a process that is held.
             grace_s: For so many seconds after the database was started, nobody is taken for dead.
+            lease_s: A worker that is connected and silent for so many seconds is taken for dead.
         """
         self.owner = owner_of(secrets.randbits(64))
-        self._grace_s: Final = grace_s
         self._claiming: Final = asyncio.Lock()
         """One claim at a time, so that one whose answer was lost is known by its epoch."""
         self._soon: deque[tuple[float, Claim, Record]] = deque()
         """What was written without waiting for the disk, with the time of the event loop."""
-        self.connections: Final = Connections(url, owner=self.owner, on_renewed=self._write_again)
+        self.connections: Final = Connections(url, owner=self.owner, grace_s=grace_s, on_renewed=self._write_again)
+        self.dispatcher: Dispatcher = Procrastinate(self.connections, lease_s=lease_s)
+        self._limited: Final = set[tuple[str, int]]()
+        """The runs and epochs that were claimed here in queues with limits."""
+        self._swept_to = ""
+
+    @property
+    def tickets(self) -> Tickets:
+        return self
 
     async def open(self) -> None:
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                await connection.execute(b"SELECT pg_advisory_xact_lock(%s::bigint)", (MIGRATING,))
+                await self.dispatcher.setup(connection)
+
         await self.connections.open()
+        try:
+            await self._read(work)
+        except BaseException:
+            self.connections.close()
+            raise
 
     async def close(self) -> None:
         self.connections.close()
@@ -203,14 +220,17 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
     def has_news(self) -> bool:
         return self.connections.has_news()
 
+    def listen(self, wake: Callable[[], None]) -> None:
+        self.connections.listen(wake)
+
     # -- runs
 
-    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         async def work(connection: Connection, _: bool) -> Row:
-            while not await self._added(connection, row, records):
+            while not await self._added(connection, row, records, is_queued=is_queued):
                 where = "WHERE name = %s::text OR (agent = %s::text AND dedup = %s::text)"
-                known = await _rows(connection, where, [row.name, row.agent, row.dedup])
-                known = known or await _rows(connection, "WHERE id = %s::text", [row.id])
+                known = await runs_of(connection, where, [row.name, row.agent, row.dedup])
+                known = known or await runs_of(connection, "WHERE id = %s::text", [row.id])
                 if known:
                     return known[0]
             return row
@@ -219,7 +239,7 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
 
     async def get(self, id: str) -> Row | None:
         where = "WHERE id = %s::text OR name = %s::text ORDER BY id = %s::text DESC LIMIT 1"
-        found = await self._read(lambda connection: _rows(connection, where, [id, id, id]))
+        found = await self._read(lambda connection: runs_of(connection, where, [id, id, id]))
         return found[0] if found else None
 
     async def rows(
@@ -245,21 +265,21 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
             where.append("ended < %s::float8")
             given.append(ended_before)
         query = f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT %s::bigint"
-        return await self._read(lambda connection: _rows(connection, query, [*given, limit]))
+        return await self._read(lambda connection: runs_of(connection, query, [*given, limit]))
 
     async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
         async def work(connection: Connection) -> Sequence[Row]:
-            owners = [owner for (owner,) in await _all(connection, _OWNERS)]
-            alive = await self._alive(connection, owners)
+            owners = [owner for (owner,) in await rows_of(connection, _OWNERS)]
+            alive = await self.connections.alive(connection, owners)
             given = {
                 "now": now,
-                "agents": _shown(list(agents)),
-                "queues": _shown(list(queues)),
+                "agents": shown(list(agents)),
+                "queues": shown(list(queues)),
                 "all": not queues,
                 "limit": limit,
                 "dead": [owner for owner in owners if owner not in alive],
             }
-            return [_row_of(each) for each in await _all(connection, _READY, given)]
+            return [row_of(each) for each in await rows_of(connection, READY, given)]
 
         return await self._read(work)
 
@@ -272,28 +292,29 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
         steal: bool = False,
         at_once: int | None = None,
         head: bytes | None = None,
+        gen: int | None = None,
     ) -> Claim | None:
         tried: Row | None = None
         claim: Claim | None = None
 
         async def work(connection: Connection, _: bool) -> Claim | None:
             nonlocal tried, claim
-            while (row := await _found(connection, id)) is not None:
+            while (row := await run_of(connection, id)) is not None:
                 if tried is not None and (row.epoch, row.owner) == (tried.epoch, self.owner):
                     claim = Claim(row, row.epoch)  # only the answer was lost
                     return claim
-                died = row.status == "running" and not steal
-                is_dead = steal or (died and row.owner not in await self._alive(connection, {row.owner}))
-                if not is_free(row, now=now, also=also, owner_is_dead=is_dead):
+                is_dead = steal or (
+                    row.status == "running" and row.owner not in await self.connections.alive(connection, {row.owner})
+                )
+                if gen not in (None, row.gen) or not is_free(row, now=now, also=also, owner_is_dead=is_dead):
                     return None
-                after = await self._claimed(connection, row, died=died, head=head)
-                new = [_shown(getattr(after, each)) for each in _CLAIMED]
-                old = [_shown(id), row.epoch, row.gen, row.n_signals, row.status]
+                after = await self._claimed(connection, row, died=row.owner is not None and not steal, head=head)
+                after = after if gen is not None else replace(after, gen=row.gen + 1)
                 async with connection.transaction():
-                    if at_once is not None and await self._is_full(connection, row, at_once):
+                    if await self._is_full(connection, row, at_once, parks=gen is not None):
                         return None
                     tried = after
-                    is_done = await _all(connection, _CLAIM, [*new, *old])
+                    is_done = await self._changed(connection, row, after)
                 if is_done:
                     claim = Claim(after, after.epoch) if after.status == "running" else None
                     return claim
@@ -301,59 +322,76 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
 
         try:
             async with self._claiming:
-                return await self._written(work)
+                claimed = await self._written(work)
         except asyncio.CancelledError:
             if claim is not None:  # nobody will drive it
-                given = [_shown(id), claim.epoch, self.owner]
-                await self._written(lambda connection, _: _all(connection, _UNCLAIM, given))
+                await self._unclaimed(claim, now=now)
             raise
+        if claimed is not None and at_once is not None:
+            self._limited.add((id, claimed.epoch))
+        return claimed
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
         change = (
             f"UPDATE jm_runs SET asked = %b::bytea WHERE id = %s::text AND epoch = %s::bigint AND {_SOON} RETURNING"
             f" {_TELL}"
         )
-        given = [asked, _shown(claim.row.id), claim.epoch, self.owner]
-        await self._written(lambda connection, _: _all(connection, change, given))
+        given = [asked, shown(claim.row.id), claim.epoch, self.owner]
+        await self._written(lambda connection, _: rows_of(connection, change, given))
 
     async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
         after = settled(claim.row, change, now=now)
-        values = [_shown(getattr(after, each)) for each in _GIVEN_BACK]
+        values = [shown(getattr(after, each)) for each in _GIVEN_BACK]
         is_ready = int(change.status == "ready")
-        given = [*values, is_ready, _shown(claim.row.id), claim.epoch, n_signals, n_signals, self.owner]
+        given = [*values, is_ready, shown(claim.row.id), claim.epoch, n_signals, n_signals, self.owner]
+
+        is_limited = (claim.row.id, claim.epoch) in self._limited
 
         async def work(connection: Connection, is_again: bool) -> bool:
             if is_again:
-                row = await _found(connection, claim.row.id)
+                row = await run_of(connection, claim.row.id)
                 if row is not None and (row.epoch, row.owner) == (claim.epoch, None):
                     return True  # only the answer was lost
-            return bool(await _all(connection, _SETTLE, given))
+            if not is_limited and not may_be_handed_over(after):
+                return bool(await rows_of(connection, _SETTLE, given))
+            async with connection.transaction():
+                if is_limited:
+                    await rows_of(connection, _QUEUE_LOCK, [shown(after.queue)])
+                is_done = bool(await rows_of(connection, _SETTLE, given))
+                if is_done and may_be_handed_over(after):
+                    await self._enqueue(connection, after, now=now)
+                if is_done and is_limited:
+                    await self._unpark(connection, after.queue, now=now)
+                return is_done
 
-        return await self._written(work)
+        is_done = await self._written(work)
+        if is_done:
+            self._limited.discard((claim.row.id, claim.epoch))
+        return is_done
 
     async def forget(self, ids: Collection[str]) -> int:
-        given = [_shown(list(ids))]
-        found = await self._written(lambda connection, _: _all(connection, _FORGET, given))
+        given = [shown(list(ids))]
+        found = await self._written(lambda connection, _: rows_of(connection, _FORGET, given))
         return found[0][0]
 
     # -- steps and signals
 
     async def records(self, id: str) -> Sequence[Record]:
         query = f"SELECT {_STEP} FROM jm_steps WHERE run = %s::text ORDER BY n"
-        found = await self._read(lambda connection: _all(connection, query, [_shown(id)]))
-        return [_record_of(each) for each in found]
+        found = await self._read(lambda connection: rows_of(connection, query, [shown(id)]))
+        return [record_of(each) for each in found]
 
     async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
-        given = [*_written_out(record), _shown(claim.row.id), claim.epoch]
+        given = [*written_out(record), shown(claim.row.id), claim.epoch]
 
         async def work(connection: Connection, is_again: bool) -> Written:
-            if await _all(connection, _WRITE_SYNCED if is_synced else _WRITE_SOON, given):
+            if await rows_of(connection, _WRITE_SYNCED if is_synced else _WRITE_SOON, given):
                 return "written"
             # An epoch only grows: what is read after the write is as true as what was read with it.
-            found = await _all(connection, _KNOWN, [*given[:3], given[-2]])
+            found = await rows_of(connection, _KNOWN, [*given[:3], given[-2]])
             if not found or found[0][0] != claim.epoch:
                 return "fenced"
-            is_ours = is_again and found[0][2] is not None and _record_of(found[0][1:]) == record
+            is_ours = is_again and found[0][2] is not None and record_of(found[0][1:]) == record
             return "written" if is_ours else "taken"
 
         written = await self._written(work)
@@ -366,8 +404,8 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
 
     async def signal(self, signal: Signal) -> Taken:
         body = json.dumps(signal.body).encode()
-        where = [_shown(each) for each in (signal.run, signal.kind, signal.dedup)]
-        given = [signal.at, _shown(signal.who)]
+        where = [shown(each) for each in (signal.run, signal.kind, signal.dedup)]
+        given = [signal.at, shown(signal.who)]
         query = (
             f"SELECT {_SIGNAL_COLUMNS} FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
         )
@@ -378,16 +416,20 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
             while True:
                 values = [where[0], *where, *where[1:], body, *given, self.owner]
                 try:
-                    if await _all(connection, _SIGNAL[signal.kind], values):
+                    async with connection.transaction():
+                        told = await rows_of(connection, _SIGNAL[signal.kind], values)
+                        if told and told[0][1] and (woken := await run_of(connection, signal.run)):
+                            await self._enqueue(connection, woken, now=signal.at)
+                    if told:
                         return "taken"
                 except UniqueViolation:  # the same was stored in this moment
                     continue
-                row = await _found(connection, signal.run)
+                row = await run_of(connection, signal.run)
                 if row is None or row.status in OVER:
                     return "over"
-                known = await _all(connection, query, where)
+                known = await rows_of(connection, query, where)
                 if known:
-                    is_ours = is_again and _signal_of(known[0])._replace(n=0) == signal._replace(n=0)
+                    is_ours = is_again and signal_of(known[0])._replace(n=0) == signal._replace(n=0)
                     return "taken" if is_ours else "known"
 
         return await self._written(work)
@@ -395,10 +437,92 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         of_run = "" if run is None else " AND run = %s::text"
         query = f"SELECT {_SIGNAL_COLUMNS} FROM jm_signals WHERE n > %s::bigint{of_run} ORDER BY n"
-        given = [after] if run is None else [after, _shown(run)]
-        return [_signal_of(each) for each in await self._read(lambda connection: _all(connection, query, given))]
+        given = [after] if run is None else [after, shown(run)]
+        return [signal_of(each) for each in await self._read(lambda connection: rows_of(connection, query, given))]
+
+    async def newest(self) -> int:
+        query = "SELECT coalesce(max(n), 0) FROM jm_signals"
+        return (await self._read(lambda connection: rows_of(connection, query)))[0][0]
+
+    # -- tickets
+
+    async def hand_over(
+        self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Connection | None = None
+    ) -> bool:
+        async def work(connection: Connection) -> bool:
+            handed = await rows_of(connection, HAND_OVER, [shown(ticket.run), ticket.gen])
+            for each in handed:
+                await self._enqueue(connection, row_of(each), now=now, after_s=after_s)
+            return bool(handed)
+
+        async def alone(connection: Connection, _: bool) -> bool:
+            async with connection.transaction():
+                return await work(connection)
+
+        return await self._written(alone) if connection is None else await work(connection)
+
+    async def rescue(self, *, now: float, agents: Collection[str]) -> int:
+        async def work(connection: Connection) -> Sequence[Row]:
+            owners = [owner for (owner,) in await rows_of(connection, _OWNERS)]
+            alive = await self.connections.alive(connection, owners)
+            dead = [owner for owner in owners if owner not in alive]
+            where = "WHERE status = 'running' AND owner = ANY(%s::text[]) AND agent = ANY(%s::text[])"
+            return await runs_of(connection, where, [dead, list(agents)]) if dead else ()
+
+        left = await self._read(work)
+        return sum([await self.hand_over(Ticket(row.id, row.gen), now=now) for row in left])
+
+    async def sweep(self, *, now: float) -> int:
+        async def work(connection: Connection, _: bool) -> int:
+            async with connection.transaction():
+                if not await rows_of(connection, SWEEPS, [SWEEP_S]):
+                    return 0
+                before = now - LATE_S
+                late = await rows_of(connection, LATE, [before, before, self._swept_to, _MOST_SWEPT])
+                self._swept_to = late[-1][0] if len(late) == _MOST_SWEPT else ""
+                unknown = await self.dispatcher.unknown([Ticket(*each) for each in late], connection)
+                n_handed = sum([await self.hand_over(each, now=now, connection=connection) for each in unknown])
+                for (queue,) in await rows_of(connection, PARKED):
+                    await self._unpark(connection, restored(queue), now=now)
+                return n_handed
+
+        return await self._written(work)
 
     # -- inside
+
+    async def _enqueue(self, connection: Connection, row: Row, *, now: float, after_s: float = 0.0) -> None:
+        await self.dispatcher.enqueue(
+            Ticket(row.id, row.gen),
+            agent=row.agent,
+            queue=row.queue,
+            priority=urgency(row),
+            after_s=max(after_s, (row.wake or now) - now, 0.0),
+            connection=connection,
+        )
+
+    async def _unpark(self, connection: Connection, queue: str, *, now: float) -> None:
+        """Write a ticket for the first run that was brought to a queue when that was full."""
+        for (run,) in await rows_of(connection, UNPARK, [shown(queue)]):
+            if (first := await run_of(connection, run)) is not None:
+                await self.hand_over(Ticket(run, first.gen), now=now, connection=connection)
+
+    async def _changed(self, connection: Connection, row: Row, after: Row) -> bool:
+        """Write what a claim changes of a run, if it is as it was read."""
+        old = [row.id, row.epoch, row.gen, row.n_signals, row.status]
+        is_done = bool(await rows_of(connection, _CLAIM, [shown(getattr(after, each)) for each in _CLAIMED] + old))
+        if is_done and after.gen != row.gen:
+            await self.dispatcher.drop(row.id, connection)
+        return is_done
+
+    async def _unclaimed(self, claim: Claim, *, now: float) -> None:
+        after = replace(claim.row, status="ready", gen=claim.row.gen + 1)
+
+        async def work(connection: Connection, _: bool) -> None:
+            async with connection.transaction():
+                if await rows_of(connection, _UNCLAIM, [shown(after.id), claim.epoch, self.owner]):
+                    await self._enqueue(connection, after, now=now)
+
+        await self._written(work)
 
     async def _read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         return await self.connections.patiently(lambda connection, _: work(connection))
@@ -418,40 +542,43 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
         """Write what may have been lost with the database, if the claims still hold."""
         n_lost = 0
         for _, claim, record in list(self._soon):
-            given = [*_written_out(record), _shown(claim.row.id), claim.epoch]
-            n_lost += len(await _all(connection, _WRITE_SYNCED, given))
+            given = [*written_out(record), shown(claim.row.id), claim.epoch]
+            n_lost += len(await rows_of(connection, _WRITE_SYNCED, given))
         if n_lost:
             _log.warning("%s had lost %d steps, which were written again.", self.connections.place, n_lost)
 
-    async def _added(self, connection: Connection, row: Row, records: Sequence[Record]) -> bool:
+    async def _added(self, connection: Connection, row: Row, records: Sequence[Record], *, is_queued: bool) -> bool:
         async with connection.transaction():
-            if not await _all(connection, _ADD_RUN, [*map(_shown, astuple(row)), self.owner]):
+            if not await rows_of(connection, _ADD_RUN, [*map(shown, astuple(row)), self.owner]):
                 return False
             if records:
                 async with connection.cursor() as cursor:
-                    await cursor.executemany(_ADD_STEP.encode(), [_written_out(each) for each in records])
+                    await cursor.executemany(_ADD_STEP.encode(), [written_out(each) for each in records])
+            if is_queued and may_be_handed_over(row):
+                await self._enqueue(connection, row, now=row.created)
             return True
 
-    async def _alive(self, connection: Connection, owners: Collection[str | None]) -> Collection[str | None]:
-        """Return those of some owners that live."""
-        if not set(owners) - {self.owner}:
-            return owners
-        if (await _all(connection, f"SELECT {_IS_YOUNG}", [self._grace_s]))[0][0]:
-            return owners
-        numbers = await _all(connection, _ALIVE)
-        return {self.owner, *[owner_of(number) for (number,) in numbers]}.intersection(owners)
+    async def _is_full(self, connection: Connection, row: Row, at_once: int | None, *, parks: bool) -> bool:
+        """Tell whether as many runs of a queue go on as may. Nobody else asks until the end of the transaction.
 
-    async def _is_full(self, connection: Connection, row: Row, at_once: int) -> bool:
-        """Tell whether as many runs of a queue go on as may. Nobody else asks until the end of the transaction."""
-        await _all(connection, _QUEUE_LOCK, [_shown(row.queue)])
+        With `parks` the run gets a ticket when another one leaves the queue.
+        """
+        if at_once is None:
+            return False
+        await rows_of(connection, _QUEUE_LOCK, [shown(row.queue)])
         busy = "SELECT owner FROM jm_runs WHERE status = 'running' AND queue = %s::text AND id <> %s::text"
-        owners = [owner for (owner,) in await _all(connection, busy, [_shown(row.queue), row.id])]
-        alive = await self._alive(connection, set(owners))
-        return sum([owner in alive for owner in owners]) >= at_once
+        owners = [owner for (owner,) in await rows_of(connection, busy, [shown(row.queue), row.id])]
+        alive = await self.connections.alive(connection, set(owners))
+        is_full = sum([owner in alive for owner in owners]) >= at_once
+        if is_full and parks:
+            await rows_of(connection, PARK, [row.id, shown(row.queue)])
+        return is_full
 
     async def _claimed(self, connection: Connection, row: Row, *, died: bool, head: bytes | None) -> Row:
         """Return a run as it is once it is claimed; or blocked, if it takes its processes down."""
-        n_steps = (await _all(connection, "SELECT count(*) FROM jm_steps WHERE run = %s::text", [_shown(row.id)]))[0][0]
+        n_steps = (await rows_of(connection, "SELECT count(*) FROM jm_steps WHERE run = %s::text", [shown(row.id)]))[0][
+            0
+        ]
         deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
         if deaths >= MOST_DEATHS:
             return replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0)
@@ -467,60 +594,6 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
             why=None,
             head=row.head if head is None else head,
         )
-
-
-# -- values ------------------------------------------------------------------------------------------------------------
-
-_SIGN: Final = "␛"
-
-
-def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
-    """Return a value as Postgres can keep it: its texts have no NUL."""
-    if isinstance(value, str):
-        return value.replace(_SIGN, _SIGN * 2).replace("\0", f"{_SIGN}0") if "\0" in value or _SIGN in value else value
-    return [_shown(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
-
-
-def _restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
-    """Return a value that was made by `_shown`."""
-    if not isinstance(value, str) or _SIGN not in value:
-        return value
-    return _SIGN.join([part.replace(f"{_SIGN}0", "\0") for part in value.split(_SIGN * 2)])
-
-
-def _row_of(stored: Sequence[Any]) -> Row:
-    return Row(**dict(zip(_COLUMNS, map(_restored, stored), strict=True)))
-
-
-def _written_out(record: Record) -> list[Any]:
-    return [_shown(each) for each in record]
-
-
-def _record_of(stored: Sequence[Any]) -> Record:
-    return Record(*map(_restored, stored))
-
-
-def _signal_of(stored: Sequence[Any]) -> Signal:
-    n, run, kind, dedup, body, at, who = map(_restored, stored)
-    return Signal(n, run, kind, dedup, json.loads(body), at, who)
-
-
-async def _all(
-    connection: Connection, query: str, given: Sequence[object] | Mapping[str, object] = ()
-) -> list[tuple[Any, ...]]:
-    cursor = connection.cursor(binary=True)
-    await cursor.execute(query.encode(), given or None)
-    return await cursor.fetchall() if cursor.description else []
-
-
-async def _found(connection: Connection, id: str) -> Row | None:
-    found = await _rows(connection, "WHERE id = %s::text", [id])
-    return found[0] if found else None
-
-
-async def _rows(connection: Connection, where: str, given: Sequence[Any]) -> list[Row]:
-    found = await _all(connection, f"SELECT {_LIST} FROM jm_runs {where}", [_shown(each) for each in given])
-    return [_row_of(each) for each in found]
 
 
 if TYPE_CHECKING:

@@ -3,15 +3,21 @@
 One connection is held for as long as the process has the store open: it holds a lock with the owner's number, which
 Postgres releases when the process dies, and hears what other processes have written. The others are lent for a
 statement or a transaction. A database that is away is waited for, as a busy file is.
+
+At the end is how rows are kept, and the statements that are longer than what is done with them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import json
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from journeyman.durable.records import Record, Row, Signal
 from journeyman.errors import StoreError
 from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, MAKE, NOTICED, Database, check_installed
 
@@ -30,6 +36,9 @@ _POLL_S: Final = 1.0
 """So often a process looks for news of which nobody has told it."""
 _MOST_LENT: Final = 3
 _READ_ONLY: Final = "25006"
+_ALIVE: Final = f"SELECT number FROM ({HELD}) AS held"
+_IS_YOUNG: Final = "pg_postmaster_start_time() > now() - make_interval(secs => %s::float8)"
+"""Tells whether the database was started so short a time ago that those who live may not have connected again."""
 _END_OLD: Final = (
     f"SELECT pg_terminate_backend(pid) FROM ({HELD}) AS held WHERE number = %s::bigint AND pid <> pg_backend_pid()"
 )
@@ -39,14 +48,17 @@ _END_OLD: Final = (
 class Connections:
     """The connections to one database. They are used from one event loop."""
 
-    def __init__(self, url: str, *, owner: str, on_renewed: Callable[[Connection], Awaitable[None]]) -> None:
+    def __init__(
+        self, url: str, *, owner: str, grace_s: float, on_renewed: Callable[[Connection], Awaitable[None]]
+    ) -> None:
         """Raise a `ValueError` if an option of the URL cannot be used.
 
-        `on_renewed` is called with a connection before anything else when the one that is held was lost: what was not
-        on the disk then may be lost, too.
+        For `grace_s` seconds after the database was started, nobody is taken for dead. `on_renewed` is called with a
+        connection before anything else when the one that is held was lost: what was not on the disk then may be lost,
+        too.
         """
         self.database: Final = Database(url)
-        self._owner, self._on_renewed = owner, on_renewed
+        self._owner, self._grace_s, self._on_renewed = owner, grace_s, on_renewed
         self.place: Final = self.database.place
         """The database, for messages: without a password."""
         self._is_open = False
@@ -56,6 +68,12 @@ class Connections:
         self._room = asyncio.Semaphore(_MOST_LENT)
         self._holding = asyncio.Lock()
         self._looked_s = -_POLL_S
+        self._is_told = False
+        """True when somebody else has said that it has written something."""
+        self._wake: Callable[[], None] = lambda: None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ear: int | None = None
+        """A second number of the held connection's socket: the driver watches the first one itself, now and then."""
 
     async def open(self) -> None:
         """Connect, and make the tables if they are not there.
@@ -75,8 +93,8 @@ class Connections:
     def close(self) -> None:
         """Close all connections, from any event loop."""
         self._is_open = False
-        held = [] if self._held is None else [self._held]
-        for each in (*held, *self._free):
+        self._close_held()
+        for each in self._free:
             each.pgconn.finish()
         self._free.clear()
 
@@ -85,19 +103,53 @@ class Connections:
         now_s = asyncio.get_running_loop().time()
         if self._held is None or self._held.closed:
             return self._is_open
-        has_news = now_s - self._looked_s >= _POLL_S
-        from psycopg import Error  # noqa: PLC0415 - an optional package
-
-        try:
-            self._held.pgconn.consume_input()
-            while (told := self._held.pgconn.notifies()) is not None:
-                has_news = has_news or told.extra.decode() != self._owner
-        except Error:  # the connection is lost: the next call makes another one
-            self._held.pgconn.finish()
+        if not self._hear():
             return True
+        has_news = self._is_told or now_s - self._looked_s >= _POLL_S
+        self._is_told = False
         if has_news:
             self._looked_s = now_s
         return has_news
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` as soon as another process has written."""
+        self._wake = wake
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._held is not None and not self._held.closed and self._ear is None:
+            self._ear = os.dup(self._held.pgconn.socket)
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._ear, lambda: self._wake() if not self._hear() or self._is_told else None)
+
+    def _hear(self) -> bool:
+        """Read what others have said. False: the connection is lost, and the next call makes another one."""
+        from psycopg import Error  # noqa: PLC0415 - an optional package
+        from psycopg.pq import TransactionStatus  # noqa: PLC0415 - an optional package
+
+        held = self._held
+        if held is None or held.closed:
+            self._close_held()
+            return False
+        if held.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            return True  # the driver reads an answer
+        try:
+            held.pgconn.consume_input()
+            while (told := held.pgconn.notifies()) is not None:
+                self._is_told = self._is_told or told.extra.decode() != self._owner
+        except Error:
+            self._close_held()
+            return False
+        return True
+
+    def _close_held(self) -> None:
+        if self._ear is not None:
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.remove_reader(self._ear)
+            os.close(self._ear)
+            self._ear = None
+        if self._held is not None:
+            self._held.pgconn.finish()
 
     async def patiently(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
         """Do `work` with a connection; again, as long as the database is away. `work` is told whether it may have been
@@ -162,7 +214,7 @@ class Connections:
                 except Exception:  # noqa: BLE001 - whatever it is, the connection cannot be used
                     is_lost = True
                 if is_lost:
-                    self._held.pgconn.finish()
+                    self._close_held()
 
     async def connected(self, *, is_direct: bool = False) -> Connection:
         """Return another connection. `is_direct`: to the database itself, and not to a pooler before it."""
@@ -171,6 +223,19 @@ class Connections:
         given = self.database.parameters(is_direct=is_direct, application_name=f"journeyman {self._owner}")
         threshold = self.database.prepare_threshold
         return await AsyncConnection.connect("", autocommit=True, prepare_threshold=threshold, **given)
+
+    async def alive(self, connection: Connection, owners: Collection[str | None]) -> Collection[str | None]:
+        """Return those of some owners that live."""
+        if not set(owners) - {self._owner}:
+            return owners
+        if (await rows_of(connection, f"SELECT {_IS_YOUNG}", [self._grace_s]))[0][0]:
+            return owners
+        numbers = await rows_of(connection, _ALIVE)
+        return {self._owner, *[owner_of(number) for (number,) in numbers]}.intersection(owners)
+
+    async def listening(self) -> Connection:
+        """Return a connection to the database itself, which the caller closes."""
+        return await self.connected(is_direct=True)
 
     async def _hold_again(self) -> None:
         async with self._holding:
@@ -181,8 +246,11 @@ class Connections:
                 except BaseException:
                     held.pgconn.finish()
                     raise
+                self._close_held()
                 self._held = held
                 self._looked_s = -_POLL_S  # nobody was told anything meanwhile
+                if self._loop is not None:
+                    self._listen()
 
     async def _hold(self) -> Connection:
         """Return a connection that holds the owner's lock, and hears what is written."""
@@ -222,3 +290,120 @@ async def _prepare(connection: Connection, database: Database) -> None:
     info = connection.info
     if database.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version):
         await connection.execute(MAKE.encode())
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+_SIGN: Final = "␛"
+
+
+def shown(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    """Return a value as Postgres can keep it: its texts have no NUL."""
+    if isinstance(value, str):
+        return value.replace(_SIGN, _SIGN * 2).replace("\0", f"{_SIGN}0") if "\0" in value or _SIGN in value else value
+    return [shown(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    """Return a value that was made by `shown`."""
+    if not isinstance(value, str) or _SIGN not in value:
+        return value
+    return _SIGN.join([part.replace(f"{_SIGN}0", "\0") for part in value.split(_SIGN * 2)])
+
+
+async def rows_of(
+    connection: Connection, query: str, given: Sequence[object] | Mapping[str, object] = ()
+) -> list[tuple[Any, ...]]:
+    """Return the rows that a statement gives back, if it gives back any."""
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(query.encode(), given or None)
+    return await cursor.fetchall() if cursor.description else []
+
+
+def row_of(stored: Sequence[Any]) -> Row:
+    return Row(**dict(zip(COLUMNS, map(restored, stored), strict=True)))
+
+
+def written_out(record: Record) -> list[Any]:
+    return [shown(each) for each in record]
+
+
+def record_of(stored: Sequence[Any]) -> Record:
+    return Record(*map(restored, stored))
+
+
+def signal_of(stored: Sequence[Any]) -> Signal:
+    n, run, kind, dedup, body, at, who = map(restored, stored)
+    return Signal(n, run, kind, dedup, json.loads(body), at, who)
+
+
+async def run_of(connection: Connection, id: str) -> Row | None:
+    found = await runs_of(connection, "WHERE id = %s::text", [id])
+    return found[0] if found else None
+
+
+async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> list[Row]:
+    found = await rows_of(connection, f"SELECT {LIST} FROM jm_runs {where}", [shown(each) for each in given])
+    return [row_of(each) for each in found]
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+COLUMNS: Final = tuple(each.name for each in fields(Row))
+LIST: Final = ", ".join(COLUMNS)
+_FREE: Final = (
+    "SELECT r.id FROM place p CROSS JOIN LATERAL (SELECT id FROM jm_runs WHERE status = 'ready' AND agent = p.agent"
+    " AND queue = p.queue AND (wake IS NULL OR wake <= %(now)s::float8)"
+    " ORDER BY priority DESC, created, id LIMIT %(limit)s) r"
+)
+_WHICH: Final = "agent = ANY(%(agents)s::text[]) AND (%(all)s::bool OR queue = ANY(%(queues)s::text[]))"
+READY: Final = f"""
+WITH RECURSIVE place(agent, queue) AS (
+    SELECT agent, queue FROM unnest(%(agents)s::text[]) AS agent, unnest(%(queues)s::text[]) AS queue
+    UNION ALL (
+        SELECT agent, (SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = a.agent)
+        FROM unnest(%(agents)s::text[]) AS a(agent) WHERE %(all)s::bool
+    )
+), next(agent, queue) AS (
+    SELECT agent, queue FROM place
+    UNION
+    SELECT agent, (
+        SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = next.agent AND r.queue > next.queue)
+    FROM next WHERE next.queue IS NOT NULL AND %(all)s::bool
+)
+SELECT {LIST} FROM jm_runs WHERE id = ANY(ARRAY(
+    {_FREE.replace("place p", "next p")}
+    UNION ALL
+    (SELECT id FROM jm_runs WHERE status = 'waiting' AND wake <= %(now)s::float8 AND {_WHICH}
+        ORDER BY priority DESC, created, id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT id FROM jm_runs WHERE status = 'running' AND owner = ANY(%(dead)s::text[]) AND {_WHICH}
+        ORDER BY priority DESC, created, id LIMIT %(limit)s)
+)) ORDER BY priority DESC, created, id LIMIT %(limit)s
+"""
+"""By agent and queue: however many wait for others, none of those is looked at. `next` goes from queue to queue."""
+HAND_OVER: Final = (
+    "UPDATE jm_runs SET status = CASE status WHEN 'running' THEN 'ready' ELSE status END, gen = gen + 1,"
+    " epoch = epoch + (status = 'running')::int WHERE id = %s::text AND gen = %s::bigint"
+    f" AND (status IN ('ready', 'running') OR (status = 'waiting' AND wake IS NOT NULL)) RETURNING {LIST}"
+)
+"""The owner stays named: a run that takes its processes down is known by that."""
+PARK: Final = "INSERT INTO jm_parked (run, queue) VALUES (%s::text, %s::text) ON CONFLICT DO NOTHING"
+UNPARK: Final = (
+    "DELETE FROM jm_parked WHERE run = (SELECT p.run FROM jm_parked p JOIN jm_runs r ON r.id = p.run"
+    " WHERE p.queue = %s::text AND r.status = 'ready' ORDER BY r.priority DESC, r.created, r.id LIMIT 1) RETURNING run"
+)
+PARKED: Final = (
+    "WITH gone AS (DELETE FROM jm_parked WHERE NOT EXISTS (SELECT FROM jm_runs WHERE id = run AND status = 'ready'))"
+    " SELECT DISTINCT queue FROM jm_parked"
+)
+_SWEEPING: Final = 0x6A6D_0003
+SWEEPS: Final = (
+    "UPDATE jm_version SET swept = now() WHERE (swept IS NULL OR swept < now() - make_interval(secs => %s::float8))"
+    f" AND pg_try_advisory_xact_lock({_SWEEPING}) RETURNING true"
+)
+LATE: Final = (
+    "SELECT id, gen FROM jm_runs WHERE ((status = 'ready' AND greatest(wake, created) < %s::float8)"
+    " OR (status = 'waiting' AND wake < %s::float8)) AND id > %s::text"
+    " AND NOT EXISTS (SELECT FROM jm_parked WHERE run = id) ORDER BY id LIMIT %s"
+)

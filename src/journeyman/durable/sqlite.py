@@ -52,6 +52,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
     def __init__(self, path: str | Path) -> None:
         self.path: Final = Path(path).absolute()
         self.owner = f"w{secrets.token_hex(8)}"
+        self.tickets = None
         self._n_changes = 0
 
     async def open(self) -> None:
@@ -71,7 +72,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
 
     # -- runs
 
-    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         def work(connection: Connection) -> Row:
             known = connection.execute(
                 f"SELECT {_LIST} FROM jm_runs WHERE name = ? OR (agent = ? AND dedup = ?)",
@@ -145,10 +146,11 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         steal: bool = False,
         at_once: int | None = None,
         head: bytes | None = None,
+        gen: int | None = None,
     ) -> Claim | None:
         def work(connection: Connection) -> Claim | None:
             row = _row_of(connection, id)
-            if row is None:
+            if row is None or gen not in (None, row.gen):
                 return None
             died = row.status == "running" and not steal
             if not is_free(row, now=now, also=also, owner_is_dead=steal or (died and self._is_dead(row.owner))):
@@ -167,6 +169,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             row.status, row.owner, row.n_steps, row.wake, row.why = "running", self.owner, n_steps, None, None
             row.head = row.head if head is None else head
             row.epoch += 1
+            row.gen += 1
             row.lives += 1
             _put(connection, row)
             return Claim(row, row.epoch)
@@ -244,6 +247,12 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         else:
             found = await self._read(f"{query} AND run = ? ORDER BY n", (after, run))
         return [Signal(n, run, kind, dedup, json.loads(body), *rest) for n, run, kind, dedup, body, *rest in found]
+
+    async def newest(self) -> int:
+        return (await self._read("SELECT ifnull(max(n), 0) FROM jm_signals", ()))[0][0]
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Nobody tells of a change of a file."""
 
     def has_news(self) -> bool:
         if self._alone.locked():  # somebody writes here: the event loop does not wait for that

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any, Final
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import ended
+from journeyman.durable.dispatch import Ticket, Tickets, may_be_handed_over
 from journeyman.durable.drive import Program
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import Leaving
@@ -19,6 +21,8 @@ from journeyman.types import frozen
 
 _log = logging.getLogger("journeyman")
 _PATIENCE_S: Final = 1.0
+_UNFIT_S: Final = 10.0
+"""A run that this worker must not drive is left to others for so many seconds."""
 
 
 @frozen
@@ -82,7 +86,10 @@ class Worker:
         Once `stop` is set, nothing more is claimed; what is driven has `grace_s` seconds to end, and is then given
         back, for another process to go on with. `until_idle`: return when there is nothing to drive.
         """
-        stop = stop or asyncio.Event()
+        stop, tickets = stop or asyncio.Event(), self._hub.engine.tickets
+        if tickets is not None and not until_idle:
+            await self._serve(tickets, stop=stop, grace_s=grace_s)
+            return
         stopping = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
@@ -136,6 +143,66 @@ class Worker:
                 n_begun += 1
         return n_begun
 
+    # -- what tickets bring
+
+    async def _serve(self, tickets: Tickets, *, stop: asyncio.Event, grace_s: float) -> None:
+        async def drive(ticket: Ticket) -> None:
+            try:
+                await self._taken(tickets, ticket)
+            except JourneymanError as error:  # of one run, and the others go on; nobody acknowledges what was not done
+                _log.warning("The run %s was not driven: %s", ticket.run, error)
+                await asyncio.sleep(_PATIENCE_S)
+
+        looking = asyncio.create_task(self._look_after(tickets))
+        try:
+            await tickets.dispatcher.serve(
+                drive,
+                tickets.hand_over,
+                agents=list(self._agents),
+                queues=list(self._queues),
+                slots=self._slots,
+                grace_s=grace_s,
+                stop=stop,
+                now=self._hub.now,
+            )
+        finally:
+            looking.cancel()
+            await ended(looking)
+
+    async def _taken(self, tickets: Tickets, ticket: Ticket) -> None:
+        """Drive what a ticket brings, until it has nothing more to do."""
+        row = await self._hub.engine.get(ticket.run)
+        if row is None or row.gen != ticket.gen or not may_be_handed_over(row) or row.agent not in self._agents:
+            return
+        now = self._hub.now()
+        if row.status == "running":
+            if not self._hub.drives(row.id):  # it was brought before to somebody who is silent
+                await tickets.hand_over(ticket, now=now)
+        elif row.wake is not None and row.wake > now:
+            await tickets.hand_over(ticket, now=now)  # the clocks differ
+        elif not self._may_drive(row):
+            self._unfit.discard(row.id)
+            await tickets.hand_over(ticket, now=now, after_s=_UNFIT_S)
+        else:
+            await self._drive(row, self._queues.get(row.queue, Queue()).at_once, gen=ticket.gen)
+            row = await self._hub.engine.get(ticket.run)
+            is_ours = row is not None and (row.status, row.owner) == ("running", self._hub.engine.owner)
+            if is_ours and not self._hub.drives(ticket.run):  # its records could not be read or written
+                await tickets.hand_over(ticket, now=self._hub.now())
+
+    async def _look_after(self, tickets: Tickets) -> None:
+        """Hand over the runs of the dead, and those that no ticket carries."""
+        random = Random()
+        while True:
+            await asyncio.sleep(_PATIENCE_S * random.uniform(0.8, 1.2))
+            try:
+                await tickets.rescue(now=self._hub.now(), agents=self._agents)
+                await tickets.sweep(now=self._hub.now())
+            except JourneymanError as error:
+                _log.warning("Runs that nobody drives cannot be looked for, which is tried again: %s", error)
+
+    # -- one run
+
     def _may_drive(self, row: Row) -> bool:
         """Tell whether this worker gives a run all the gates that it was begun with."""
         if row.id in self._unfit:
@@ -155,9 +222,9 @@ class Worker:
             agent=self._agents[row.agent], host=self._host, callbacks=self._callbacks, on_event=self._on_event
         )
 
-    async def _drive(self, row: Row, at_once: int | None) -> None:
+    async def _drive(self, row: Row, at_once: int | None, *, gen: int | None = None) -> None:
         try:
-            outcome = await self._hub.driven(row.id, self._program(row), at_once=at_once)
+            outcome = await self._hub.driven(row.id, self._program(row), at_once=at_once, gen=gen)
             if at_once is not None and isinstance(outcome, Leaving) and outcome.how == "held":
                 self._full.add(row.queue)
         except Exception as error:  # noqa: BLE001 - of one run, and the others go on

@@ -16,10 +16,11 @@ from journeyman.errors import StoreError, quoted
 
 SCHEMES: Final = ("postgresql", "postgres")
 VERSION: Final = 2
-"""The version of the tables. Those of a newer version are not touched; version 1 had none of sessions."""
+"""The version of the tables. Those of a newer version are not touched; version 1 had none of sessions or queues."""
 OLDEST_SERVER: Final = 130000
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS jm_version (version INT NOT NULL);
+ALTER TABLE jm_version ADD COLUMN IF NOT EXISTS swept TIMESTAMPTZ;
 CREATE TABLE IF NOT EXISTS jm_runs (
     id TEXT COLLATE "C" PRIMARY KEY, name TEXT COLLATE "C" UNIQUE, parent TEXT, agent TEXT COLLATE "C" NOT NULL,
     app TEXT NOT NULL, f INT NOT NULL, head BYTEA NOT NULL, queue TEXT COLLATE "C" NOT NULL, priority BIGINT NOT NULL,
@@ -41,6 +42,8 @@ CREATE TABLE IF NOT EXISTS jm_signals (
     n BIGSERIAL PRIMARY KEY, run TEXT COLLATE "C" NOT NULL, kind TEXT COLLATE "C" NOT NULL,
     dedup TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, at FLOAT8 NOT NULL, who TEXT NOT NULL,
     UNIQUE (run, kind, dedup));
+CREATE TABLE IF NOT EXISTS jm_parked (run TEXT COLLATE "C" PRIMARY KEY, queue TEXT COLLATE "C" NOT NULL);
+CREATE INDEX IF NOT EXISTS jm_parked_by_queue ON jm_parked (queue);
 CREATE TABLE IF NOT EXISTS jm_sessions (
     id TEXT COLLATE "C" PRIMARY KEY, agent TEXT NOT NULL, created FLOAT8 NOT NULL, parent TEXT);
 CREATE TABLE IF NOT EXISTS jm_session_records (

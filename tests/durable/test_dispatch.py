@@ -1,0 +1,164 @@
+"""Whatever a dispatcher does with tickets, every run ends once: it loses, repeats, delays and reorders them here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from journeyman import Agent
+from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Queue, Worker
+from journeyman.durable.dispatch import Dispatcher, Driving, HandOver, Ticket
+from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction
+from tests.durable.processes import START, Process
+from tests.durable.world import World, do
+from tests.support.clock import on_virtual_clock
+
+N_RUNS: Final = 6
+N_DEATHS: Final = 3
+
+
+@dataclass(eq=False)
+class Malicious:
+    """A queue in memory that keeps no promise but one: what it has lost, it says."""
+
+    random: Random
+    losing: float
+    """How often a ticket is lost, from 0 to 1."""
+    repeating: float
+    lease_s: float = 10.0
+    jobs: list[tuple[Ticket, float]] = field(default_factory=list[tuple[Ticket, float]])
+    """With the moment before which it is not brought, by the event loop."""
+
+    async def setup(self, connection: Any) -> None:  # noqa: ANN401 - there is none
+        """Nothing has to be made."""
+
+    async def enqueue(self, ticket: Ticket, *, after_s: float, **_: object) -> None:
+        now_s = asyncio.get_running_loop().time()
+        while self.random.random() >= self.losing:
+            self.jobs.append((ticket, now_s + after_s * self.random.uniform(0.5, 1.5) + self.random.uniform(0, 5)))
+            if self.random.random() >= self.repeating:
+                return
+
+    async def drop(self, run: str, connection: Any) -> None:  # noqa: ANN401 - there is none
+        """Drop nothing: old tickets come back."""
+
+    async def unknown(self, tickets: Sequence[Ticket], connection: Any) -> Sequence[Ticket]:  # noqa: ANN401 - there is none
+        return [each for each in tickets if each not in [ticket for ticket, _ in self.jobs]]
+
+    async def serve(
+        self,
+        drive: Driving,
+        hand_over: HandOver,
+        *,
+        agents: Collection[str],
+        queues: Collection[str],
+        slots: int,
+        grace_s: float,
+        stop: asyncio.Event,
+        now: Callable[[], float],
+    ) -> None:
+        driving, loop = set[asyncio.Future[None]](), asyncio.get_running_loop()
+        try:
+            while not stop.is_set():
+                due = [job for job in self.jobs if job[1] <= loop.time()]
+                if due and len(driving) < slots:
+                    job = self.random.choice(due)
+                    if self.random.random() >= self.repeating:
+                        self.jobs.remove(job)
+                    task = asyncio.ensure_future(drive(job[0]))
+                    driving.add(task)
+                    task.add_done_callback(driving.discard)
+                await asyncio.sleep(0.2)  # by a clock that jumps
+        finally:
+            for task in driving:
+                task.cancel()
+            await asyncio.gather(*driving, return_exceptions=True)
+
+
+if TYPE_CHECKING:
+    _dispatcher: type[Dispatcher] = Malicious
+
+
+class AsksForPay:
+    """A gate that asks about the calls of every other run."""
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        what = str(request.arguments.get("what"))
+        return Ask("May it?") if what.startswith("pay") and int(what[3:]) % 2 else Allow()
+
+
+def clerk(world: World) -> Agent[str, str]:
+    def answer(request: Request) -> Answer:
+        number = sum(message.role == "assistant" for message in request.messages)
+        block = request.messages[0].content[0]
+        name = block.text if block.type == "text" else ""
+        return [do("once", f"see{name}"), do("once", f"pay{name}"), "Done."][number]
+
+    return Agent(name="clerk", model=FromFunction(answer), tools=world.tools(), gate=AsksForPay())
+
+
+async def _approve(durable: Durable) -> None:
+    while True:
+        for info in await durable.list(statuses=["waiting"]):
+            for question in info.waits_for:
+                await (await durable.get(info.id)).approve(question.digest, Allow())
+        await durable.hub.changed(1.0)
+
+
+async def _all_done(handles: Sequence[Handle[str]]) -> None:
+    for handle in handles:
+        await handle.result()
+
+
+async def _live(seed: int, losing: float, repeating: float) -> None:
+    random, memory = Random(seed), Memory()
+    dispatcher = Malicious(random, losing, repeating)
+    world = World(random=random, slowest_s=0.5)
+    loop = asyncio.get_running_loop()
+
+    def now() -> float:
+        return START + loop.time()
+
+    def process() -> Process:
+        made = Process(InMemoryEngine(memory, dispatcher=dispatcher), die=memory.owners.discard)
+        made.tickets = made.engine.tickets
+        return made
+
+    async def working(of: Process) -> None:
+        queues = {"default": Queue(at_once=2)}
+        async with Durable(of, now=now, linger_s=0.5) as durable:
+            await Worker(durable, agents=[clerk(world)], slots=3, queues=queues).run()
+
+    async with Durable(process(), now=now) as durable:
+        handles = [await durable.start(clerk(world), f"{n}") for n in range(N_RUNS)]
+        workers = [(each := process(), asyncio.create_task(working(each))) for _ in range(3)]
+        approving = asyncio.create_task(_approve(durable))
+        ending = asyncio.create_task(_all_done(handles))
+        for _ in range(N_DEATHS):
+            await asyncio.wait({ending}, timeout=random.uniform(0.5, 20))
+            killed, task = workers.pop(random.randrange(3))
+            killed.kill()
+            task.cancel()
+            await asyncio.wait({task})
+            workers.append((each := process(), asyncio.create_task(working(each))))
+        await asyncio.wait_for(ending, 3_600)
+        approving.cancel()
+        for _, task in workers:
+            task.cancel()
+        await asyncio.wait({approving, *[task for _, task in workers]})
+        assert [(await each.info()).status for each in handles] == ["done"] * N_RUNS
+    assert world.twice() == []
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 2**32), st.floats(0, 0.5), st.floats(0, 0.4))
+def test_every_run_ends_once_whatever_becomes_of_its_tickets(seed: int, losing: float, repeating: float) -> None:  # D9
+    on_virtual_clock(lambda: _live(seed, losing, repeating))

@@ -1,0 +1,31 @@
+"""Several workers drive the runs of one database while they are killed and stopped, and the database is restarted.
+
+`make crash` does it with more jobs, several times.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+_IS_LONG = os.environ.get("JOURNEYMAN_CRASH") == "all"
+_SEED = int(os.environ.get("JOURNEYMAN_CRASH_SEED", "7"))
+_SKIPPED = 3
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+
+@pytest.mark.timeout(160)
+@pytest.mark.parametrize("seed", range(_SEED, _SEED + (5 if _IS_LONG else 1)))
+def test_every_job_ends_once_whatever_becomes_of_its_workers_and_the_database(seed: int) -> None:
+    words = ("--jobs", "200" if _IS_LONG else "40", "--seed", str(seed))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.durable.fleet", *words], capture_output=True, text=True, check=False
+    )
+    print(f"\n{done.stdout}")  # noqa: T201 - `make crash` shows it
+    if done.returncode == _SKIPPED:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr

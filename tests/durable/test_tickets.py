@@ -1,0 +1,309 @@
+"""Runs that tickets bring to workers: through Procrastinate, in the database of the runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from journeyman import Agent, Success
+from journeyman.durable import Durable, PostgresEngine, Queue, Worker
+from journeyman.durable.dispatch import Ticket
+from journeyman.durable.records import Change
+from journeyman.errors import StoreError
+from journeyman.gate import Allow
+from journeyman.model import Request
+from journeyman.models.scripted import FromFunction
+from tests.durable.processes import START, a_row, a_signal, claimed, found
+from tests.durable.world import UNKNOWN, World, asking_agent, do, following, texts
+from tests.support.postgres import DeafSocket, PostgresServer
+
+if TYPE_CHECKING:
+    from journeyman.durable.postgres_connections import Connection
+
+JOBS = "SELECT args->>'run', (args->>'gen')::int, priority, status::text FROM procrastinate_jobs ORDER BY id"
+
+
+@asynccontextmanager
+async def engine_on(url: str, lease_s: float = 10.0) -> AsyncGenerator[PostgresEngine]:
+    engine = PostgresEngine(url, grace_s=0.0, lease_s=lease_s)
+    await engine.open()
+    yield engine
+    await engine.close()
+
+
+async def asked_of(engine: PostgresEngine, query: str) -> list[tuple[Any, ...]]:
+    """Do something in the database."""
+
+    async def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
+        done = await connection.execute(query.encode())
+        return await done.fetchall() if done.description else []
+
+    return await engine.connections.patiently(work)
+
+
+async def has_no_job(engine: PostgresEngine) -> bool:
+    return not await jobs(engine)
+
+
+async def jobs(engine: PostgresEngine) -> list[tuple[Any, ...]]:
+    """Return the run, gen, priority and status of each job, in the order in which they were written."""
+    return await asked_of(engine, JOBS)
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is so that only the database tells."""
+    async with asyncio.timeout(15):
+        while not await is_so():  # noqa: ASYNC110 - nobody else tells
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def serving(durable: Durable, *agents: Agent[str, str], **options: object) -> AsyncGenerator[asyncio.Event]:
+    """Let a worker serve meanwhile."""
+    stop = asyncio.Event()
+    working = asyncio.create_task(Worker(durable, agents=agents, **options).run(stop=stop))  # pyright: ignore[reportArgumentType]
+    try:
+        yield stop
+    finally:
+        stop.set()
+        await working
+
+
+def talker() -> Agent[str, str]:
+    return Agent(name="clerk", model=FromFunction(lambda _: "Done."))
+
+
+async def test_what_is_started_is_done_by_a_worker_and_leaves_no_job_behind(database: str) -> None:
+    async with Durable(database) as left, Durable(database) as right, serving(right, talker(), slots=3):
+        handles = [
+            await left.start(talker(), f"{n}", queue=queue) for n, queue in enumerate(["default", "mail", "a" * 300])
+        ]
+        for handle in handles:
+            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+        async with engine_on(database) as engine:
+            await until(lambda: has_no_job(engine))
+
+
+async def test_a_ticket_is_written_with_what_makes_its_run_ready_and_what_goes_on_comes_first(database: str) -> None:
+    async with engine_on(database) as engine:
+        await engine.add(a_row("begins", priority=3))
+        await engine.add(a_row("driven"), is_queued=False)
+        assert await jobs(engine) == [("begins", 0, 6, "todo")]
+        claim = await claimed(engine, "begins")
+        assert await jobs(engine) == [], "who claims it without a ticket needs none"
+        assert await engine.settle(claim, Change(status="waiting", wake=START + 60), now=START)
+        assert await jobs(engine) == [("begins", 1, 7, "todo")], "its moment comes by a ticket"
+        await engine.signal(a_signal("begins"))
+        assert await jobs(engine) == [("begins", 2, 7, "todo")], "the signal brings it at once"
+        claim = await claimed(engine, "begins", gen=2)
+        await engine.settle(claim, Change(status="ready"), now=START)
+        await engine.signal(a_signal("begins", "hold"))
+        await engine.signal(a_signal("begins", "release"))
+        assert await jobs(engine) == [("begins", 4, 7, "todo")]
+        assert await engine.claim("begins", now=START, gen=3) is None, "a ticket of an older gen"  # D4
+        assert await engine.hand_over(Ticket("begins", 4), now=START)
+        assert not await engine.hand_over(Ticket("begins", 4), now=START)
+        assert await jobs(engine) == [("begins", 5, 7, "todo")]
+        assert (await found(engine, "begins")).epoch == 2
+
+
+async def test_an_approval_wakes_a_run_in_another_process(database: str) -> None:
+    world = World()
+    async with (
+        Durable(database, linger_s=0.05) as left,
+        Durable(database, linger_s=0.05) as right,
+        serving(right, asking_agent(world)),
+    ):
+        handle = await left.start(asking_agent(world), "Pay.")
+
+        async def waits() -> bool:
+            return (await handle.info()).status == "waiting"
+
+        await until(waits)
+        began_s = asyncio.get_running_loop().time()
+        await handle.approve((await handle.info()).waits_for[0].digest, Allow())
+        assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+        assert asyncio.get_running_loop().time() - began_s < 0.9, "nobody waited for the next look of a second"
+    assert world.done == ["A"]
+
+
+async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(database: str) -> None:
+    n_now, most, two = 0, 0, asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        nonlocal n_now, most
+        n_now += 1
+        most = max(most, n_now)
+        if n_now == 2:
+            two.set()
+        await two.wait()
+        await asyncio.sleep(0.01)  # a third would come meanwhile
+        n_now -= 1
+        return "Done."
+
+    agent = Agent(name="clerk", model=FromFunction(answer))
+    queues = {"batch": Queue(at_once=2)}
+    async with (
+        Durable(database) as left,
+        Durable(database) as right,
+        serving(left, agent, queues=queues),
+        serving(right, agent, queues=queues),
+    ):
+        handles = [await left.start(agent, f"{n}", queue="batch") for n in range(12)]
+        async with asyncio.timeout(12):
+            for handle in handles:
+                await handle.result()
+    assert most == 2
+
+
+# -- tickets that go wrong ---------------------------------------------------------------------------------------------
+
+
+def paying(world: World) -> Agent[str, str]:
+    return Agent(name="clerk", model=following([do("once", "A"), do("pure", "B"), "Done."]), tools=world.tools())
+
+
+async def test_a_ticket_that_is_brought_again_is_done_once(database: str) -> None:  # D1
+    world = World()
+    async with engine_on(database) as engine, Durable(database) as durable:
+        handle = await durable.start(paying(world), "Go.")
+        copied = (
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, args) SELECT queue_name, task_name, args FROM kept"
+        )
+        await asked_of(engine, "CREATE TABLE kept AS SELECT * FROM procrastinate_jobs")
+        await asked_of(engine, copied)
+        async with serving(durable, paying(world)):
+            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+            await asked_of(engine, copied)
+            await until(lambda: has_no_job(engine))
+        assert (world.done, (await handle.info()).lives) == (["A", "B"], 1)
+
+
+async def test_a_ticket_that_was_lost_is_written_again_by_the_sweep(database: str) -> None:  # D2
+    async with engine_on(database) as engine:
+        await engine.add(a_row("ready"))
+        await engine.add(a_row("waits"))
+        await engine.settle(await claimed(engine, "waits"), Change(status="waiting", wake=START + 30), now=START)
+        await engine.add(a_row("kept"))
+        await asked_of(engine, "DELETE FROM procrastinate_jobs WHERE args->>'run' <> 'kept'")
+        assert await engine.sweep(now=START + 120) == 2
+        assert sorted([(run, status) for run, _, _, status in await jobs(engine)]) == [
+            *(("kept", "todo"), ("ready", "todo"), ("waits", "todo"))
+        ]
+        await asked_of(engine, "DELETE FROM procrastinate_jobs")
+        assert await engine.sweep(now=START + 120) == 0, "one process looks, every 30 seconds"
+
+
+async def test_a_ticket_of_a_transaction_that_fails_was_never_written(database: str) -> None:  # D5
+    async with engine_on(database) as engine:
+        await engine.add(a_row("a"))
+
+        async def work(connection: Connection, _: bool) -> None:
+            async with connection.transaction(force_rollback=True):
+                assert await engine.hand_over(Ticket("a", 0), now=START, connection=connection)
+
+        await engine.connections.patiently(work)
+        assert await jobs(engine) == [("a", 0, 0, "todo")]
+        assert (await found(engine, "a")).gen == 0
+
+
+async def test_what_a_silent_worker_has_is_done_by_another_and_its_acknowledgement_harms_nobody(  # D6
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sleeping, awake = World(dies_in="A"), World()
+    async with (
+        engine_on(database) as engine,
+        Durable(PostgresEngine(database, lease_s=0.4), linger_s=0.1) as left,
+        Durable(PostgresEngine(database, lease_s=0.4), linger_s=0.1) as right,
+    ):
+        handle = await right.start(paying(sleeping), "Go.")
+        async with serving(left, paying(sleeping)):
+            await asyncio.wait_for(sleeping.reached.wait(), 10)
+            await asked_of(engine, "DELETE FROM procrastinate_workers")  # it beats, and nobody hears it
+            async with serving(right, paying(awake)):
+                result = await asyncio.wait_for(handle.result(), 10)
+            assert (await handle.info()).lives == 2
+            assert UNKNOWN in " ".join(texts(result)), "what the silent one had begun is not done again"
+            await until(lambda: has_no_job(engine))
+            sleeping.lives_on()
+            later = await right.start(paying(sleeping), "Go.")
+            assert isinstance(await asyncio.wait_for(later.result(), 10), Success)
+        assert (awake.done, sleeping.done) == (["B"], ["A", "B"])
+
+
+async def test_a_run_whose_worker_dies_before_it_claims_it_is_done_by_another(database: str) -> None:  # D7
+    world = World()
+    async with engine_on(database) as engine, Durable(PostgresEngine(database, lease_s=0.4)) as durable:
+        handle = await durable.start(paying(world), "Go.")
+        await asked_of(engine, "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 min')")
+        await asked_of(
+            engine,
+            "SELECT procrastinate_fetch_job_v2(ARRAY(SELECT queue_name FROM procrastinate_jobs)::varchar[], max(id))"
+            " FROM procrastinate_workers",
+        )
+        assert [each[3] for each in await jobs(engine)] == ["doing"]
+        async with serving(durable, paying(world)):
+            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+        assert (world.done, (await handle.info()).lives) == (["A", "B"], 1)
+
+
+async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_another(database: str) -> None:  # D7
+    world = World()
+    async with Durable(PostgresEngine(database, grace_s=0.0)) as durable:
+        handle = await durable.start(paying(world), "Go.")
+        async with engine_on(database) as dead:
+            await claimed(dead, handle.id, gen=0, now=durable.hub.now())
+        async with serving(durable, paying(world)):
+            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+        assert (world.done, (await handle.info()).lives) == (["A", "B"], 2)
+
+
+async def test_a_worker_goes_on_whichever_answer_of_the_database_is_lost(  # D8
+    postgres: PostgresServer, database: str
+) -> None:
+    world = World()
+    async with DeafSocket(postgres, str(conninfo_to_dict(database)["dbname"])) as deaf, Durable(database) as sound:
+        engine = PostgresEngine(deaf.url, grace_s=0.0, lease_s=2.0)
+        async with Durable(engine) as durable, serving(durable, paying(world)):
+            for n in range(16):
+                deaf.swallow(n)
+                handle = await sound.start(paying(world), "Go.")
+                assert isinstance(await asyncio.wait_for(handle.result(), 15), Success)
+    assert deaf.n_swallowed > 3
+
+
+async def test_a_worker_that_is_stopped_gives_back_what_it_drives_by_a_ticket(database: str) -> None:
+    world = World(dies_in="B")
+    async with engine_on(database) as engine, Durable(database) as durable:
+        handle = await durable.start(paying(world), "Go.")
+        stop = asyncio.Event()
+        working = asyncio.create_task(Worker(durable, agents=[paying(world)]).run(stop=stop, grace_s=0.05))
+        await asyncio.wait_for(world.reached.wait(), 10)
+        stop.set()
+        await asyncio.wait_for(working, 10)
+        assert (await handle.info()).status == "ready"
+        assert [(run, priority, status) for run, _, priority, status in await jobs(engine)] == [(handle.id, 1, "todo")]
+
+
+async def test_tables_of_an_older_procrastinate_are_named(postgres: PostgresServer, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP FUNCTION procrastinate_fetch_job_v2")
+    with pytest.raises(StoreError, match="older tables of Procrastinate, without procrastinate_fetch_job_v2"):
+        async with engine_on(database):
+            raise AssertionError("it was opened")
+
+
+async def test_without_procrastinate_one_line_says_what_to_install(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "procrastinate", None)
+    with pytest.raises(StoreError, match=r"pip install 'journeyman\[postgres\]'"):
+        async with engine_on(database):
+            raise AssertionError("it was opened")

@@ -1,0 +1,109 @@
+"""`journeyman worker` in processes of its own, and the other commands on a database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+
+import pytest
+
+from tests.cli.program import Running, Warm, assert_one_error_line, running
+
+AGENTS = Path(__file__).parent.parent / "cli" / "durable_agents.py"
+CLERK = f"{AGENTS}:clerk"
+
+
+def done_in(folder: Path) -> list[str]:
+    return (folder / "done.log").read_text("utf-8").splitlines()
+
+
+def shown(warm: Warm, folder: Path, store: str, run: str = "pay") -> dict[str, object]:
+    return json.loads(warm("show", run, "--json", "--store", store, cwd=folder).stdout)
+
+
+def until_done(warm: Warm, folder: Path, store: str) -> dict[str, object]:
+    """Wait until the run has ended."""
+    info = shown(warm, folder, store)
+    for _ in range(200):
+        if info["is_over"]:
+            break
+        info = shown(warm, folder, store)
+    return info
+
+
+def stop(worker: Running) -> None:
+    worker.send(SIGTERM)
+    done = worker.done()
+    assert (done.code, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.fixture(params=["file", "database"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return request.getfixturevalue("database") if request.param == "database" else str(tmp_path / "runs.db")
+
+
+def test_a_worker_goes_on_where_another_one_was_killed(warm: Warm, tmp_path: Path) -> None:
+    store = str(tmp_path / "runs.db")  # a database that has just begun takes nobody for dead: see test_fleet.py
+    (tmp_path / "stuck").touch()
+    begun = warm("run", CLERK, "Pay.", "--durable", "--detach", "--id", "pay", "--store", store, cwd=tmp_path)
+    assert (begun.code, begun.stdout) == (0, "pay\n"), begun.stderr
+    words = ("worker", CLERK, "--store", store)
+    with running(*words, cwd=tmp_path, start=warm.start) as killed:
+        killed.wait_for("stuck in: ")
+        killed.send(SIGKILL)
+        assert killed.done().code == -SIGKILL
+    (tmp_path / "stuck").unlink()
+    with running(*words, cwd=tmp_path, start=warm.start) as worker:
+        worker.wait_for("Serving clerk from ")
+        info = until_done(warm, tmp_path, store)
+        stop(worker)
+    assert (info["status"], info["lives"]) == ("done", 2)
+    assert done_in(tmp_path) == ["look A", "pay A", "pay B"]
+
+
+def test_a_worker_that_is_told_to_stop_gives_back_what_is_not_done_in_time(
+    warm: Warm, tmp_path: Path, store: str
+) -> None:
+    (tmp_path / "stuck").touch()
+    options = ("--store", store, "--queue", "mail=1", "--slots", "2", "--grace", "0.1")
+    with running("worker", CLERK, *options, cwd=tmp_path, start=warm.start) as worker:
+        worker.wait_for("2 runs at once")
+        assert warm("run", CLERK, "Pay.", "--durable", "--detach", "--id", "other", "--store", store, cwd=tmp_path)
+        worker.send(SIGTERM)
+        worker.wait_for("Stopping: what is driven has 0.1 s to end.")
+        assert worker.done().code == 0
+    assert shown(warm, tmp_path, store, "other")["status"] == "ready", "its queue is not served"
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ([], ["No agent is named."]),
+        ([CLERK, CLERK], ["Two agents are called 'clerk'"]),
+        ([CLERK, "--slots", "0"], ["0 slots"]),
+        ([CLERK, "--grace", "-1"], ["--grace -1 is no time"]),
+        ([CLERK, "--queue", "mail=none"], ["--queue 'mail=none' is no queue"]),
+        ([CLERK, "--queue", "=3"], ["is no queue"]),
+        ([CLERK, "--store", "mysql://host/db"], ["there is no kind 'mysql'", "postgresql://"]),
+        ([CLERK, "--store", "postgresql://ann:sesame@127.0.0.1:1/db"], ["could not be opened"]),
+        ([CLERK, "--store", "postgresql://host/db?direct=x"], ["direct=x"]),
+    ],
+)
+def test_what_a_worker_cannot_do_is_one_line(warm: Warm, tmp_path: Path, words: list[str], parts: list[str]) -> None:
+    done = warm("worker", *words, cwd=tmp_path)
+    assert_one_error_line(done, 2, parts)
+    assert "sesame" not in done.stderr
+
+
+def test_a_command_that_is_named_on_a_database_shows_no_password(warm: Warm, tmp_path: Path, database: str) -> None:
+    named = database.replace("postgresql:///", "postgresql://tests:sesame@/")
+    careful = f"{AGENTS}:careful"
+    done = warm("run", careful, "Pay.", "--durable", "--id", "pay", "--store", named, cwd=tmp_path)
+    assert done.code == 3
+    assert "journeyman approve pay " in done.stderr
+    assert "sesame" not in done.stderr
+    digest = str(shown(warm, tmp_path, database)["waits_for"][0]["digest"])  # pyright: ignore[reportIndexIssue, reportUnknownArgumentType]
+    assert warm("approve", "pay", digest, "--store", database, cwd=tmp_path).code == 0
+    resumed = warm("resume", "pay", "--store", database, cwd=tmp_path)
+    assert (resumed.code, resumed.stdout) == (0, "All is paid.\n"), resumed.stderr
