@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from hypothesis import given
@@ -475,7 +475,9 @@ def test_two_budgets_that_do_not_draw_on_each_other_are_refused() -> None:
 
 
 async def test_a_result_is_a_success_or_a_failure_of_the_type() -> None:
-    async for _, result in run_many(echo(), ["a"]):
+    async for input, result in run_many(echo(), ["a"]):
+        assert_type(input, str)
+        assert_type(result, Success[str] | Failure)
         match result:
             case Success():
                 assert result.output == "a"

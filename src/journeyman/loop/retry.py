@@ -42,7 +42,7 @@ class RatePause:
     def begin(self, provider: str, seconds: float) -> None:
         """Let nobody ask the provider for so many seconds; a longer pause that goes on stays."""
         ends = asyncio.get_running_loop().time() + min(seconds, LONGEST_PAUSE_S)
-        if ends > self._ends.get(provider, 0.0):
+        if seconds > 0 and ends > self._ends.get(provider, 0.0):
             self._ends[provider] = ends
             self._told(provider, min(seconds, LONGEST_PAUSE_S))
 
