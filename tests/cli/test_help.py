@@ -13,7 +13,7 @@ from journeyman.cli.app import app
 from tests.cli.program import Warm, environment, journeyman
 
 DURABLE = ("runs", "show", "resume", "cancel", "steer", "approve", "answer", "hold", "release", "fork", "prune")
-COMMANDS = ("run", "chat", "check", "record", "replay", *DURABLE, "mcp", "demo")
+COMMANDS = ("run", "batch", "chat", "check", "record", "replay", *DURABLE, "mcp", "demo")
 
 
 def test_the_help_names_every_command_with_what_it_does(warm: Warm) -> None:
