@@ -95,18 +95,12 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
         pins: Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.
         timeout: How many seconds a function or context manager may take to give the agent.
     """
-    for name, given in (("--at-once", at_once), ("--budget", budget), ("--cost", cost)):
-        if given is not None and not given > 0:
-            raise Mistake(f"{name} {given:g} allows nothing.", "Give a number above 0.")
-    if durable is not None and mcp is not None:
-        raise Mistake("--mcp is not for durable runs: they would go on without these tools.", "Give them in code.")
+    _check_options(at_once, budget, cost, is_durable=durable is not None, has_servers=mcp is not None)
     written = format_of(inputs, format)
     Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop, ExitStack() as stack:
         agent = loop.agent(target, mcp=mcp, pins=pins)
-        file = stack.enter_context(open_inputs(inputs))
-        if out.exists() and is_whole(file) and str(inputs) != "-" and out.samefile(inputs):
-            raise Mistake(f"{out} is both the inputs and the output.", "Give another --out.")
+        file = stack.enter_context(open_inputs(inputs, out))
         results = stack.enter_context(closing(Results(out, agent.name)))
         job = _Job(
             agent=agent,
@@ -121,6 +115,16 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             allowance=None if budget is None and cost is None else Allowance(tokens=budget, cost=cost),
         )
         return _perform(job, quiet=quiet, debug=debug)
+
+
+def _check_options(
+    at_once: int, budget: int | None, cost: float | None, *, is_durable: bool, has_servers: bool
+) -> None:
+    for name, given in (("--at-once", at_once), ("--budget", budget), ("--cost", cost)):
+        if given is not None and not given > 0:
+            raise Mistake(f"{name} {given:g} allows nothing.", "Give a number above 0.")
+    if is_durable and has_servers:
+        raise Mistake("--mcp is not for durable runs: they would go on without these tools.", "Give them in code.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,11 +66,11 @@ def format_of(inputs: Path, given: Format | None) -> Format:
 
 
 @contextmanager
-def open_inputs(inputs: Path) -> Generator[BinaryIO]:
+def open_inputs(inputs: Path, out: Path) -> Generator[BinaryIO]:
     """Open a file of inputs; `-` is stdin.
 
     Raises:
-        Mistake: it cannot be read.
+        Mistake: it cannot be read, or it is the file `out`, where the results go.
     """
     try:
         file = os.fdopen(os.dup(sys.stdin.fileno()), "rb") if str(inputs) == "-" else inputs.open("rb")
@@ -80,6 +80,8 @@ def open_inputs(inputs: Path) -> Generator[BinaryIO]:
         reason = getattr(error, "strerror", None) or "it is closed"
         raise Mistake(f"{inputs} cannot be read: {reason}.", "Give a file that you may read.") from error
     try:
+        if out.exists() and os.path.samestat(os.fstat(file.fileno()), out.stat()):
+            raise Mistake(f"{out} is both the inputs and the output.", "Give another --out.")
         yield file
     finally:
         if is_whole(file):  # a thread may be reading from what is no file
