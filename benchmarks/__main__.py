@@ -14,6 +14,7 @@ from benchmarks import (
     growth,
     in_process,
     mail,
+    many_inputs,
     openai_wire,
     over_http,
     parallel_calls,
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
     "crew": crew.measure,
     "parallel": parallel_calls.measure,
     "mail": mail.measure,
+    "batch": many_inputs.measure,
     "durable": durable_file.measure,
     "start-up": start_up.measure,
 }

@@ -34,6 +34,13 @@ def always(document: object, *, tls: bool = False) -> Generator[str]:
 
 
 @contextmanager
+def failing(document: object, *, delay_s: float, share: float) -> Generator[str]:
+    """Serve the same JSON document after a delay, and refuse a share of the requests. Give the address."""
+    with _written(document) as name, _started("benchmarks.failing_answer", name, str(delay_s), str(share)) as url:
+        yield url
+
+
+@contextmanager
 def _written(document: object) -> Generator[str]:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         file.write(orjson.dumps(document))

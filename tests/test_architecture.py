@@ -32,7 +32,7 @@ TOP: dict[str, str] = {
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",
 }
-KERNEL = "values ports tools agent loop chat tasks team subagents"
+KERNEL = "values ports tools agent loop batch chat tasks team subagents"
 ADAPTERS = "compaction models permission store toolbox mcp"
 # Which rooms a room may import, wherever the import stands in a file, for types as well. Inside a room only a circle
 # is forbidden.
@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, str] = {
     "tools": "values ports",
     "agent": "values ports tools",
     "loop": "values ports tools agent",
-    **dict.fromkeys(("chat", "tasks"), "values ports tools agent loop"),
+    **dict.fromkeys(("batch", "chat", "tasks"), "values ports tools agent loop"),
     "team": "values ports tools agent loop chat tasks",
     "subagents": "values ports tools agent loop chat tasks team",
     **dict.fromkeys(ADAPTERS.split(), "values ports tools agent"),
@@ -444,7 +444,7 @@ def test_what_the_docs_import_is_public() -> None:
 
 
 def test_the_front_page_stays_small() -> None:
-    assert 30 <= len(public_names(FRONT)) <= 60
+    assert 30 <= len(public_names(FRONT)) <= 61
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)

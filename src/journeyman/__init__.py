@@ -12,6 +12,7 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.agent import Agent, Host, Observability
+    from journeyman.batch.batch import run_many
     from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
     from journeyman.cancel import Abort
     from journeyman.chat.chat import Chat
@@ -101,6 +102,7 @@ __all__ = [
     "dump_messages",
     "load_messages",
     "run",
+    "run_many",
     "run_sync",
     "stream",
     "tool",
@@ -112,6 +114,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "agent": "Agent Host Observability",
+            "batch.batch": "run_many",
             "budget": "Allowance Budget Exceeded Limits Spent",
             "cancel": "Abort",
             "chat.chat": "Chat",

@@ -29,6 +29,7 @@ import journeyman.cli
 _USED_BY_COMMANDS = (
     *(
         "cli.app",
+        "cli.batch",
         "cli.chat.command",
         "cli.chat.terminal",
         "cli.check",

@@ -1,4 +1,4 @@
-"""The command line: `journeyman run`, `chat`, `check`, `record`, `replay`, `mcp` and `demo`.
+"""The command line: `journeyman run`, `batch`, `chat`, `check`, `record`, `replay`, `mcp` and `demo`.
 
 It answers the plainest questions by itself, and imports what they do not need only for the others.
 """
@@ -16,6 +16,8 @@ Usage: journeyman COMMAND
 Run agents that hand in checked work.
 
   run FILE:AGENT [INPUT]   Run an agent, and print what it hands in.
+  batch FILE:AGENT INPUTS --out F
+                           Run an agent on every line of a file.
   chat FILE:AGENT          Talk with an agent, also while it works.
   check FILE:AGENT         Show an agent's definition without calling a model.
   record FILE:AGENT [INPUT] --cassette F

@@ -27,6 +27,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command("journeyman.cli.run:run", name="run", help="Run an agent, and print what it hands in.")
+app.command("journeyman.cli.batch:batch", name="batch", help="Run an agent on every line of a file.")
 app.command("journeyman.cli.chat.command:chat", name="chat", help="Talk with an agent, also while it works.")
 app.command("journeyman.cli.check:check", name="check", help="Show an agent's definition without calling a model.")
 app.command("journeyman.cli.cassettes:record", name="record", help="Run an agent, and record its conversation.")

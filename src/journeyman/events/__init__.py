@@ -1,4 +1,4 @@
-"""Events: everything that can be seen of runs, chats, tasks and teams, and who is told.
+"""Events: everything that can be seen of runs, batches, chats, tasks and teams, and who is told.
 
 Every event names the run it belongs to by `path`. The docstring of each class is its promise about order. A `Listener`
 gets every event and is never awaited; `Callbacks` get the lifecycle and the calls and are awaited in place. Neither can
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from journeyman.endings import Ending
+from journeyman.events.batch import BatchEvent, BatchPaused, InputFinished
 from journeyman.events.chat import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TurnEnded
 from journeyman.events.run import (
     AttemptCompleted,
@@ -71,6 +72,8 @@ __all__ = [
     "ApprovalRequested",
     "AttemptCompleted",
     "AttemptStarted",
+    "BatchEvent",
+    "BatchPaused",
     "CallAbandoned",
     "CallbackContext",
     "Callbacks",
@@ -80,6 +83,7 @@ __all__ = [
     "Delivery",
     "Event",
     "Identity",
+    "InputFinished",
     "IterationStarted",
     "LayerCompleted",
     "LayerStarted",
@@ -131,7 +135,7 @@ _ChatEvent: TypeAlias = ApprovalRequested | ApprovalAnswered | QuestionAsked | Q
 _TeamEvent: TypeAlias = MailSent | MailDelivered | MailReturned | MemberChanged
 _InRun: TypeAlias = _RunEvent | _AttemptEvent | _Delta | _ModelEvent | _CallEvent | _LayerEvent
 
-Event: TypeAlias = _InRun | _ChatEvent | TaskEvent | _TeamEvent
+Event: TypeAlias = _InRun | BatchEvent | _ChatEvent | TaskEvent | _TeamEvent
 """Anything that a listener may be given."""
 
 Listener: TypeAlias = Callable[[Event], None]

@@ -25,7 +25,7 @@ class RunStarted:
     tool_use_id: str | None = None
     """For a sub-agent: the call, of the run above, that delegated to it."""
     mode: str | None = None
-    """For a sub-agent: `single`, `parallel`, `chain` or `background`."""
+    """For a sub-agent: `single`, `parallel`, `chain` or `background`; for a run of a batch: `batch`."""
 
 
 @frozen

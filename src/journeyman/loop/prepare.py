@@ -63,7 +63,8 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     above, origin = current_run.get(), options.origin
     number = None if origin is None else origin.number
     name = agent.name if number is None else f"{agent.name}#{number}"
-    if number is None:
+    is_callers = origin is None or origin.mode == "batch"
+    if number is None or is_callers:  # an input's number is no number among the runs that the one above has started
         number = 0 if above is None else next(above.children.numbers)
     path = (*current_path.get(), name)
     clock = asyncio.get_running_loop().time
@@ -74,7 +75,7 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     history, wrong_history = _history_of(options.history)
     if wrong_history is not None:
         wrong.append(f"history holds what is no message ({name_and_words(wrong_history)})")
-    default_retries = 2 if len(path) == 1 and origin is None else 0  # no run inside another repeats a request
+    default_retries = 2 if len(path) == 1 and is_callers else 0  # no run inside another repeats a request
     run = Run(
         agent=agent,
         input=input,

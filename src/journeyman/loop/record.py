@@ -39,9 +39,9 @@ T = TypeVar("T")
 
 @value_class(kw_only=True)
 class Origin:
-    """How a sub-agent got its task."""
+    """How a sub-agent, or a run of a batch, got its task."""
 
-    mode: Literal["single", "parallel", "chain", "background"]
+    mode: Literal["single", "parallel", "chain", "background", "batch"]
     tool_use_id: str | None = None
     """The call that delegated to it; None when a program did."""
     number: int | None = None
@@ -89,7 +89,7 @@ class Options:
     abort_note: Callable[[], str] | None = None
     """What the model reads of it when the signal has interrupted it; empty for nothing."""
     origin: Origin | None = None
-    """How a sub-agent came to its task; None for any other run."""
+    """How a sub-agent, or a run of a batch, came to its task; None for any other run."""
     numbers: Iterator[int] | None = None
     """Numbers for the runs that this one starts; None: from 1."""
     watch_above: Watch | None = None

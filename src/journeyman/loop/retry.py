@@ -2,7 +2,7 @@
 
 Only failures that may pass are repeated: a rate limit, an overload, a network fault, a cut or silent stream. The wait
 doubles from one second to a minute, with jitter; a wait that the provider asks for is obeyed instead. Nothing was done
-with a response that broke off, so a repetition is always safe.
+with a response that broke off, so a repetition is always safe. The runs of a batch pause together: see `RatePause`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Final
 
 from journeyman.cancel import is_failure
@@ -23,6 +24,38 @@ PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idl
 
 LONGEST_WAIT_S: Final = 60.0
 """The longest wait by back-off. A provider that asks for more is not asked again."""
+
+
+LONGEST_PAUSE_S: Final = 3_600.0
+"""The longest that the runs of a batch pause together, whatever a provider asks for."""
+
+
+class RatePause:
+    """What the runs of a batch share: when a provider limits the rate of one, none of them asks it for a while."""
+
+    def __init__(self, told: Callable[[str, float], object]) -> None:
+        """`told` is called with the provider and the seconds of each pause, when it begins or becomes longer."""
+        self._told = told
+        self._ends: dict[str, float] = {}
+        """When the pause of each provider ends, on the event loop's clock."""
+
+    def begin(self, provider: str, seconds: float) -> None:
+        """Let nobody ask the provider for so many seconds; a longer pause that goes on stays."""
+        ends = asyncio.get_running_loop().time() + min(seconds, LONGEST_PAUSE_S)
+        if seconds > 0 and ends > self._ends.get(provider, 0.0):
+            self._ends[provider] = ends
+            self._told(provider, min(seconds, LONGEST_PAUSE_S))
+
+    async def over(self, provider: str) -> None:
+        """Wait until the provider may be asked."""
+        left_s = self._ends.get(provider, 0.0) - asyncio.get_running_loop().time()
+        if left_s > 0:
+            await asyncio.sleep(left_s)
+            await self.over(provider)  # it may be longer by now
+
+
+rate_pause: ContextVar[RatePause | None] = ContextVar("journeyman_rate_pause", default=None)
+"""What the runs of the batch share that goes on here; None outside a batch."""
 
 
 async def respond(
@@ -44,12 +77,16 @@ async def respond(
     Raises:
         ProviderError: of the last request.
     """
-    requests = retries + 1
+    requests, pause = retries + 1, rate_pause.get()
     for number in range(1, requests + 1):
+        if pause is not None:
+            await pause.over(model.provider)
         try:
             return await _ask_once(model, request, spent=spent, on_part=on_part, on_cut=on_cut)
         except ProviderError as error:
             wait_s = _wait_before_next(error, number, jitter)
+            if pause is not None and error.kind == "rate_limited":
+                pause.begin(model.provider, error.retry_after_s or wait_s or 0.0)
             if number == requests or wait_s is None:
                 raise
             if on_part is not None:

@@ -1,0 +1,446 @@
+"""Many inputs for one agent: `run_many` takes one after the other, runs some at once, and gives each with its result.
+
+What is taken is bounded by what is given on: an input is taken only where a run may begin, and nothing of it is kept
+when its pair was given. So the inputs may be endless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Generic, Literal, Self, TypeAlias, Unpack, cast, get_args, overload
+
+from typing_extensions import TypeVar
+
+from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
+from journeyman.budget import Allowance, Budget
+from journeyman.cancel import Abort, ended, is_failure
+from journeyman.endings import BudgetContext, Ending
+from journeyman.errors import DefinitionError, Problem, name_and_words
+from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
+from journeyman.loop.attempts import carry_out
+from journeyman.loop.prepare import begin
+from journeyman.loop.record import Options, Origin, RunOptions, current_path, current_run
+from journeyman.loop.retry import RatePause, rate_pause
+from journeyman.result import Failure, Metadata, Result
+from journeyman.tools.check import is_count, signal_problems
+from journeyman.types import NOTHING_USED, Message, RunPath, Usage
+
+_log = logging.getLogger("journeyman")
+
+Given = TypeVar("Given")
+Handed = TypeVar("Handed", default=str)
+
+Order: TypeAlias = Literal["input", "done"]
+"""In which order results are given: as the inputs came, or as their runs end."""
+
+HELD_FOR_EACH: Final = 4
+"""A batch holds at most so many inputs, for each run that it does at once, whose pairs were not given yet."""
+_END: Final = object()
+
+Do: TypeAlias = Callable[[int, Given, Budget | None], Coroutine[Any, Any, Result[Handed]]]
+"""Carries out the run of the input with this number, on this budget."""
+
+
+class BatchOptions(RunOptions, total=False):
+    """What `run_many` takes beside the agent, its inputs and the deps."""
+
+    at_once: int
+    order: Order
+    budget: Budget | Allowance | None
+
+
+@overload
+def run_many(
+    agent: Agent[Out, In], inputs: Iterable[In] | AsyncIterable[In], **options: Unpack[BatchOptions]
+) -> Batch[In, Out]: ...
+@overload
+def run_many(
+    agent: Agent[Out, In, Deps],
+    inputs: Iterable[In] | AsyncIterable[In],
+    *,
+    deps: Deps,
+    **options: Unpack[BatchOptions],
+) -> Batch[In, Out]: ...
+def run_many(  # noqa: PLR0913 - one for each option, all by name
+    agent: Agent[Out, In, Any],
+    inputs: Iterable[In] | AsyncIterable[In],
+    *,
+    deps: object = None,
+    at_once: int = 16,
+    order: Order = "input",
+    budget: Budget | Allowance | None = None,
+    max_attempts: int | None = None,
+    callbacks: Callbacks | None = None,
+    on_event: Listener | None = None,
+    abort: Abort | None = None,
+    history: Sequence[Message] = (),
+    host: Host | None = None,
+) -> Batch[In, Out]:
+    """Run `agent` on each of `inputs`: `async for input, result in run_many(agent, inputs):`.
+
+    Nothing begins before the first pair is asked for. The other arguments are those of `run`, the same for every run.
+
+    Args:
+        agent: Who does it.
+        inputs: Any iterable, also an endless one, or an async one. A plain one is asked in the event loop, so its next
+            input has to be there at once. What it raises is raised when all runs that began have been given.
+        deps: As for `run`.
+        at_once: How many runs go on at the same time, at least 1.
+        order: `input`: as the inputs came; a slow one holds the others back, at most 4 for each run at once. `done`:
+            as runs end.
+        budget: What all runs may spend together. When it is spent, no more inputs are taken; the last pair is the first
+            input that was not taken, with `Failure(BUDGET_EXCEEDED)`.
+        max_attempts: As for `run`.
+        callbacks: As for `run`.
+        on_event: Told the events of all runs, and `InputFinished` and `BatchPaused`. The path of the n-th input's run
+            ends with the agent's name, `#` and n.
+        abort: Ends the runs under way with `Failure(EXECUTION_CANCELLED)`, which are given; no more inputs are taken.
+        history: As for `run`.
+        host: As for `run`, without a journal, which remembers one run only.
+
+    Raises:
+        DefinitionError: an argument is wrong; lists every problem.
+    """
+    host = NOTHING_AROUND if host is None else host
+    problems = [*_problems(agent, inputs, at_once, order), *_wrong_around(budget, host), *signal_problems(abort)]
+    if problems:
+        raise DefinitionError("run_many", problems)
+
+    options = Options(
+        deps=deps,
+        max_attempts=max_attempts,
+        callbacks=callbacks,
+        listeners=() if on_event is None else (on_event,),
+        abort=abort,
+        history=history,
+        host=host,
+    )
+    do = _doing(agent, options)
+    return Batch(BatchWork(inputs, do, options, name=agent.name, at_once=at_once, order=order, budget=budget))
+
+
+def _doing(agent: Agent[Out, In, Any], options: Options) -> Do[In, Out]:
+    def do(number: int, input: In, budget: Budget | None) -> Coroutine[Any, Any, Result[Out]]:
+        host = options.host if budget is None else replace(options.host, budget=budget)
+        origin = Origin(mode="batch", number=number)
+        return carry_out(begin(agent, input, replace(options, host=host, origin=origin)))
+
+    return do
+
+
+def _problems(agent: object, inputs: object, at_once: object, order: object) -> Iterator[Problem]:
+    if not isinstance(agent, Agent):
+        yield Problem("INVALID_ARGUMENT", f"The agent is {agent!r}.", "Pass an Agent(name=…, model=…).")
+    if isinstance(inputs, str | bytes) or not isinstance(inputs, Iterable | AsyncIterable):
+        hint = "Pass a list, a generator or an async generator of inputs."
+        yield Problem("INVALID_ARGUMENT", f"inputs is a {type(inputs).__name__}, not many inputs.", hint)
+    if not is_count(at_once):
+        yield Problem("INVALID_ARGUMENT", f"at_once is {at_once!r}.", "Pass a whole number of at least 1.")
+    if order not in get_args(Order):
+        yield Problem("INVALID_ARGUMENT", f"order is {order!r}.", "Pass 'input' or 'done'.")
+
+
+def _wrong_around(budget: object, host: object) -> Iterator[Problem]:
+    if budget is not None and not isinstance(budget, Budget | Allowance):
+        hint = "Pass an Allowance(tokens=…, cost=…), or a Budget."
+        yield Problem("INVALID_ARGUMENT", f"budget is {budget!r}.", hint)
+    if not isinstance(host, Host):
+        yield Problem("INVALID_ARGUMENT", f"host is {host!r}.", "Pass a Host(…), or leave it out.")
+        return
+    if host.journal is not None:
+        hint = (
+            "A journal remembers one run. Use Durable.run with an id for each input, or `journeyman batch --durable`."
+        )
+        yield Problem("INVALID_ARGUMENT", "host has a journal.", hint)
+    if isinstance(budget, Budget) and host.budget is not None and not budget.draws_on(host.budget):
+        hint = "Give one of them, or make one draw on the other: Budget(…, parent=host.budget)."
+        yield Problem("INVALID_ARGUMENT", "There are two budgets, budget and host.budget.", hint)
+
+
+class Batch(Generic[Given, Handed]):
+    """The inputs of a batch with their results, one pair after the other. Made by `run_many`.
+
+    It is iterated once. Leaving the iteration early cancels the runs under way and awaits their end: at once where it
+    stands in `async with run_many(…) as batch:` or `aclose` is awaited, else as soon as nobody holds it any more.
+    """
+
+    def __init__(self, work: BatchWork[Given, Handed]) -> None:
+        self._work = work
+        self._pairs = _pairs(work)
+
+    def __aiter__(self) -> AsyncIterator[tuple[Given, Result[Handed]]]:
+        """Give each input with the result of its run."""
+        return self
+
+    async def __anext__(self) -> tuple[Given, Result[Handed]]:
+        return await anext(self._pairs)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel the runs under way, and await their end. Nothing of the batch is alive afterwards."""
+        await self._pairs.aclose()
+
+    @property
+    def left(self) -> tuple[tuple[Given, Result[Handed]], ...]:
+        """Once the iteration was left early: the inputs, with their results, that were finished and not given."""
+        return self._work.left
+
+    @property
+    def first_not_taken(self) -> int | None:
+        """The number, from 1, of the first input that was not taken since the budget was spent; None: all were."""
+        return self._work.first_not_taken
+
+
+async def _pairs(work: BatchWork[Given, Handed]) -> AsyncGenerator[tuple[Given, Result[Handed]]]:
+    # The tasks of the work hold the work, and never this generator: so it is closed when its reader lets it go.
+    try:
+        work.begin()
+        while (taken := await work.next()) is not None:
+            yield taken.pair()
+    finally:
+        await work.stop()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Taken(Generic[Given, Handed]):
+    """An input that was taken from the inputs, and its run."""
+
+    number: int
+    input: Given
+    run: asyncio.Future[Result[Handed]]
+
+    def pair(self) -> tuple[Given, Result[Handed]]:
+        """Return the input with its result. Raises what ended the run without one."""
+        return self.input, self.run.result()
+
+
+class BatchWork(Generic[Given, Handed]):
+    """The work of a batch: one task takes the inputs, and begins a task for the run of each."""
+
+    def __init__(
+        self,
+        inputs: Iterable[Given] | AsyncIterable[Given],
+        do: Do[Given, Handed],
+        options: Options,
+        *,
+        name: str,
+        at_once: int,
+        order: Order,
+        budget: Budget | Allowance | None,
+    ) -> None:
+        """`do` carries out one run, `name` is its agent's. Of the options only the listeners, the signal and the budget
+        of the host count here."""
+        self._inputs, self._do, self._name = inputs, do, name
+        self._at_once, self._is_ordered = at_once, order == "input"
+        self._spending, self._options = budget, options
+        self.left: tuple[tuple[Given, Result[Handed]], ...] = ()
+        self.first_not_taken: int | None = None
+        self._budget: Budget | None = None
+        self._lack: BudgetContext | None = None
+        """Says that the budget is spent."""
+        self._path: RunPath = ()
+        self._pause = RatePause(
+            lambda provider, s: self._tell(BatchPaused(path=self._path, provider=provider, seconds=s))
+        )
+        self._queue: deque[_Taken[Given, Handed]] = deque()
+        """What is to be given next: all that was taken, or where results are given as runs end, what has ended."""
+        self._running: set[_Taken[Given, Handed]] = set()
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._taker: asyncio.Task[None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._n_taken = self._n_held = self._n_finished = self._n_failed = 0
+        self._usage = NOTHING_USED
+
+    def begin(self) -> None:
+        """Begin to take inputs."""
+        self._path, above = current_path.get(), current_run.get()
+        budget, given = self._spending, self._options.host.budget
+        if isinstance(budget, Allowance):
+            parent = given if given is not None or above is None else above.attempt.budget
+            budget = Budget(budget, scope="batch", now=asyncio.get_running_loop().time(), parent=parent)
+        self._budget = given if budget is None else budget
+        taker = self._taker = asyncio.create_task(self._take_all())
+        taker.add_done_callback(lambda _: self._news.set())
+
+        def stop_taking() -> None:
+            taker.cancel()
+
+        if self._options.abort is not None:
+            self._unsubscribe = self._options.abort.subscribe(stop_taking)
+
+    async def next(self) -> _Taken[Given, Handed] | None:
+        """Return what is to be given next, waiting for it; None when everything was given.
+
+        Raises:
+            Exception: what the inputs raised, when everything was given.
+        """
+        while True:
+            if self._queue and self._queue[0] not in self._running:
+                self._n_held -= 1
+                self._room.set()
+                return self._queue.popleft()
+            if self._taker is None or (self._taker.done() and not self._n_held):
+                if self._taker is not None and not self._taker.cancelled():
+                    self._taker.result()
+                return None
+            self._news.clear()
+            await self._news.wait()
+
+    async def stop(self) -> None:
+        """Cancel what goes on, and await its end."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        if self._taker is None:
+            return
+        held = {*self._queue, *self._running}
+        tasks = [self._taker, *[each.run for each in self._running]]
+        for task in tasks:
+            task.cancel()
+        try:
+            await ended(asyncio.gather(*tasks, return_exceptions=True))
+        finally:
+            unread = sorted(
+                [each for each in held if not (each.run.cancelled() or each.run.exception())],
+                key=lambda each: each.number,
+            )
+            self.left = tuple([each.pair() for each in unread])
+            self._queue.clear()
+            if unread:
+                numbers = ", ".join([str(each.number) for each in unread])
+                _log.warning(
+                    "%s: the batch was left with results that nobody read, of the inputs %s. They are in Batch.left.",
+                    self._name,
+                    numbers,
+                )
+
+    # -- taking inputs
+
+    async def _take_all(self) -> None:
+        rate_pause.set(self._pause)  # in the context of this task, and so of the runs that it begins
+        take_next = self._source()
+        while True:
+            while len(self._running) >= self._at_once or self._n_held >= HELD_FOR_EACH * self._at_once:
+                self._room.clear()
+                await self._room.wait()
+            input = await take_next()
+            if input is _END or not self._take(cast("Given", input)):
+                return
+
+    def _source(self) -> Callable[[], Coroutine[Any, Any, object]]:
+        """Return what gives the next input, or `_END`."""
+        if isinstance(self._inputs, AsyncIterable):
+            waited = aiter(self._inputs)
+
+            async def take_awaited() -> object:
+                return await anext(waited, _END)
+
+            return take_awaited
+        plain = iter(self._inputs)
+
+        async def take() -> object:
+            return next(plain, _END)
+
+        return take
+
+    def _take(self, input: Given) -> bool:
+        """Begin the run of an input. False: the budget is spent, and no run was begun."""
+        number, lack = self._n_taken + 1, self._lack or _spent(self._budget)
+        self._n_held += 1
+        if lack is not None:
+            self.first_not_taken = number
+            metadata = Metadata(usage=NOTHING_USED, latency_s=0.0, agent=self._name)
+            not_begun: asyncio.Future[Result[Handed]] = asyncio.get_running_loop().create_future()
+            not_begun.set_result(Failure(error=Ending(lack), metadata=metadata, history=()))
+            self._queue.append(_Taken(number=number, input=input, run=not_begun))
+            return False
+        self._n_taken = number
+        taken = _Taken(number=number, input=input, run=asyncio.create_task(self._do(number, input, self._budget)))
+        self._running.add(taken)
+        if self._is_ordered:
+            self._queue.append(taken)
+        taken.run.add_done_callback(lambda _: self._finish(taken))
+        return True
+
+    # -- one run has ended
+
+    def _finish(self, taken: _Taken[Given, Handed]) -> None:
+        self._running.discard(taken)
+        if not self._is_ordered:
+            self._queue.append(taken)
+        self._news.set()
+        self._room.set()
+        if taken.run.cancelled() or taken.run.exception():  # its reader is told why
+            return
+        result = taken.run.result()
+        code = result.code if isinstance(result, Failure) else None
+        self._n_finished += 1
+        self._n_failed += code is not None
+        self._usage = Usage.total([self._usage, result.metadata.usage or NOTHING_USED])
+        self._lack = self._lack or self._lack_told_by(result)
+        event = InputFinished(
+            path=(*self._path, f"{self._name}#{taken.number}"),
+            number=taken.number,
+            code=code,
+            n_taken=self._n_taken,
+            n_finished=self._n_finished,
+            n_failed=self._n_failed,
+            usage=self._usage,
+        )
+        self._tell(event)
+
+    def _lack_told_by(self, result: Result[Handed]) -> BudgetContext | None:
+        """Return why a run ended, if that is because the budget of all is spent, and not its own."""
+        context = result.error.context if isinstance(result, Failure) else None
+        if self._budget is None or not isinstance(context, BudgetContext):
+            return None
+        for level in self._budget.levels():
+            if level.scope == context.scope and getattr(level.allowance, context.policy, None) == context.limit:
+                return context
+        return None
+
+    def _tell(self, event: BatchEvent) -> None:
+        for listener in self._options.listeners:
+            try:
+                listener(event)
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
+                _log.warning("%s: a listener raised %s. The batch goes on.", self._name, name_and_words(error))
+
+
+def _spent(budget: Budget | None) -> BudgetContext | None:
+    """Say what of a budget is spent, here or above; None while something is left of everything."""
+    now = asyncio.get_running_loop().time()
+    if budget is None:
+        return None
+    for level in budget.levels():
+        allowed, late_s = level.allowance, None if level.own_deadline is None else now - level.own_deadline
+        if allowed.tokens is not None and level.tokens >= allowed.tokens:
+            return BudgetContext(policy="tokens", limit=allowed.tokens, used=level.tokens, scope=level.scope)
+        if allowed.cost is not None and level.cost >= allowed.cost:
+            return BudgetContext(policy="cost", limit=allowed.cost, used=level.cost, scope=level.scope)
+        if allowed.seconds is not None and late_s is not None and late_s >= 0:
+            used_s = allowed.seconds + late_s
+            return BudgetContext(policy="seconds", limit=allowed.seconds, used=used_s, scope=level.scope)
+    return None

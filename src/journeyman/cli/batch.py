@@ -1,0 +1,346 @@
+"""`journeyman batch`: an agent on every line of a file, with a result for each in another file.
+
+Stopped by anything, the same command goes on: what has its result is not done again. Lines that were under way, and
+those that the budget of the batch has stopped, have none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack, closing
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Final
+
+from cyclopts import Parameter
+from pydantic_core import to_jsonable_python
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from journeyman.agent import Agent, Host
+from journeyman.batch.batch import Batch, BatchWork, Order
+from journeyman.budget import Allowance, Budget
+from journeyman.cancel import Abort, ended
+from journeyman.cli.app import Mistake
+from journeyman.cli.batch_files import (
+    Format,
+    InputLine,
+    Results,
+    format_of,
+    is_whole,
+    open_inputs,
+    read_lines,
+    streamed,
+)
+from journeyman.cli.durable import tell
+from journeyman.cli.loading import load_model
+from journeyman.cli.opening import OPENING_S, AgentLoop
+from journeyman.cli.run import Flag, Stdout, not_started, output_json, parse_input
+from journeyman.cli.show.lines import Line, clean, laid_out, one_line
+from journeyman.cli.show.log import log_shown
+from journeyman.cli.show.screen import Interrupt, stderr_console
+from journeyman.durable.durable import Durable
+from journeyman.endings import BudgetContext, CancelledContext, Ending, InternalContext
+from journeyman.errors import InvalidArguments, JourneymanError, StoreError, count
+from journeyman.loop.attempts import run as run_agent
+from journeyman.loop.record import Options
+from journeyman.result import Failure, Metadata, Result
+from journeyman.types import NOTHING_USED, Usage
+
+_SHOWN_CHARACTERS: Final = 300
+_STEPS: Final = 10
+"""In so many steps plain lines tell how far a batch is, where its size is known."""
+_STEP_LINES: Final = 1_000
+"""Where it is not, after so many lines each."""
+
+
+def batch(  # noqa: PLR0913 - one for each option, all by name
+    target: Annotated[str, Parameter(name="FILE:AGENT")],
+    inputs: Annotated[Path, Parameter(name="INPUTS", allow_leading_hyphen=True)],
+    /,
+    *,
+    out: Path,
+    at_once: int = 16,
+    budget: int | None = None,
+    cost: float | None = None,
+    order: Order = "done",
+    format: Format | None = None,
+    durable: str | None = None,
+    model: str | None = None,
+    quiet: Flag = False,
+    debug: Flag = False,
+    mcp: Path | None = None,
+    pins: Path | None = None,
+    timeout: float = OPENING_S,
+) -> int:
+    """Run an agent on every line of a file, and write a result for each to another file.
+
+    The same command again goes on where it stopped. A failure is a result, too. Exit code: 0 if every line succeeded.
+
+    Args:
+        target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
+        inputs: A file of JSON lines, or of CSV with a header; - is stdin.
+        out: The file for the results, one JSON line each, with the number of the input's line.
+        at_once: How many runs go on at the same time.
+        budget: The most tokens that all runs of this command may use together. Then no more lines are taken.
+        cost: The most US dollars that they may cost together.
+        order: Write results as runs end (done), or as the inputs come (input).
+        format: How the inputs are written; else the end of the file's name says it: .jsonl, .csv.
+        durable: Keep each finished step in this store: a file or postgresql://…. A run that was under way goes on.
+        model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
+        quiet: Print nothing but errors.
+        debug: Show the traceback of whatever the agent's own code raises, also where the run goes on.
+        mcp: Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it.
+        pins: Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.
+        timeout: How many seconds a function or context manager may take to give the agent.
+    """
+    _check_options(at_once, budget, cost, is_durable=durable is not None, has_servers=mcp is not None)
+    written = format_of(inputs, format)
+    Stdout(drop_others=quiet)
+    with AgentLoop(timeout) as loop, ExitStack() as stack:
+        agent = loop.agent(target, mcp=mcp, pins=pins)
+        file = stack.enter_context(open_inputs(inputs, out))
+        results = stack.enter_context(closing(Results(out, agent.name)))
+        job = _Job(
+            agent=agent,
+            loop=loop,
+            results=results,
+            file=file,
+            written=written,
+            host=Host(model=load_model(model)),
+            store=durable,
+            at_once=at_once,
+            order=order,
+            allowance=None if budget is None and cost is None else Allowance(tokens=budget, cost=cost),
+        )
+        return _perform(job, quiet=quiet, debug=debug)
+
+
+def _check_options(
+    at_once: int, budget: int | None, cost: float | None, *, is_durable: bool, has_servers: bool
+) -> None:
+    for name, given in (("--at-once", at_once), ("--budget", budget), ("--cost", cost)):
+        if given is not None and not given > 0:
+            raise Mistake(f"{name} {given:g} allows nothing.", "Give a number above 0.")
+    if is_durable and has_servers:
+        raise Mistake("--mcp is not for durable runs: they would go on without these tools.", "Give them in code.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What the command line asks for."""
+
+    agent: Agent[Any, Any, Any]
+    loop: AgentLoop
+    results: Results
+    file: BinaryIO
+    written: Format
+    host: Host
+    store: str | None
+    """Where the runs are kept if they are durable."""
+    at_once: int
+    order: Order
+    allowance: Allowance | None
+
+
+def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
+    n_open = None
+    if is_whole(job.file):
+        n_open = job.results.check(read_lines(job.file, job.written))
+        job.file.seek(0)
+    n_before = len(job.results.done)
+    abort = Abort()
+    with closing(_Shown(n_open, quiet=quiet)) as shown, log_shown(shown.say, debug=debug):
+        if job.results.was_torn:
+            shown.note(f"The last line of {job.results.path} was torn, and is cut. Its input is done again.")
+        if n_before:
+            shown.note(f"{count(n_before, 'line')} had a result before.")
+        interrupt = Interrupt(abort, lambda: shown.note("Stopping; interrupt again to quit at once."))
+        worker = _Worker(job, shown, abort)
+        with interrupt.listening(), closing(job.loop):
+            job.loop.run(worker.work())
+            interrupt.has_ended = True  # leaving the block may wait for a thread of the user's
+    if not quiet:
+        _sum_up(job, worker, n_before)
+    if interrupt.exit_code is not None:
+        return interrupt.exit_code
+    return 1 if job.results.n_failed or worker.n_undone or worker.first_not_taken is not None else 0
+
+
+def _sum_up(job: _Job, worker: _Worker, n_before: int) -> None:
+    """Say what came of it."""
+    results = job.results
+    done = count(len(results.done), "result")
+    told = [f"{done} in {results.path}: {len(results.done) - results.n_failed} succeeded, {results.n_failed} failed"]
+    if n_before:
+        told.append(f"{n_before} were there before")
+    tell(f"{'; '.join([*told, str(worker.used)])}.")
+    if worker.first_not_taken is not None:
+        tell(f"The budget is spent. The first line that was not taken is line {worker.first_not_taken}.")
+    if worker.n_undone:
+        tell(f"{count(worker.n_undone, 'line')} without a result: stopped. The same command goes on.")
+
+
+class _Worker:
+    """Does the lines that have no result yet."""
+
+    def __init__(self, job: _Job, shown: _Shown, abort: Abort) -> None:
+        self._job, self._shown, self._abort = job, shown, abort
+        self._durable: Durable | None = None
+        self._troubled: set[int] = set()
+        """Lines whose durable runs could not go on: they have no result."""
+        self.n_undone = 0
+        """Lines that were taken, and have no result."""
+        self.first_not_taken: int | None = None
+        """The line at which the budget was spent."""
+        self.used = NOTHING_USED
+
+    async def work(self) -> None:
+        """Do them all, or until the signal is fired."""
+        job, line = self._job, None
+        async with AsyncExitStack() as stack:
+            if job.store is not None:
+                try:
+                    self._durable = await stack.enter_async_context(Durable(job.store))
+                except StoreError as error:
+                    raise Mistake(error.message, error.hint) from error
+                except ValueError as error:  # the place
+                    raise Mistake(one_line(str(error)), "Give another --durable.") from error
+            at_hand = (each for each in read_lines(job.file, job.written) if not job.results.has(each))
+            coming = (each async for each in streamed(job.file, job.written) if not job.results.has(each))
+            work = BatchWork[InputLine, Any](
+                at_hand if is_whole(job.file) else coming,
+                self._do,
+                Options(abort=self._abort, host=job.host),
+                name=job.agent.name,
+                at_once=job.at_once,
+                order=job.order,
+                budget=job.allowance,
+            )
+            async with Batch(work) as batch:
+                async for line, result in batch:
+                    self._keep(line, result)
+            if batch.first_not_taken is not None and line is not None:
+                self.first_not_taken = line.number
+                self.n_undone -= 1
+
+    async def _do(self, number: int, line: InputLine, budget: Budget | None) -> Result[Any]:
+        """Carry out the run of one line."""
+        agent, host = self._job.agent, replace(self._job.host, budget=budget)
+        try:
+            value = _input_of(agent, line)
+        except InvalidArguments as error:
+            return not_started(error)
+        if self._durable is None:
+            return await run_agent(agent, value, abort=self._abort, host=host)
+        place = sha256(str(self._job.results.path.resolve()).encode()).hexdigest()[:8]
+        id = f"{agent.name}/{place}/{line.number}-{line.digest}"
+        # A durable run is left when the batch is stopped, and not ended: the next batch goes on with it.
+        driving = asyncio.create_task(self._durable.run(agent, value, id=id, host=host))
+
+        def leave() -> None:
+            driving.cancel()
+
+        unsubscribe = self._abort.subscribe(leave)
+        try:
+            await ended(driving, on_cancel=driving.cancel)
+            return driving.result()
+        except JourneymanError as error:
+            self._troubled.add(line.number)
+            context = InternalContext(where="going on with the durable run", error=str(error))
+            return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
+        except asyncio.CancelledError:
+            if not self._abort.aborted:
+                raise
+            context = CancelledContext(reason=self._abort.reason or "", doing="the durable run")
+            return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
+        finally:
+            unsubscribe()
+
+    def _keep(self, line: InputLine, result: Result[Any]) -> None:
+        """Write a result, unless the line was stopped from outside: then it is done again."""
+        metadata = result.metadata
+        self.used = Usage.total([self.used, metadata.usage or NOTHING_USED])
+        if isinstance(result, Failure):
+            context = result.error.context
+            is_spent = isinstance(context, BudgetContext) and context.scope == "batch"
+            is_stopped = isinstance(context, CancelledContext) and self._abort.aborted
+            if line.number in self._troubled:
+                self._shown.note(
+                    f"line {line.number} has no result: {one_line(result.error.message, _SHOWN_CHARACTERS)}"
+                )
+            if is_spent or is_stopped or line.number in self._troubled:
+                self.n_undone += 1
+                return
+            said = one_line(f"{result.code}: {result.error.message}", _SHOWN_CHARACTERS)
+            self._shown.note(f"line {line.number} failed: {said}")
+        is_failed = isinstance(result, Failure)
+        facts = {
+            "code": str(result.code),
+            "output": None if is_failed else output_json(self._job.agent, result.output),
+            "error": {"message": result.error.message, "hint": result.error.hint} if is_failed else None,
+            "usage": to_jsonable_python(metadata.usage),
+            "cost": metadata.cost,
+            "latency_s": round(metadata.latency_s, 3),
+        }
+        self._job.results.write(line, self._job.agent.name, facts)
+        self._shown.advance(is_failed=is_failed)
+
+
+def _input_of(agent: Agent[Any, Any, Any], line: InputLine) -> object:
+    """Return what an agent is given for a line: a text agent the JSON text there, or else the line as it is written.
+
+    Raises:
+        InvalidArguments: the line cannot be read, or does not fit the agent's input type.
+    """
+    if line.fault:
+        raise InvalidArguments("input", [f"the line cannot be read: {line.fault}"])
+    if agent.input is str:
+        return line.text if line.plain is None else line.plain
+    takes_cell = line.is_row and line.plain is not None and agent.plan.input.is_wrapped
+    return parse_input(agent, line.plain if takes_cell and line.plain is not None else line.text)
+
+
+class _Shown:
+    """Shows on stderr how far a batch is: a bar in a terminal, plain lines elsewhere."""
+
+    def __init__(self, n_open: int | None, *, quiet: bool) -> None:
+        """`n_open`: how many lines are to be done; None: nobody knows."""
+        self._console = stderr_console()
+        self._n_open, self._n_done, self._n_failed = n_open, 0, 0
+        self._is_quiet = quiet
+        self._step = _STEP_LINES if n_open is None else max(1, -(-n_open // _STEPS))
+        self._bar: Progress | None = None
+        if self._console.is_terminal and not quiet:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=self._console, transient=True)
+            self._task = self._bar.add_task("", total=n_open)
+            self._bar.start()
+
+    def advance(self, *, is_failed: bool) -> None:
+        """Take in that a line has its result."""
+        self._n_done += 1
+        self._n_failed += is_failed
+        if self._bar is not None:
+            told = f"{self._n_failed} failed" if self._n_failed else ""
+            self._bar.update(self._task, completed=self._n_done, description=told)
+        elif not self._is_quiet and self._n_done % self._step == 0:
+            of = "" if self._n_open is None else f" of {self._n_open:,}"
+            self.note(f"{self._n_done:,}{of} done, {self._n_failed:,} failed")
+
+    def note(self, text: str) -> None:
+        """Print a line above the bar."""
+        if not self._is_quiet:
+            self._console.print(clean(text))
+
+    def say(self, lines: Sequence[Line]) -> None:
+        """Print lines above the bar."""
+        for line in lines:
+            for row in laid_out(line, self._console):
+                self._console.print(row)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._bar is not None:
+            self._bar.stop()

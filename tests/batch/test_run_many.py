@@ -1,0 +1,485 @@
+"""Many inputs for one agent: each comes back with its result, in bounded memory, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, assert_type
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman import (
+    Abort,
+    Agent,
+    Allowance,
+    Budget,
+    DefinitionError,
+    ErrorCode,
+    Event,
+    Failure,
+    Host,
+    InMemoryJournal,
+    Limits,
+    ProviderError,
+    Success,
+    ToolContext,
+    run,
+    run_many,
+    tool,
+)
+from journeyman.batch import Order
+from journeyman.endings import BudgetContext
+from journeyman.events import BatchPaused, InputFinished, RunStarted
+from journeyman.model import Request
+from journeyman.models.faulty import Faulty
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.types import Usage
+from tests.loop.results import context_of, failed, succeeded
+from tests.support.clock import on_virtual_clock, virtual_clock
+
+
+def given_text(request: Request) -> str:
+    return request.messages[0].text
+
+
+def echo(answer: Callable[[Request], Any] = given_text, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
+    """Return an agent that answers with its input."""
+    return Agent(name="echo", model=FromFunction(answer), **options)
+
+
+class Rows:
+    def __init__(self) -> None:
+        self.n_fetched = 0
+
+
+@tool
+def fetch(context: ToolContext[Rows]) -> str:
+    """Fetch."""
+    context.deps.n_fetched += 1
+    return "rows"
+
+
+def naturals() -> Iterator[str]:
+    number = 0
+    while True:
+        number += 1
+        yield str(number)
+
+
+async def until_idle() -> None:
+    """Let everything go on until it waits."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def others() -> set[asyncio.Task[Any]]:
+    """Return the tasks that go on, but for this test's and its runner's."""
+    return {task for task in asyncio.all_tasks() - {asyncio.current_task()} if "TestRunner" not in repr(task)}
+
+
+# -- what is given -----------------------------------------------------------------------------------------------------
+
+
+async def test_each_input_is_given_with_its_result_in_the_order_of_the_inputs() -> None:
+    pairs = [(input, succeeded(result).output) async for input, result in run_many(echo(), ["a", "b", "c"], at_once=2)]
+    assert pairs == [("a", "a"), ("b", "b"), ("c", "c")]
+
+
+async def test_no_inputs_give_nothing() -> None:
+    assert [pair async for pair in run_many(echo(), [])] == []
+
+
+async def test_an_async_iterable_is_taken_as_it_comes() -> None:
+    asked = asyncio.Queue[str | None]()
+
+    async def inputs() -> AsyncIterator[str]:
+        while (text := await asked.get()) is not None:
+            yield text
+
+    batch = run_many(echo(), inputs())
+    asked.put_nowait("first")
+    assert (await anext(batch))[0] == "first"  # although the second is not there yet
+    asked.put_nowait("second")
+    asked.put_nowait(None)
+    assert [input async for input, _ in batch] == ["second"]
+
+
+@virtual_clock
+async def test_with_order_done_results_come_as_runs_end() -> None:
+    async def slow(request: Request) -> str:
+        await asyncio.sleep(int(given_text(request)))
+        return "late"
+
+    assert [input async for input, _ in run_many(echo(slow), ["3", "1", "2"], order="done")] == ["1", "2", "3"]
+    assert [input async for input, _ in run_many(echo(slow), ["3", "1", "2"])] == ["3", "1", "2"]
+
+
+async def test_one_input_that_fails_is_a_result_among_the_others() -> None:
+    def answer(request: Request) -> str:
+        if given_text(request) == "b":
+            raise ProviderError("No.", kind="bad_request")
+        return "fine"
+
+    codes = [result.code async for _, result in run_many(echo(answer), ["a", "b", "c"])]
+    assert codes == ["SUCCESS", ErrorCode.API_ERROR, "SUCCESS"]
+
+
+async def test_what_the_inputs_raise_is_raised_after_the_results_of_those_before() -> None:
+    def inputs() -> Iterator[str]:
+        yield "a"
+        yield "b"
+        raise LookupError("the list is torn")
+
+    batch = run_many(echo(), inputs())
+    assert [(await anext(batch))[0] for _ in range(2)] == ["a", "b"]
+    with pytest.raises(LookupError, match="the list is torn"):
+        await anext(batch)
+
+
+async def test_deps_are_given_to_every_run() -> None:
+    def answer(request: Request) -> Answer:
+        return call("fetch") if len(request.messages) == 1 else say("done")
+
+    db = Rows()
+    agent = Agent(name="reader", model=FromFunction(answer), tools=[fetch], deps=Rows)
+    assert [result.code async for _, result in run_many(agent, ["a", "b"], deps=db)] == ["SUCCESS"] * 2
+    assert db.n_fetched == 2
+
+
+# -- bounded -----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    delays=st.lists(st.integers(min_value=0, max_value=9), max_size=30),
+    at_once=st.integers(min_value=1, max_value=5),
+    order=st.sampled_from(["input", "done"]),
+    reader_s=st.integers(min_value=0, max_value=5),
+)
+def test_whatever_takes_how_long_all_are_given_once_and_never_too_many_are_held(
+    delays: list[int], at_once: int, order: Order, reader_s: int
+) -> None:
+    running = most_running = held = most_held = 0
+
+    async def answer(request: Request) -> str:
+        nonlocal running, most_running
+        running += 1
+        most_running = max(most_running, running)
+        await asyncio.sleep(int(given_text(request).partition(" ")[2]))
+        running -= 1
+        return given_text(request)
+
+    def inputs() -> Iterator[str]:
+        nonlocal held, most_held
+        for number, delay in enumerate(delays):
+            held += 1
+            most_held = max(most_held, held)
+            yield f"{number} {delay}"
+
+    async def scenario() -> list[str]:
+        nonlocal held
+        seen: list[str] = []
+        async for input, result in run_many(echo(answer), inputs(), at_once=at_once, order=order):
+            held -= 1
+            seen.append(input)
+            assert succeeded(result).output == input
+            await asyncio.sleep(reader_s)
+        return seen
+
+    seen = on_virtual_clock(scenario)
+    every = [f"{number} {delay}" for number, delay in enumerate(delays)]
+    assert seen == every if order == "input" else sorted(seen) == sorted(every)
+    assert most_running <= at_once
+    assert most_held <= 4 * at_once
+
+
+async def test_endless_inputs_are_taken_only_as_they_are_read() -> None:
+    taken = 0
+
+    def inputs() -> Iterator[str]:
+        nonlocal taken
+        for text in naturals():
+            taken += 1
+            yield text
+
+    async with run_many(echo(), inputs(), at_once=3, order="done") as batch:
+        for _ in range(5):
+            await anext(batch)
+        await until_idle()
+        assert taken <= 5 + 4 * 3
+
+
+# -- the budget --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["input", "done"])
+async def test_a_spent_budget_takes_no_more_inputs_and_the_last_pair_is_the_first_not_taken(order: Order) -> None:
+    agent = echo(lambda _: say("ok", usage=Usage(requests=1, input_tokens=90, output_tokens=10)))
+    batch = run_many(agent, naturals(), at_once=1, order=order, budget=Allowance(tokens=1_000))
+    pairs = [pair async for pair in batch]
+    *done, (last, result) = pairs
+    context = context_of(result, BudgetContext)
+    assert (context.policy, context.limit, context.scope) == ("tokens", 1_000, "batch")
+    assert (int(last), batch.first_not_taken) == (len(done) + 1, len(done) + 1)
+    assert failed(result).metadata.attempts == ()
+    assert sum(each.metadata.usage.requests for _, each in done if each.metadata.usage is not None) >= 7
+
+
+async def test_a_budget_object_is_shared_and_counts_what_the_batch_spent() -> None:
+    budget = Budget(Allowance(tokens=100_000), scope="evening", now=0.0)
+    agent = echo(lambda _: say("ok", usage=Usage(requests=1, input_tokens=90, output_tokens=10)))
+    assert len([pair async for pair in run_many(agent, ["a"] * 5, budget=budget)]) == 5
+    assert budget.tokens == 500
+
+
+@virtual_clock
+async def test_a_budget_of_time_ends_the_runs_and_the_batch() -> None:
+    async def slow(request: Request) -> str:
+        await asyncio.sleep(4)
+        return "done"
+
+    batch = run_many(echo(slow), naturals(), at_once=1, budget=Allowance(seconds=10))
+    codes = [(input, result.code) async for input, result in batch]
+    assert codes == [("1", "SUCCESS"), ("2", "SUCCESS"), *[(n, ErrorCode.BUDGET_EXCEEDED) for n in ("3", "4")]]
+    assert batch.first_not_taken == 4
+
+
+async def test_the_limits_of_one_run_do_not_end_the_batch() -> None:
+    agent = echo(lambda _: "ok", limits=Limits(tokens=10))
+    batch = run_many(agent, ["a", "b"], budget=Allowance(tokens=10_000))
+    assert [result.code async for _, result in batch] == [ErrorCode.BUDGET_EXCEEDED] * 2
+    assert batch.first_not_taken is None
+
+
+# -- the rate limit ----------------------------------------------------------------------------------------------------
+
+
+@virtual_clock
+async def test_when_a_provider_limits_the_rate_no_run_asks_it_during_the_pause() -> None:
+    clock, asked, heard = asyncio.get_running_loop().time, list[float](), list[Event]()
+    begun = clock()
+
+    async def answer(request: Request) -> str:
+        asked.append(clock() - begun)
+        if len(asked) == 3:
+            raise ProviderError("Slow down.", kind="rate_limited", status=429, retry_after_s=30)
+        await asyncio.sleep(1)
+        return "ok"
+
+    batch = run_many(echo(answer), ["a"] * 9, at_once=3, on_event=heard.append)
+    assert [result.code async for _, result in batch] == ["SUCCESS"] * 9
+    assert asked[:3] == [0.0] * 3
+    assert min(asked[3:]) == 30.0
+    assert [each for each in heard if isinstance(each, BatchPaused)] == [
+        BatchPaused(path=(), provider="scripted", seconds=30)
+    ]
+
+
+@virtual_clock
+async def test_a_wait_that_is_too_long_for_one_run_still_holds_the_others_back() -> None:
+    clock, asked = asyncio.get_running_loop().time, list[float]()
+    begun = clock()
+
+    def answer(request: Request) -> str:
+        asked.append(clock() - begun)
+        if len(asked) == 1:
+            raise ProviderError("Slow down.", kind="rate_limited", status=429, retry_after_s=300)
+        return "ok"
+
+    codes = [result.code async for _, result in run_many(echo(answer), ["a"] * 4, at_once=1)]
+    assert codes == [ErrorCode.RATE_LIMIT_ERROR, "SUCCESS", "SUCCESS", "SUCCESS"]
+    assert asked == [0.0, 300.0, 300.0, 300.0]
+
+
+@virtual_clock
+async def test_runs_outside_of_a_batch_do_not_wait_for_it() -> None:
+    clock = asyncio.get_running_loop().time
+    limited = Scripted([ProviderError("Slow down.", kind="rate_limited", retry_after_s=50), "ok"])
+    batch = run_many(Agent(name="echo", model=limited), ["a"])
+    pair = asyncio.create_task(anext(batch))
+    await until_idle()
+    before = clock()
+    assert succeeded(await run(echo(), "b")).output == "b"
+    assert clock() == before
+    assert succeeded((await pair)[1]).output == "ok"
+    await batch.aclose()
+
+
+# -- stopping ----------------------------------------------------------------------------------------------------------
+
+
+def stuck_after(n: int) -> Agent[str]:
+    """Return an agent that answers the inputs up to n, and then nobody."""
+
+    async def answer(request: Request) -> str:
+        if int(given_text(request)) > n:
+            await asyncio.Event().wait()
+        return "ok"
+
+    return echo(answer)
+
+
+async def test_leaving_the_block_ends_every_run_and_keeps_what_was_finished(caplog: pytest.LogCaptureFixture) -> None:
+    async with run_many(stuck_after(3), naturals(), at_once=4) as batch:
+        assert (await anext(batch))[0] == "1"
+        await until_idle()
+    assert others() == set()
+    assert [(input, result.code) for input, result in batch.left] == [("2", "SUCCESS"), ("3", "SUCCESS")]
+    assert "of the inputs 2, 3. They are in Batch.left." in caplog.text
+    with pytest.raises(StopAsyncIteration):
+        await anext(batch)
+
+
+async def test_a_loop_that_is_left_ends_every_run_as_soon_as_nobody_holds_the_batch() -> None:
+    async for _ in run_many(stuck_after(1), naturals(), at_once=4):
+        break
+    gc.collect()
+    await until_idle()
+    assert others() == set()
+
+
+async def test_a_reader_that_is_cancelled_leaves_nothing_alive() -> None:
+    async def read() -> None:
+        async for _ in run_many(stuck_after(2), naturals(), at_once=4):
+            pass
+
+    task = asyncio.create_task(read())
+    await until_idle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert others() == set()
+
+
+async def test_an_abort_takes_no_more_inputs_and_gives_the_runs_under_way_as_cancelled() -> None:
+    abort, codes = Abort(), list[str]()
+    async for _, result in run_many(stuck_after(2), naturals(), at_once=3, abort=abort):
+        codes.append(result.code)
+        if len(codes) == 2:
+            await until_idle()
+            abort.abort("enough")
+    assert codes == ["SUCCESS", "SUCCESS", *["EXECUTION_CANCELLED"] * 3]
+    assert others() == set()
+
+
+async def test_an_abort_ends_the_wait_for_an_input() -> None:
+    abort = Abort()
+
+    async def inputs() -> AsyncIterator[str]:
+        yield "1"
+        await asyncio.Event().wait()
+
+    seen: list[str] = []
+    async for input, _ in run_many(echo(), inputs(), abort=abort):
+        seen.append(input)
+        abort.abort()
+    assert (seen, others()) == (["1"], set())
+
+
+async def test_a_signal_that_has_fired_lets_nothing_begin() -> None:
+    abort = Abort()
+    abort.abort()
+    assert [pair async for pair in run_many(echo(), naturals(), abort=abort)] == []
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+async def test_progress_is_told_after_each_run_and_paths_tell_the_inputs_apart() -> None:
+    heard: list[Event] = []
+
+    def answer(request: Request) -> str:
+        if given_text(request) == "b":
+            raise ProviderError("No.", kind="bad_request")
+        return "ok"
+
+    async for _ in run_many(echo(answer), ["a", "b"], at_once=1, on_event=heard.append):
+        pass
+    told = [each for each in heard if isinstance(each, InputFinished)]
+    assert [(each.path, each.number, each.code) for each in told] == [
+        (("echo#1",), 1, None),
+        (("echo#2",), 2, ErrorCode.API_ERROR),
+    ]
+    assert [(each.n_taken, each.n_finished, each.n_failed) for each in told] == [(1, 1, 0), (2, 2, 1)]
+    assert told[1].usage.requests == 2
+    started = [each for each in heard if isinstance(each, RunStarted)]
+    assert [(each.path, each.mode) for each in started] == [(("echo#1",), "batch"), (("echo#2",), "batch")]
+
+
+async def test_a_listener_that_raises_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def hear(event: Event) -> None:
+        if isinstance(event, InputFinished):
+            raise LookupError("no such bar")
+
+    with caplog.at_level(logging.WARNING, "journeyman"):
+        assert [result.code async for _, result in run_many(echo(), ["a"], on_event=hear)] == ["SUCCESS"]
+    assert "no such bar" in caplog.text
+
+
+async def test_in_a_tool_the_runs_of_a_batch_count_in_the_run_above() -> None:
+    @tool
+    async def read_all() -> str:
+        """Read all."""
+        return " ".join([str(result.unwrap()) async for _, result in run_many(echo(), ["a", "b"])])
+
+    agent = Agent(name="boss", model=Scripted([call("read_all"), "done"]), tools=[read_all])
+    result = succeeded(await run(agent, "Go."))
+    assert [each.path for each in result.metadata.children] == [("boss", "echo#1"), ("boss", "echo#2")]
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.requests == 4
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+async def test_faults_of_the_provider_are_repeated_and_no_input_is_lost() -> None:
+    model = Faulty(FromFunction(given_text), 7, rate=0.05, faults=["refused", "rate_limited", "overloaded", "cut"])
+    inputs = [str(number) for number in range(500)]
+    agent = Agent(name="echo", model=model, retries=6)
+    pairs = [(input, result) async for input, result in run_many(agent, inputs)]
+    assert [input for input, _ in pairs] == inputs
+    assert [succeeded(result).output for _, result in pairs] == inputs
+    assert len(model.made) > 10
+
+
+# -- wrong arguments ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"at_once": 0}, "at_once is 0. Pass a whole number of at least 1."),
+        ({"order": "size"}, "order is 'size'. Pass 'input' or 'done'."),
+        ({"budget": 5}, "budget is 5. Pass an Allowance"),
+        ({"inputs": "abc"}, "inputs is a str, not many inputs."),
+        ({"inputs": 3}, "inputs is a int, not many inputs."),
+        ({"host": Host(journal=InMemoryJournal())}, "host has a journal. A journal remembers one run."),
+        ({"abort": True}, "abort is True."),
+        ({"agent": "echo"}, "The agent is 'echo'."),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_begins(wrong: dict[str, Any], said: str) -> None:
+    arguments: dict[str, Any] = {"agent": echo(), "inputs": ["a"], **wrong}
+    with pytest.raises(DefinitionError) as refused:
+        run_many(arguments.pop("agent"), arguments.pop("inputs"), **arguments)
+    assert said in str(refused.value)
+
+
+def test_two_budgets_that_do_not_draw_on_each_other_are_refused() -> None:
+    one, other = (Budget(Allowance(tokens=1), scope="x", now=0.0) for _ in range(2))
+    with pytest.raises(DefinitionError, match="There are two budgets"):
+        run_many(echo(), ["a"], budget=one, host=Host(budget=other))
+
+
+async def test_a_result_is_a_success_or_a_failure_of_the_type() -> None:
+    async for input, result in run_many(echo(), ["a"]):
+        assert_type(input, str)
+        assert_type(result, Success[str] | Failure)
+        match result:
+            case Success():
+                assert result.output == "a"
+            case Failure():
+                raise AssertionError(result)

@@ -1,0 +1,57 @@
+"""The agents of the tests of `journeyman batch`. What they do is noted in the current folder."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from journeyman import Agent, Output, ProviderError, tool
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, call, say
+
+
+class Trip(BaseModel):
+    city: str
+    days: int
+
+
+def note(words: str) -> None:
+    with Path("done.log").open("a", encoding="utf-8") as file:
+        file.write(f"{words}\n")
+
+
+async def echoed(request: Request) -> Answer:
+    text = request.messages[0].text
+    note(f"asked {text}")
+    if text == "bad":
+        raise ProviderError("The provider does not want it.", kind="bad_request")
+    if text == "slow" and Path("stuck").exists():
+        print("stuck", flush=True)  # noqa: T201 - users' files do
+        await asyncio.Event().wait()
+    return say(text)
+
+
+@tool(effect="once")
+async def pay(invoice: str) -> str:
+    """Pay."""
+    note(f"paid {invoice}")
+    return "paid"
+
+
+async def paying(request: Request) -> Answer:
+    text = request.messages[0].text
+    if len(request.messages) == 1:
+        return call("pay", invoice=text, id="pay")
+    if text == "slow" and Path("stuck").exists():
+        print("stuck", flush=True)  # noqa: T201 - users' files do
+        await asyncio.Event().wait()
+    return say("done")
+
+
+echo = Agent(name="echo", model=FromFunction(echoed))
+clerk = Agent(name="clerk", model=FromFunction(paying), tools=[pay])
+planner = Agent(
+    name="planner", input=Trip, model=FromFunction(lambda _: call("output", city="Oslo", days=3)), output=Output(Trip)
+)

@@ -1,0 +1,224 @@
+"""`journeyman batch`: a result for every line, kept over kills; what cannot be used is one clear line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from signal import SIGINT, SIGKILL, Signals
+from typing import Any
+
+import pytest
+
+from tests.cli.program import Done, Warm, assert_one_error_line, running
+
+AGENTS = Path(__file__).parent / "batch_agents.py"
+
+
+class Office:
+    """A folder with inputs and results, and the command in it."""
+
+    def __init__(self, folder: Path, warm: Warm) -> None:
+        self.folder, self._warm = folder, warm
+
+    def __call__(self, agent: str, inputs: str, *words: str, stdin: bytes = b"") -> Done:
+        return self._warm(
+            "batch", f"{AGENTS}:{agent}", inputs, "--out", "out.jsonl", *words, cwd=self.folder, stdin=stdin
+        )
+
+    def write(self, text: str | bytes, name: str = "in.jsonl") -> str:
+        (self.folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
+        return name
+
+    def lines(self, *texts: str) -> str:
+        return self.write("".join([json.dumps(text) + "\n" for text in texts]))
+
+    def results(self) -> dict[int, dict[str, Any]]:
+        """Return the results by line; each line may have one only."""
+        records = [json.loads(line) for line in (self.folder / "out.jsonl").read_text("utf-8").splitlines()]
+        assert len({record["line"] for record in records}) == len(records), records
+        return {record["line"]: record for record in records}
+
+    def outputs(self) -> dict[int, object]:
+        return {line: record["output"] for line, record in sorted(self.results().items())}
+
+    def log(self) -> list[str]:
+        log = self.folder / "done.log"
+        return sorted(log.read_text("utf-8").splitlines()) if log.exists() else []
+
+    def stopped(self, agent: str, inputs: str, *words: str, by: Signals) -> Done:
+        """Begin a batch, send it a signal when its slow line is stuck and all others have their results."""
+        (self.folder / "stuck").touch()
+        command = ("batch", f"{AGENTS}:{agent}", inputs, "--out", "out.jsonl", *words)
+        with running(*command, cwd=self.folder, start=self._warm.start) as program:
+            program.wait_for("stuck")
+            program.wait_for("2 of 3 done")
+            program.send(by)
+            done = program.done()
+        (self.folder / "stuck").unlink()
+        return done
+
+
+@pytest.fixture
+def office(tmp_path: Path, warm: Warm) -> Office:
+    return Office(tmp_path, warm)
+
+
+def test_every_line_has_its_result_and_the_exit_code_says_that_none_failed(office: Office) -> None:
+    done = office("echo", office.lines("a", "b", "c"))
+    assert (done.code, done.stdout) == (0, ""), done.stderr
+    assert office.outputs() == {1: "a", 2: "b", 3: "c"}
+    assert "3 results in out.jsonl: 3 succeeded, 0 failed; 30 in, 15 out" in done.stderr
+
+
+def test_a_failure_is_kept_with_its_reason_and_the_exit_code_tells_also_the_second_time(office: Office) -> None:
+    inputs = office.lines("a", "bad")
+    done = office("echo", inputs)
+    assert done.code == 1
+    assert "line 2 failed: API_ERROR: The model call failed (bad_request)" in done.stderr
+    assert office.results()[2]["code"] == "API_ERROR"
+    assert "does not want it" in office.results()[2]["error"]["message"]
+    again = office("echo", inputs)
+    assert (again.code, office.log()) == (1, ["asked a", "asked bad"])
+    assert "2 lines had a result before." in again.stderr
+
+
+def test_lines_that_cannot_be_read_are_told_by_number_and_the_others_go_on(office: Office) -> None:
+    done = office("echo", office.write(b'"a"\n{torn\n\n"\xff"\n{"x": 1}\n"last"'))
+    assert done.code == 1
+    assert "line 2 failed: INVALID_INPUT: The input does not fit: the line cannot be read: it is no JSON" in done.stderr
+    assert (
+        "line 4 failed: INVALID_INPUT: The input does not fit: the line cannot be read: it is not UTF-8" in done.stderr
+    )
+    assert office.outputs() == {1: "a", 2: None, 4: None, 5: '{"x": 1}', 6: "last"}
+
+
+def test_csv_is_read_by_its_header(office: Office) -> None:
+    text = "\ufeffcity,days\r\nOslo,3\r\nBergen,many\r\nBodø\r\n"
+    done = office("planner", office.write(text, "in.csv"))
+    assert done.code == 1
+    assert {line: record["code"] for line, record in sorted(office.results().items())} == {
+        2: "SUCCESS",
+        3: "INVALID_INPUT",
+        4: "INVALID_INPUT",
+    }
+    assert office.results()[2]["output"] == {"city": "Oslo", "days": 3}
+    assert "it has 1 cells, and the header has 2" in done.stderr
+
+
+def test_a_text_agent_gets_the_only_cell_of_a_row(office: Office) -> None:
+    assert office("echo", office.write('text\n"one, two"\n', "in.csv")).code == 0
+    assert office.outputs() == {2: "one, two"}
+
+
+def test_stdin_is_read_as_it_comes_and_goes_on_where_it_was(office: Office) -> None:
+    assert office("echo", "-", stdin=b'"a"\n').code == 0
+    assert office("echo", "-", stdin=b'"a"\n"b"\n').code == 0
+    assert (office.outputs(), office.log()) == ({1: "a", 2: "b"}, ["asked a", "asked b"])
+
+
+# -- stopped, and gone on with -----------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_was_killed_goes_on_and_does_again_only_what_was_under_way(office: Office) -> None:
+    inputs = office.lines("a", "slow", "b")
+    assert office.stopped("echo", inputs, by=SIGKILL).code == -SIGKILL
+    assert office.outputs() == {1: "a", 3: "b"}
+    done = office("echo", inputs)
+    assert done.code == 0, done.stderr
+    assert office.outputs() == {1: "a", 2: "slow", 3: "b"}
+    assert office.log() == ["asked a", "asked b", "asked slow", "asked slow"]
+
+
+def test_a_durable_line_that_was_killed_goes_on_where_it_was(office: Office) -> None:
+    inputs = office.lines("a", "slow", "b")
+    assert office.stopped("clerk", inputs, "--durable", "runs.db", by=SIGKILL).code == -SIGKILL
+    done = office("clerk", inputs, "--durable", "runs.db")
+    assert done.code == 0, done.stderr
+    assert (len(office.results()), office.log()) == (3, ["paid a", "paid b", "paid slow"])
+
+
+@pytest.mark.parametrize("words", [(), ("--durable", "runs.db")])
+def test_ctrl_c_leaves_the_lines_under_way_for_the_next_time(office: Office, words: tuple[str, ...]) -> None:
+    inputs = office.lines("a", "slow", "b")
+    done = office.stopped("clerk", inputs, *words, by=SIGINT)
+    assert done.code == 130, done.stderr
+    assert sorted(office.results()) == [1, 3]
+    assert "1 line without a result" in done.stderr
+    assert office("clerk", inputs, *words).code == 0
+    assert office.log().count("paid slow") == (1 if words else 2)
+
+
+def test_a_torn_last_line_is_cut_and_done_again(office: Office) -> None:
+    inputs = office.lines("a", "b")
+    assert office("echo", inputs).code == 0
+    out = office.folder / "out.jsonl"
+    out.write_bytes(out.read_bytes()[:-20])
+    done = office("echo", inputs)
+    assert done.code == 0
+    assert "The last line of out.jsonl was torn, and is cut." in done.stderr
+    assert (office.outputs(), len(office.log())) == ({1: "a", 2: "b"}, 3)
+
+
+def test_a_spent_budget_names_the_first_line_that_was_not_taken_and_the_next_command_goes_on(office: Office) -> None:
+    inputs = office.lines(*[str(number) for number in range(40)])
+    done = office("echo", inputs, "--budget", "500", "--at-once", "1")
+    assert done.code == 1
+    assert "The budget is spent. The first line that was not taken is line 18." in done.stderr
+    assert office("echo", inputs).code == 0
+    assert len(office.results()) == 40
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_two_batches_on_one_output_at_once_are_refused(office: Office) -> None:
+    inputs = office.lines("slow")
+    (office.folder / "stuck").touch()
+    command = ("batch", f"{AGENTS}:echo", inputs, "--out", "out.jsonl")
+    with running(*command, cwd=office.folder) as program:
+        program.wait_for("stuck")
+        second = office("echo", inputs)
+        assert_one_error_line(second, 1, ["Another batch writes to out.jsonl. Wait for its end"])
+        program.send(SIGKILL)
+        program.done()
+
+
+def test_the_output_of_another_batch_is_refused_and_stays_as_it_is(office: Office) -> None:
+    assert office("echo", office.lines("a", "b")).code == 0
+    before = (office.folder / "out.jsonl").read_bytes()
+    other = office("echo", office.lines("a", "c"))
+    assert_one_error_line(other, 2, ["out.jsonl is the output of another batch: its result of line 2"])
+    shorter = office("echo", office.lines("a"))
+    assert_one_error_line(shorter, 2, ["it has results of lines that the inputs do not have"])
+    agent = office("clerk", office.lines("a", "b"))
+    assert_one_error_line(agent, 2, ["has results of the agent 'echo', not of 'clerk'"])
+    assert (office.folder / "out.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["my notes", "my notes\n", '{"line": 1}\n', "[1]\n", "\x00" * 10])
+def test_a_file_of_something_else_is_refused_and_stays_as_it_is(office: Office, text: str) -> None:
+    office.write(text, "out.jsonl")
+    done = office("echo", office.lines("a"))
+    assert_one_error_line(done, 2, ["out.jsonl is not the output of a batch: line 1 is no result of one."])
+    assert (office.folder / "out.jsonl").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words", "said"),
+    [
+        ("none.jsonl", (), "There is no file none.jsonl."),
+        ("in.txt", (), "The name of in.txt does not tell how it is written. Say it: --format jsonl or csv."),
+        ("out.jsonl", (), "out.jsonl is both the inputs and the output."),
+        ("in.jsonl", ("--at-once", "0"), "--at-once 0 allows nothing."),
+        ("in.jsonl", ("--cost", "-1"), "--cost -1 allows nothing."),
+        ("empty.csv", (), "The CSV has no header"),
+        ("in.jsonl", ("--durable", "."), "could not be opened"),
+    ],
+)
+def test_a_command_that_cannot_be_done_is_one_line(
+    office: Office, inputs: str, words: tuple[str, ...], said: str
+) -> None:
+    office.lines("a")
+    for name in ("in.txt", "empty.csv", "out.jsonl"):
+        office.write("", name)
+    assert_one_error_line(office("echo", inputs, *words), 2, [said])
