@@ -1,8 +1,8 @@
 """What the Gemini server says: parts, answers made of them, and the ways in which an answer can go wrong.
 
-Signatures are given as the API gives them (wire-gemini, section 4): on the first call of an answer; without one, on an
-empty text at the end of a stream, or on the last text of a document. Faults inside a body (`cut`, `stall`, `insert`,
-`late`) and bytes that are no answer (`raw`, `html_page`) are those of `messages_answers.py`.
+Signatures are given as the API gives them (wire-gemini, section 4): on the first call of an answer; without one, after
+thoughts, on an empty text at the end of a stream, or on the last text of a document. Faults inside a body (`cut`,
+`stall`, `insert`, `late`) and bytes that are no answer (`raw`, `html_page`) are those of `messages_answers.py`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -171,7 +171,8 @@ def _with_signed_call(answer: Answer) -> list[Json]:
 def _signs_text(answer: Answer) -> bool:
     last = answer.content[-1] if answer.content else {}
     has_call = any("functionCall" in part for part in answer.content)
-    return answer.signs and not has_call and "text" in last and not last.get("thought") and len(last) == 1
+    has_thought = any(part.get("thought") for part in answer.content)
+    return answer.signs and has_thought and not has_call and last.keys() == {"text"}
 
 
 def _seal(answer: Answer) -> str:

@@ -165,10 +165,8 @@ def the_user_begins_and_ends(request: Request) -> Iterator[str]:
 
 def contents_have_parts(request: Request) -> Iterator[str]:
     """No content without parts (S3: 653 of 653)."""
-    system = [Item("systemInstruction", as_object(request.body["systemInstruction"]))] * (
-        "systemInstruction" in request.body
-    )
-    for content in [*request.contents, *system]:
+    system = Item("systemInstruction", as_object(request.body.get("systemInstruction")))
+    for content in [*request.contents, *([system] if "systemInstruction" in request.body else [])]:
         if not content.each("parts"):
             yield f"{content.where}: must include at least one parts field"
 

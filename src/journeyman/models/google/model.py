@@ -227,23 +227,26 @@ class _Asked(AbstractAsyncContextManager[AsyncIterator[Part]]):
     _stream: RequestedStream = field(init=False)
 
     async def __aenter__(self) -> AsyncIterator[Part]:
-        try:
-            return await self._open(signatures=True)
-        except ProviderError as error:
-            refused = error
-        said = str(refused).lower()
-        is_about_signatures = refused.kind == "bad_request" and any(words in said for words in _ABOUT_SIGNATURES)
-        if is_about_signatures or (refused.status == 401 and self._model.token is not None):
-            return await self._open(signatures=not is_about_signatures)
-        raise refused
+        parts = await self._opened(signatures=True)
+        if isinstance(parts, ProviderError):
+            said = str(parts).lower()
+            is_about_signatures = parts.kind == "bad_request" and any(words in said for words in _ABOUT_SIGNATURES)
+            if is_about_signatures or (parts.status == 401 and self._model.token is not None):
+                parts = await self._opened(signatures=not is_about_signatures)
+        if isinstance(parts, ProviderError):
+            raise parts.with_traceback(None)  # the frames below hold the token
+        return parts
 
     async def __aexit__(self, *raised: object) -> None:
         await self._stream.__aexit__(None, None, None)
 
-    async def _open(self, *, signatures: bool) -> AsyncIterator[Part]:
-        token = None if (provider := self._model.token) is None else await _token(self._model, provider)
-        self._stream = self._model.requested(self._request, token=token, signatures=signatures)
-        return await self._stream.__aenter__()
+    async def _opened(self, *, signatures: bool) -> AsyncIterator[Part] | ProviderError:
+        try:
+            token = None if (provider := self._model.token) is None else await _token(self._model, provider)
+            self._stream = self._model.requested(self._request, token=token, signatures=signatures)
+            return await self._stream.__aenter__()
+        except ProviderError as error:
+            return error
 
 
 async def _token(model: GoogleModel, provider: TokenProvider) -> str:
