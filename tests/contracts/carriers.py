@@ -104,7 +104,7 @@ def _openai(maker: Maker, service: Service = ANY_SERVICE, **more: Any) -> Play: 
 
 
 def _gemini(maker: Maker, *, ids: bool = True, **more: Any) -> Play:  # noqa: ANN401 - what the maker takes
-    """Play the answers by the strict server of Gemini's API; without `ids`, calls have none, unless some are repeated."""
+    """Play the answers by the strict server of Gemini's API; without `ids`, calls have none, unless some repeat."""
 
     @asynccontextmanager
     async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:

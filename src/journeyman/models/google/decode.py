@@ -149,7 +149,7 @@ class Decoder:
         prompt, cached, thoughts, tools = [self._counts.get(name, 0) for name in _COUNTS]
         usage = Usage(
             requests=1,
-            input_tokens=max(0, prompt - cached) + tools,
+            input_tokens=prompt - min(cached, max(0, prompt)) + tools,
             output_tokens=self._counts["candidatesTokenCount"] + thoughts,
             cache_read_tokens=cached,
             reasoning_tokens=thoughts,
@@ -205,6 +205,7 @@ class Decoder:
         elif signature:
             self._close_block(parts)
             self._add_signature(signature, parts)
+            self._signed = ("", 0) if text else None  # another one begins another block
         if not text:
             return
         self._kind = "thought" if is_thought else "text"
@@ -242,7 +243,7 @@ class Decoder:
             self._add(Text(text), parts)
         elif kind == "text" and signed is not None:
             self._add_signature(signed[0], parts)
-            self._add(Text(text, extra={PROVIDER: {"signed_from": signed[1]}}), parts)
+            self._add(Text(text, extra={PROVIDER: {"signed_from": signed[1]}} if signed[1] else None), parts)
 
     def _add_signature(self, signature: str, parts: list[Part]) -> None:
         if signature:
