@@ -114,7 +114,9 @@ class Decoder:
             self._started = True
             usage = self.usage() or Usage(requests=1, exact=False)
             parts.append(ResponseStarted(as_text(chunk.get("modelVersion")), as_text(chunk.get("responseId")), usage))
-        candidate = _candidate(chunk)
+        # Nobody asks for more than one candidate, and the parts of two would not be one answer.
+        first = [each for each in map(as_object, as_list(chunk.get("candidates"))) if not each.get("index")]
+        candidate = first[0] if first else {}
         for part in as_list(as_object(candidate.get("content")).get("parts")):
             self._take_part(as_object(part), parts)
         if counted and (usage := self.usage()) is not None:
@@ -270,12 +272,6 @@ class Decoder:
         elif reason == "STOP":
             stop, detail = "end_turn", None
         parts.append(ResponseFinished(stop, detail))
-
-
-def _candidate(chunk: JsonObject) -> JsonObject:
-    """Return the first candidate: nobody asks for more, and their parts would not be one answer."""
-    first = [each for each in map(as_object, as_list(chunk.get("candidates"))) if not each.get("index")]
-    return first[0] if first else {}
 
 
 def _reported(error: JsonObject) -> ProviderError:

@@ -84,8 +84,13 @@ def encode(
     `more_tools` are tools in the provider's own form, which follow those of `prefix`.
     """
     tools = joined(_tools(prefix), more_tools)
-    fields = [to_json(head)[1:-1], _system(prefix), b'"tools":[%b]' % tools if tools else b""]
-    fields.append(b'"contents":[%b]' % b"".join(_contents(messages, codec)))
+    system = b",".join([b'{"text":%b}' % to_json(text.text) for text in prefix.system if text.text.strip()])
+    fields = [
+        to_json(head)[1:-1],
+        b'"systemInstruction":%b' % (_USER % system) if system else b"",
+        b'"tools":[%b]' % tools if tools else b"",
+        b'"contents":[%b]' % b"".join(_contents(messages, codec)),
+    ]
     return b"{%b}" % b",".join([field for field in fields if field])
 
 
@@ -138,7 +143,8 @@ def _models_parts(content: Sequence[Block], codec: Codec) -> bytes:
         if isinstance(block, Thinking):
             if block.text:
                 parts.append(b'{"text":%b,"thought":true}' % to_json(block.text))
-            if (own := _signature(block, codec)) and signature:
+            goes_back = codec.keeps_signatures and block.provider in (None, codec.owner)
+            if (own := block.signature if goes_back else None) and signature:
                 parts.append(_signed(b'{"text":""}', signature))
             signature = own or signature
             continue
@@ -162,11 +168,6 @@ def _own(block: Block, codec: Codec) -> Block | None:
             return block
         case _:
             return readable(block, codec.owner)
-
-
-def _signature(block: Thinking, codec: Codec) -> str:
-    is_own = block.provider in (None, codec.owner)
-    return block.signature or "" if is_own and codec.keeps_signatures else ""
 
 
 def _models_part(block: Block, signature: str) -> list[bytes]:
@@ -275,12 +276,7 @@ def _files_beside(result: ToolResult, codec: Codec) -> list[bytes]:
     return [whose, *[part for file in files for part in _users_parts(file, codec)]]
 
 
-# -- tools and system --------------------------------------------------------------------------------------------------
-
-
-def _system(prefix: Prefix) -> bytes:
-    parts = [b'{"text":%b}' % to_json(text.text) for text in prefix.system if text.text and not text.text.isspace()]
-    return b'"systemInstruction":%b' % (_USER % b",".join(parts)) if parts else b""
+# -- tools -------------------------------------------------------------------------------------------------------------
 
 
 def _tools(prefix: Prefix) -> bytes:

@@ -118,7 +118,10 @@ class GoogleModel(OverHttp):
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "facts", facts)
         object.__setattr__(self, "url", f"{self.base_url.rstrip('/')}/models/{quote(name, safe='')}:{method}")
-        object.__setattr__(self, "_headers", self._all_headers())
+        headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+        key = {} if self.api_key is None else {"x-goog-api-key": self.api_key}
+        given = {name.lower(): value for name, value in self.headers.items()}
+        object.__setattr__(self, "_headers", headers | key | given)
         is_late = known.reasoning == "level"
         object.__setattr__(self, "_codec", Codec(name, needs_signatures=is_late, files_in_results=is_late))
 
@@ -135,7 +138,7 @@ class GoogleModel(OverHttp):
         It is asked a second time, with another token, if the first one is not taken, and without signatures, if one of
         another key or place is not.
         """
-        return _Asked(self, request)
+        return _Resent(self, request)
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -211,15 +214,9 @@ class GoogleModel(OverHttp):
             return {}
         return {"thinkingConfig": {"thinkingBudget": budget, "includeThoughts": True}}
 
-    def _all_headers(self) -> dict[str, str]:
-        headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-        if self.api_key is not None:
-            headers["x-goog-api-key"] = self.api_key
-        return headers | {name.lower(): value for name, value in self.headers.items()}
-
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Asked(AbstractAsyncContextManager[AsyncIterator[Part]]):
+class _Resent(AbstractAsyncContextManager[AsyncIterator[Part]]):
     """A request that is sent once more where that can help: with a new token, or without signatures."""
 
     _model: GoogleModel
@@ -304,7 +301,7 @@ def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
 # -- from the environment ----------------------------------------------------------------------------------------------
 
 
-class Options(TypedDict, total=False):
+class Reached(TypedDict, total=False):
     """What may be given besides: see `GoogleModel`."""
 
     base_url: str | None
@@ -314,7 +311,7 @@ class Options(TypedDict, total=False):
     price: Price | None
 
 
-def from_environment(name: str, *, api_key: str | None = None, **options: Unpack[Options]) -> GoogleModel:
+def from_environment(name: str, *, api_key: str | None = None, **options: Unpack[Reached]) -> GoogleModel:
     """Return the model; its key comes from GOOGLE_API_KEY or GEMINI_API_KEY, its address from GOOGLE_GEMINI_BASE_URL.
 
     Without a `price`, it is the list price; at another address than the provider's own, where others may bill, none.
@@ -338,7 +335,7 @@ def on_vertex(
     token: TokenProvider | None = None,
     project: str | None = None,
     location: str | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[Reached],
 ) -> GoogleModel:
     """Return the model on Vertex; project and location come from GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION.
 
@@ -367,11 +364,11 @@ def on_vertex(
 
 
 def _made(
-    name: str, options: Options, *, has_list_price: bool, api_key: str | None = None, token: TokenProvider | None = None
+    name: str, options: Reached, *, has_list_price: bool, api_key: str | None = None, token: TokenProvider | None = None
 ) -> GoogleModel:
-    if unknown := options.keys() - Options.__annotations__.keys():
+    if unknown := options.keys() - Reached.__annotations__.keys():
         raise TypeError(
-            f"{PROVIDER}:{name} has no options {sorted(unknown)}. It has: {sorted(Options.__annotations__)}."
+            f"{PROVIDER}:{name} has no options {sorted(unknown)}. It has: {sorted(Reached.__annotations__)}."
         )
     price = options.get("price")
     return GoogleModel(
