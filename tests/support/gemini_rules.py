@@ -7,7 +7,9 @@ the number of exchanges that show it; R is a report of a refusal.
 
 import base64
 import binascii
+import itertools
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Final
@@ -73,9 +75,9 @@ class Request(StrictRequest):
 
     @cached_property
     def exchanges(self) -> Sequence[Exchange]:
-        following = [*self.contents[1:], Item("", {})]
-        made = [Exchange(c.where, calls_of(c), responses_of(n)) for c, n in zip(self.contents, following, strict=True)]
-        return [Exchange("", [], responses_of(self.contents[0])) if self.contents else made[0], *made]
+        first = Item("", {})  # what answers nothing
+        around = [first, *self.contents, first]
+        return [Exchange(a.where, calls_of(a), responses_of(b)) for a, b in itertools.pairwise(around)]
 
     @property
     def parts(self) -> list[Item]:
@@ -129,7 +131,11 @@ def type_errors(body: Json) -> list[str]:
     for name, adapter in _types().items():
         if name in body:
             try:
-                adapter.validate_python(body[name], by_alias=True, by_name=False)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")  # so the types tell of a word that no enum has
+                    adapter.validate_python(body[name], by_alias=True, by_name=False)
+            except UserWarning as warning:
+                found.append(f"{name}: {warning}")
             except ValidationError as error:
                 errors = error.errors(include_url=False)
                 found += [f"{name}.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in errors]
