@@ -163,7 +163,7 @@ class Decoder:
         return "" if self.deltas or self._kind != "text" else "".join(self._pieces)
 
     def _count(self, told: JsonObject) -> bool:
-        """Take over the counts: each chunk has them all, and leaves out those that are 0. False for none."""
+        """Take over the counts: each chunk has them all, and leaves out those that are 0. False for nothing new."""
         counts = {name: count for name, count in told.items() if type(count) is int}
         total, prompt = counts.get("totalTokenCount"), counts.get("promptTokenCount")
         if total is None and prompt is None:
@@ -173,10 +173,11 @@ class Decoder:
         if said is None:
             rest = 0 if total is None else max(0, total - (prompt or 0) - thoughts - tools)
             said = max(rest, self._counts.get("candidatesTokenCount", 0))
+        before, was_exact = self._counts, self._is_exact
         self._counts = dict(zip(_COUNTS, (prompt or 0, cached, thoughts, tools), strict=True))
         self._counts["candidatesTokenCount"] = said
         self._is_exact = prompt is not None and (total is not None or "candidatesTokenCount" in counts)
-        return True
+        return self._counts != before or self._is_exact != was_exact
 
     # -- parts
 
