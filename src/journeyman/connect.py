@@ -31,12 +31,14 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "azure": "journeyman.models.openai.names:azure",
     "azure-responses": "journeyman.models.openai.names:azure_responses",
     "bridge": "journeyman.models.bridge.model:from_name",
+    "google": "journeyman.models.google.model:from_environment",
     "llama-cpp": "journeyman.models.openai.names:llama_cpp",
     "lm-studio": "journeyman.models.openai.names:lm_studio",
     "ollama": "journeyman.models.openai.names:ollama",
     "openai": "journeyman.models.openai.names:responses",
     "openai-chat": "journeyman.models.openai.names:chat",
     "openrouter": "journeyman.models.openai.names:openrouter",
+    "vertex-google": "journeyman.models.google.model:on_vertex",
     "vllm": "journeyman.models.openai.names:vllm",
 }
 

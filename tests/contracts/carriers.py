@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
@@ -18,10 +18,12 @@ import orjson
 from journeyman.model import Model, Response
 from journeyman.models.openai.endpoint import OPENROUTER, VLLM
 from journeyman.models.scripted import Scripted
-from journeyman.types import Block, Opaque, RedactedThinking, Text, Thinking, ToolUse
+from journeyman.types import Block, Opaque, RedactedThinking, Text, Thinking, ToolUse, Usage
 from tests.contracts import makers
 from tests.contracts.makers import CLAUDE, GPT, Maker
+from tests.support import gemini_answers as gemini
 from tests.support import openai_answers as openai
+from tests.support.gemini_api import GeminiApi
 from tests.support.loopback import Recorded
 from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_object
@@ -62,6 +64,8 @@ class Carrier:
     play: Play
     lacks: Mapping[Feature, str] = field(default_factory=dict[Feature, str])
     """What cannot be said over the provider's wire, in this form, and why."""
+    tells: Callable[[Usage], Usage] = lambda usage: usage
+    """Returns how the provider tells a use."""
 
 
 # -- in process --------------------------------------------------------------------------------------------------------
@@ -97,6 +101,73 @@ def _openai(maker: Maker, service: Service = ANY_SERVICE, **more: Any) -> Play: 
             yield Played(model, api.requests)
 
     return play
+
+
+def _gemini(maker: Maker, *, ids: bool = True, **more: Any) -> Play:  # noqa: ANN401 - what the maker takes
+    """Play the answers by the strict server of Gemini's API; without `ids`, calls have none, unless some repeat."""
+
+    @asynccontextmanager
+    async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:
+        given = [block.id for answer in answers for block in answer.content if isinstance(block, ToolUse)]
+        has_ids = ids or len({*given}) < len(given)
+        replies = [gemini_answer(answer, ids=has_ids) for answer in answers]
+        async with GeminiApi(replies) as api, maker(api.url, **more) as model:
+            yield Played(model, api.requests)
+
+    return play
+
+
+# -- answers in Gemini's words -----------------------------------------------------------------------------------------
+
+
+def gemini_answer(response: Response, *, ids: bool = True, signs: bool = True) -> gemini.Answer:
+    """Return an answer of a script as the Gemini server gives it."""
+    parts: list[Json] = []
+    signature: str | None = None
+    for block in response.content:
+        if isinstance(block, Thinking):
+            parts += [gemini.thought(block.text)] if block.text else []
+            signature = block.signature
+        elif isinstance(block, RedactedThinking):
+            raise TypeError("Gemini's API has nothing like redacted thinking.")
+        else:
+            part = _gemini_part(block, ids=ids)
+            parts.append(gemini.signed(part, signature) if signature and isinstance(block, ToolUse) else part)
+            signature = None
+    endings = {"refusal": "SAFETY", "max_tokens": "MAX_TOKENS"}
+    usage = response.usage
+    reasoned = usage.reasoning_tokens or 0
+    counted = gemini.Counted(
+        prompt=told_by_gemini(usage).input_tokens + (usage.cache_read_tokens or 0),
+        candidates=usage.output_tokens - reasoned,
+        cached=usage.cache_read_tokens or 0,
+        thoughts=reasoned,
+    )
+    ending = endings.get(response.stop_reason, "STOP")
+    return gemini.answer(*parts, ending=ending, usage=counted, model=response.model or None, signs=signs)
+
+
+def _gemini_part(block: Block, *, ids: bool) -> Json:
+    match block:
+        case Text(text):
+            return gemini.text(text)
+        case ToolUse():
+            return gemini.call(block.name, orjson.loads(block.input_json), id=block.id if ids and block.id else None)
+        case Opaque():
+            return {key: value for key, value in as_object(orjson.loads(block.json)).items() if key != "type"}
+        case _:
+            raise TypeError(f"Gemini does not say {block!r}.")
+
+
+def told_by_gemini(usage: Usage) -> Usage:
+    """Return a use as Gemini tells it: what is 0 is left out, and what a cache took in is plain input."""
+    return replace(
+        usage,
+        input_tokens=usage.input_tokens + (usage.cache_write_tokens or 0),
+        cache_read_tokens=usage.cache_read_tokens or 0,
+        cache_write_tokens=None,
+        reasoning_tokens=usage.reasoning_tokens or 0,
+    )
 
 
 # -- answers in OpenAI's words -----------------------------------------------------------------------------------------
@@ -146,6 +217,9 @@ _NO_THINKING: Final[Mapping[Feature, str]] = {
 _NO_MALFORMED: Final[Mapping[Feature, str]] = {
     "malformed": "a document of the Messages API has arguments as a JSON object, which cannot be malformed"
 }
+_NO_TEXT_AS_ARGUMENTS: Final[Mapping[Feature, str]] = {
+    "malformed": "Gemini gives arguments as a JSON object, which cannot be malformed"
+}
 _NO_ZERO: Final[Mapping[Feature, str]] = {
     "no reasoning": "pydantic-ai passes on how many tokens Anthropic's models have reasoned with, but not that it was 0"
 }
@@ -170,6 +244,11 @@ CARRIERS: Final = (
     *_both("vllm", partial(_chat, service=VLLM_SERVICE, endpoint=VLLM, name=GPT)),
     *_both("openrouter", _routed),
     *_both("openai-responses", partial(_openai, makers.responses)),
+    Carrier("google-events", _gemini(makers.google), _NO_TEXT_AS_ARGUMENTS, told_by_gemini),
+    Carrier("google-document", _gemini(makers.google, streaming=False), _NO_TEXT_AS_ARGUMENTS, told_by_gemini),
+    Carrier("google-without-ids", _gemini(makers.google, ids=False), _NO_TEXT_AS_ARGUMENTS, told_by_gemini),
+    Carrier("vertex-google", _gemini(makers.vertex), _NO_TEXT_AS_ARGUMENTS, told_by_gemini),
+    Carrier("gemini-2.5", _gemini(makers.google, name="gemini-2.5-flash"), _NO_TEXT_AS_ARGUMENTS, told_by_gemini),
     Carrier("bridge-anthropic", _messages(partial(makers.bridged, name=f"anthropic:{CLAUDE}")), _NO_ZERO),
     Carrier("bridge-openai-chat", _openai(makers.bridged, name=f"openai-chat:{GPT}"), _NO_THINKING),
     Carrier("bridge-openai-responses", _openai(makers.bridged, name=f"openai-responses:{GPT}")),

@@ -50,6 +50,11 @@ def _by_a_client(fault: Fault) -> Fault | None:
             return fault
 
 
+def _with_a_token(fault: Fault) -> Fault | None:
+    """A token that is not taken is asked for anew: what then happens is in `test_google.py`."""
+    return None if fault.status == 401 else fault
+
+
 def _over_the_bridge(fault: Fault) -> Fault | None:
     """pydantic-ai tells no status but that of a refusal, has one class for all that it cannot read, and waits for no
     time less than none."""
@@ -77,6 +82,9 @@ ADAPTERS = (
     Adapter("anthropic-document", wires.ANTHROPIC_DOCUMENT, makers.anthropic),
     Adapter("anthropic-client", wires.ANTHROPIC_EVENTS, _CLIENT, _by_a_client),
     Adapter("anthropic-client-document", wires.ANTHROPIC_DOCUMENT, _CLIENT, _by_a_client),
+    Adapter("google", wires.GEMINI_EVENTS, makers.google),
+    Adapter("google-document", wires.GEMINI_DOCUMENT, makers.google),
+    Adapter("vertex-google", wires.GEMINI_EVENTS, makers.vertex, _with_a_token),
     Adapter("openai-chat", wires.CHAT_EVENTS, makers.chat),
     Adapter("openai-chat-document", wires.CHAT_DOCUMENT, makers.chat),
     Adapter("bridge", wires.BRIDGED_CHAT_EVENTS, partial(makers.bridged, timeouts=Timeouts()), _over_the_bridge),

@@ -211,6 +211,56 @@ CHAT_DOCUMENT = _as_a_document(
 )
 
 
+# -- Gemini ------------------------------------------------------------------------------------------------------------
+
+_GOOGLE_LABELS: Mapping[int, str | None] = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    413: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    529: "UNAVAILABLE",
+}
+
+
+def _google_refusal(status: int, message: str) -> bytes:
+    return orjson.dumps({"error": {"code": status, "message": message, "status": _GOOGLE_LABELS[status]}})
+
+
+def _gemini_chunk(text: str, tokens: int, **more: object) -> dict[str, object]:
+    counts = {"promptTokenCount": 28, "cachedContentTokenCount": 3, "candidatesTokenCount": tokens}
+    return {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, **more}],
+        "usageMetadata": {**counts, "totalTokenCount": 28 + tokens},
+        "modelVersion": "a-model",
+        "responseId": "resp_1",
+    }
+
+
+_GEMINI_OVERLOAD: dict[str, object] = {
+    "error": {"code": 503, "message": f"The model is overloaded. {KEY}", "status": "UNAVAILABLE"}
+}
+_GEMINI_SEEN = Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=3, reasoning_tokens=0, exact=False)
+
+GEMINI_EVENTS = Wire(
+    content_type=EVENTS,
+    begun=events(_gemini_chunk("Hello", 1)),
+    rest=events(_gemini_chunk(" there.", 6), _gemini_chunk("", 6, finishReason="STOP")),
+    seen=_GEMINI_SEEN,
+    used=replace(_GEMINI_SEEN, output_tokens=6, exact=True),
+    refusal=_google_refusal,
+    labels=_GOOGLE_LABELS,
+    overload=events(_GEMINI_OVERLOAD),
+)
+
+GEMINI_DOCUMENT = _as_a_document(
+    GEMINI_EVENTS, _gemini_chunk("Hello there.", 6, finishReason="STOP"), overload=_GEMINI_OVERLOAD
+)
+
+
 # -- Responses ---------------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from journeyman.model import Model
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.bridge import model as bridge
+from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import AZURE
 from journeyman.models.openai.responses import OpenAIModel
@@ -21,6 +22,7 @@ from journeyman.models.openai.responses import OpenAIModel
 KEY: Final = "sk-very-secret-0123456789"
 """The key of every model. All that a provider says in a fault says it back."""
 CLAUDE: Final = "claude-sonnet-5-5"
+GEMINI: Final = "gemini-3-flash-preview"
 GPT: Final = "gpt-5.2"
 PLAIN_GPT: Final = "gpt-4.1"
 """One that is not known to reason."""
@@ -61,6 +63,15 @@ def responses(url: str, name: str = GPT, **more: Any) -> Made:  # noqa: ANN401
 
 def azure(url: str, **more: Any) -> Made:  # noqa: ANN401
     return responses(url, endpoint=AZURE, base_url=url, **more)
+
+
+def google(url: str, name: str = GEMINI, **more: Any) -> Made:  # noqa: ANN401
+    return nullcontext(GoogleModel(name, **_reached(f"{url}/v1beta", more)))
+
+
+def vertex(url: str, name: str = GEMINI, **more: Any) -> Made:  # noqa: ANN401
+    place = f"{url}/v1beta1/projects/a-project/locations/global/publishers/google"
+    return nullcontext(GoogleModel(name, token=lambda: KEY, base_url=place, **more))
 
 
 def bridged(url: str, name: str = f"openai-chat:{PLAIN_GPT}", **more: Any) -> Made:  # noqa: ANN401

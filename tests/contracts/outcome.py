@@ -57,7 +57,7 @@ class _Ids:
 
     def blocks(self, message: types.Message) -> Iterator[str]:
         """Yield the blocks of a message but for what only a provider reads."""
-        return (self.block(block) for block in message.content if not isinstance(block, types.RedactedThinking))
+        return (self.block(block) for block in message.content if not _is_sealed(block))
 
     def block(self, block: types.Block | types.ToolReference) -> str:
         match block:
@@ -99,6 +99,11 @@ class _Ids:
                 return (kind, str(event.attempt), str(event.succeeded))
             case _:
                 return (kind,)
+
+
+def _is_sealed(block: types.Block) -> bool:
+    """Tell whether a block is nothing but what a provider wants back."""
+    return isinstance(block, types.RedactedThinking) or (isinstance(block, types.Thinking) and not block.text)
 
 
 def _merged(lines: Iterable[Line]) -> list[Line]:

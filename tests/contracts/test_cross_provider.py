@@ -24,15 +24,18 @@ from journeyman import Agent, run, types
 from journeyman.history import History
 from journeyman.model import Model, Prefix, Request, Response, Settings, ToolSpec
 from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import OLLAMA, VLLM
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.scripted import call, say
-from tests.contracts.carriers import VLLM_SERVICE, openai_answer
+from tests.contracts.carriers import VLLM_SERVICE, gemini_answer, openai_answer
 from tests.contracts.conversations import NOTE, PAPER, PIXEL, draw, fail, look
-from tests.contracts.makers import CLAUDE, GPT, KEY
+from tests.contracts.makers import CLAUDE, GEMINI, GPT, KEY
 from tests.properties.examples import examples, patient
-from tests.support import messages_rules, openai_rules
+from tests.support import gemini_answers as gemini
+from tests.support import gemini_rules, messages_rules, openai_rules
+from tests.support.gemini_api import GeminiApi
 from tests.support.invariants_history import history_faults
 from tests.support.loopback import Recorded
 from tests.support.messages_answers import Reply
@@ -44,9 +47,16 @@ from tests.support.stage_wire import reply_of
 
 pytestmark = patient
 
-Stop: TypeAlias = Literal["anthropic", "chat", "responses", "vllm"]
-STOPS: Final[tuple[Stop, ...]] = ("anthropic", "chat", "responses", "vllm")
-PROVIDER: Final[dict[Stop, str]] = {"anthropic": "anthropic", "chat": "openai", "responses": "openai", "vllm": "vllm"}
+Stop: TypeAlias = Literal["anthropic", "chat", "google", "responses", "vllm"]
+STOPS: Final[tuple[Stop, ...]] = ("anthropic", "chat", "google", "responses", "vllm")
+PROVIDER: Final[dict[Stop, str]] = {
+    "anthropic": "anthropic",
+    "chat": "openai",
+    "google": f"google:{GEMINI}",
+    "responses": "openai",
+    "vllm": "vllm",
+}
+"""Whose blocks each reads as its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +76,7 @@ _words = st.sampled_from(["Umbrellas.", "“Naïve” 🦜", " two\n\nparagraphs
 _IDS: Final[dict[Stop, tuple[str, ...]]] = {
     "anthropic": ("toolu_{}", "toolu_{}_" + "x" * 40),
     "chat": ("call_{}", "call_{}_" + "x" * 40),
+    "google": ("", "fc{}"),
     "responses": ("call_{}", "call_{}_" + "x" * 40),
     # Servers of one's own are careless: ids with dots and colons, none at all, the same one in every answer.
     "vllm": ("functions.look:{}", "chatcmpl-tool-{}", "", "call_0"),
@@ -113,6 +124,10 @@ def _own(draw_from: st.DrawFn, stop: Stop, number: int) -> tuple[types.Block, ..
             found = f'{{"type":"web_search_tool_result","tool_use_id":"{id}","content":[]}}'
             searched = (types.Opaque("anthropic", asked), types.Opaque("anthropic", found))
             kinds += [(thought,), (thought, sealed), searched]
+        case "google":
+            code = f'{{"language":"PYTHON","code":"print({number:05})"}}'
+            ran = types.Opaque(PROVIDER[stop], f'{{"type":"executableCode","executableCode":{code}}}')
+            kinds += [(types.Thinking(thought.text),), (ran,)]
         case "responses":
             action = '{"type":"search","query":"x"}'
             search = f'{{"type":"web_search_call","id":"ws_{number:05}","status":"completed","action":{action}}}'
@@ -125,6 +140,9 @@ def _own(draw_from: st.DrawFn, stop: Stop, number: int) -> tuple[types.Block, ..
 
 
 # -- travelling --------------------------------------------------------------------------------------------------------
+
+
+Server: TypeAlias = MessagesApi | OpenAiApi | GeminiApi
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +163,16 @@ class Journey:
     sent: list[Sent] = field(default_factory=list[Sent])
     pending: list[Response] = field(default_factory=list[Response])
     """The answers of the leg."""
-    servers: dict[Stop, MessagesApi | OpenAiApi] = field(default_factory=dict[Stop, MessagesApi | OpenAiApi])
+    servers: dict[Stop, Server] = field(default_factory=lambda: {})
 
     def messages_reply(self, body: Json) -> Reply:
         return reply_of(self.pending.pop(0), turn=0)
 
     def openai_reply(self, body: Json) -> Answer:
         return openai_answer(self.pending.pop(0))
+
+    def gemini_reply(self, body: Json) -> gemini.Answer:
+        return gemini_answer(self.pending.pop(0))
 
     async def take(self, leg: Leg) -> None:
         """Let the agent go one leg; it must end well."""
@@ -180,10 +201,12 @@ async def setting_out() -> AsyncGenerator[Journey]:
         messages = await stack.enter_async_context(MessagesApi(journey.messages_reply))
         openai = await stack.enter_async_context(OpenAiApi(journey.openai_reply))
         vllm = await stack.enter_async_context(OpenAiApi(journey.openai_reply, service=VLLM_SERVICE))
-        journey.servers = {"anthropic": messages, "chat": openai, "responses": openai, "vllm": vllm}
+        google = await stack.enter_async_context(GeminiApi(journey.gemini_reply))
+        journey.servers = {"anthropic": messages, "chat": openai, "google": google, "responses": openai, "vllm": vllm}
         journey.models = {
             "anthropic": AnthropicModel(CLAUDE, api_key=KEY, base_url=messages.url),
             "chat": OpenAIChatModel(GPT, api_key=KEY, base_url=f"{openai.url}/v1"),
+            "google": GoogleModel(GEMINI, api_key=KEY, base_url=f"{google.url}/v1beta"),
             "responses": OpenAIModel(GPT, api_key=KEY, base_url=f"{openai.url}/v1"),
             "vllm": OpenAIChatModel("qwen3", endpoint=VLLM, api_key=KEY, base_url=f"{vllm.url}/v1"),
         }
@@ -213,15 +236,21 @@ def calls_and_results(body: Json) -> tuple[list[str], list[str]]:
     """Return the ids of calls and of results in a request of any provider, in order."""
     calls: list[str] = []
     results: list[str] = []
-    for item in map(as_object, [*as_list(body.get("messages")), *as_list(body.get("input"))]):
-        for block in [item, *map(as_object, as_list(item.get("content")))]:
+    items = [*as_list(body.get("messages")), *as_list(body.get("input")), *as_list(body.get("contents"))]
+    for item in map(as_object, items):
+        for block in [item, *map(as_object, [*as_list(item.get("content")), *as_list(item.get("parts"))])]:
             match block:
-                case {"type": "tool_use", "id": str(id)} | {"type": "function_call", "call_id": str(id)}:
+                case (
+                    {"type": "tool_use", "id": str(id)}
+                    | {"type": "function_call", "call_id": str(id)}
+                    | {"functionCall": {"id": str(id)}}
+                ):
                     calls.append(id)
                 case (
                     {"type": "tool_result", "tool_use_id": str(id)}
                     | {"type": "function_call_output", "call_id": str(id)}
                     | {"role": "tool", "tool_call_id": str(id)}
+                    | {"functionResponse": {"id": str(id)}}
                 ):
                     results.append(id)
                 case _:
@@ -366,11 +395,13 @@ PREFIX = Prefix(
 )
 HEADERS = {"content-type": "application/json", "authorization": "Bearer k", "anthropic-version": "2026-10-21"}
 
-AnyModel: TypeAlias = AnthropicModel | OpenAIChatModel | OpenAIModel
+AnyModel: TypeAlias = AnthropicModel | GoogleModel | OpenAIChatModel | OpenAIModel
 
 MODELS: dict[str, AnyModel] = {
     "anthropic": AnthropicModel("claude-sonnet-5-5", api_key="k"),
     "chat": OpenAIChatModel("gpt-5.2", api_key="k"),
+    "google": GoogleModel(GEMINI, api_key="k"),
+    "gemini-2.5": GoogleModel("gemini-2.5-flash", api_key="k"),
     "vllm": OpenAIChatModel("qwen3", endpoint=VLLM),
     "ollama": OpenAIChatModel("qwen3", endpoint=replace(OLLAMA, images=False, parallel_tool_calls=False)),
     "responses": OpenAIModel("gpt-5.2", api_key="k"),
@@ -385,6 +416,9 @@ def violations(name: str, body: Json) -> list[str]:
     """Return what a provider would have against a request."""
     if name == "anthropic":
         return messages_rules.judge(body, HEADERS)
+    model = MODELS[name]
+    if isinstance(model, GoogleModel):
+        return gemini_rules.judge(model.name, body, HEADERS)
     if name in ("chat", "responses"):
         return openai_rules.judge(name, body, HEADERS)
     return openai_rules.judge("chat", body, HEADERS, service=VLLM_SERVICE)

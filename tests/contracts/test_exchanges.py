@@ -21,9 +21,11 @@ from tests.contracts import makers
 from tests.contracts.makers import KEY, Maker
 from tests.models.asking import ask, everything_said_by, failure_of, request
 from tests.models.raw_server import RawServer
+from tests.support import gemini_answers as gemini_says
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
 from tests.support.garbage import only_new_garbage
+from tests.support.gemini_api import GeminiApi
 from tests.support.messages_answers import cut, html_page, raw, stall
 from tests.support.messages_api import MessagesApi
 from tests.support.openai_api import OpenAiApi
@@ -47,6 +49,8 @@ class Examined:
     """What is said of a document that is no answer."""
 
     def usage(self) -> Any:  # noqa: ANN401 - as its service tells it
+        if self.says is gemini_says:
+            return gemini_says.Counted(10, 2)
         return openai_says.Counted(10, 2) if self.says is openai_says else {"input_tokens": 10, "output_tokens": 2}
 
 
@@ -59,9 +63,12 @@ CHAT: Final = Examined(name="openai-chat", model=makers.chat, n_events=3, nothin
 RESPONSES: Final = Examined(
     name="openai-responses", model=makers.responses, n_events=5, nothing="it is no response", **_OPENAI
 )
+GOOGLE: Final = Examined(
+    name="google", server=GeminiApi, says=gemini_says, model=makers.google, n_events=1, nothing="it is no answer"
+)
 AZURES: Final = Examined(name="azure-responses", model=makers.azure, **_OPENAI)
 BRIDGED: Final = Examined(name="bridge", model=makers.bridged, **_OPENAI)
-OWN: Final = (ANTHROPIC, CHAT, RESPONSES)
+OWN: Final = (ANTHROPIC, CHAT, GOOGLE, RESPONSES)
 """Those over the package's own transport."""
 
 
@@ -128,7 +135,7 @@ async def test_two_hundred_streams_run_at_once_over_one_client(carrier: Examined
 
 @each(*OWN)
 async def test_failures_leave_no_garbage_behind(carrier: Examined) -> None:
-    reply = cut(carrier.says.answer("Hi there."), after_events=3)
+    reply = cut(carrier.says.answer("Hi there.", delta_chars=2), after_events=3)
     with only_new_garbage():
         async with carrier.server([reply]) as api, carrier.model(api.url) as model:
             assert (await failure_of(model)).kind == "stream_cut"

@@ -23,13 +23,13 @@ from journeyman.models.scripted import call, say
 from journeyman.types import Image, Text, Thinking, ToolUse, Url, UserContent
 from tests.contracts.carriers import CARRIERS, Carrier
 from tests.contracts.conversations import NOTE, PAPER, PIXEL, draw, fail
-from tests.support import strict_schema
+from tests.support import gemini_rules, strict_schema
 from tests.support.loopback import Recorded
 from tests.support.messages_json import Json, as_object
 
 FOLDER: Final = Path(__file__).parent / "bodies"
 
-_SERVICES: Final = ("anthropic", "openai-chat", "openai-responses", "openrouter", "vllm")
+_SERVICES: Final = ("anthropic", "google", "openai-chat", "openai-responses", "openrouter", "vllm")
 WRITTEN: Final = tuple([f"{service}-events" for service in _SERVICES])
 """The adapters with a file. The others send the same, but for the flag that asks for a stream."""
 
@@ -117,6 +117,8 @@ def sdk_type_errors(name: str, body: Json) -> list[str]:
     """Return what the official SDK's types have against a body. What only vLLM and OpenRouter know is not theirs."""
     if name.startswith("anthropic"):
         return strict_schema.messages_type_errors(body)
+    if "google" in name or "gemini" in name:
+        return gemini_rules.type_errors(body)
     api: strict_schema.Api = "responses" if name.startswith("openai-responses") else "chat"
     if name.startswith("openrouter"):
         body = as_object(strict_schema.without_marks(body))
@@ -126,7 +128,7 @@ def sdk_type_errors(name: str, body: Json) -> list[str]:
 
 
 def messages_of(body: Any) -> list[object]:  # noqa: ANN401 - a request of any provider
-    return body.get("messages") or body["input"]
+    return body.get("messages") or body.get("contents") or body["input"]
 
 
 @pytest.mark.parametrize("name", WRITTEN)

@@ -42,7 +42,7 @@ async def test_an_unknown_prefix_is_answered_with_what_may_be_meant() -> None:
     assert await shown(Agent(name="analyst", model="antropic:claude-sonnet-5-5")) == snapshot("""\
 MODEL_UNAVAILABLE: Model 'antropic:claude-sonnet-5-5' cannot be used: No provider is called 'antropic'.
 Did you mean 'anthropic:claude-sonnet-5-5'? Known providers: anthropic, azure, azure-responses, bridge,
-    llama-cpp, lm-studio, ollama, openai, openai-chat, openrouter, vllm.\
+    google, llama-cpp, lm-studio, ollama, openai, openai-chat, openrouter, vertex-google, vllm.\
 """)
 
 

@@ -60,7 +60,7 @@ def test_an_unknown_provider_is_answered_with_those_that_are_known() -> None:
     assert str(error) == "No provider is called 'antropic'."
     assert error.hint == (
         "Did you mean 'anthropic:claude-sonnet-5-5'? Known providers: anthropic, azure, azure-responses, bridge,"
-        " llama-cpp, lm-studio, ollama, openai, openai-chat, openrouter, vllm."
+        " google, llama-cpp, lm-studio, ollama, openai, openai-chat, openrouter, vertex-google, vllm."
     )
     assert "Did you mean 'openai:gpt-5'?" in unavailable("opneai:gpt-5").hint
     assert "Did you mean 'llama-cpp:qwen3'?" in unavailable("llamacpp:qwen3").hint

@@ -1,4 +1,4 @@
-"""Answers of the three APIs as blocks, side by side: calls and their ids, streams that are cut, what is no answer."""
+"""Answers of the APIs as blocks, side by side: calls and their ids, streams that are cut, what is no answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from journeyman.errors import ProviderError
 from journeyman.model import Part
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.anthropic import decode as anthropic
+from journeyman.models.google import decode as google
 from journeyman.models.openai import OpenAIChatModel, OpenAIModel
 from journeyman.models.openai import chat_decode as chat
 from journeyman.models.openai import responses_decode as responses
 from journeyman.models.openai.endpoint import VLLM
 from journeyman.models.sse import Parser
 from journeyman.types import Block, ToolUse, dump_messages, load_messages
+from tests.contracts.fault_wires import GEMINI_EVENTS
 from tests.models import test_anthropic_decode as by_anthropic
 from tests.models import test_openai_chat_decode as by_chat
 from tests.models import test_openai_responses_decode as by_responses
@@ -127,6 +129,7 @@ def call_in(body: Json) -> Json:
 
 STREAMS: dict[str, tuple[bytes, Callable[[], Any]]] = {
     "anthropic": (by_anthropic.stream_of(by_anthropic.EVERYTHING), anthropic.Decoder),
+    "google": (GEMINI_EVENTS.whole, lambda: google.Decoder("google:m")),
     "responses": (by_responses.stream_of(by_responses.EVERYTHING), lambda: responses.Decoder("openai")),
 }
 
@@ -146,6 +149,7 @@ def test_an_answer_means_the_same_wherever_its_bytes_are_cut(name: str, places: 
 BUSY = b'{"error": {"message": "Busy", "type": "server_error"}}'
 SORRY = b'{"type": "error", "error": {"type": "overloaded_error", "message": "Sorry."}}'
 FAILED = b'{"status": "failed", "output": [], "error": {"code": "server_error"}}'
+UNAVAILABLE = b'{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}'
 OOPS = b'{"error": {"code": "server_error", "message": "Oops"}}'
 
 
@@ -162,6 +166,13 @@ OOPS = b'{"error": {"code": "server_error", "message": "Oops"}}'
         (chat.Decoder, b"<html>", "stream_cut", "<html>"),
         (chat.Decoder, BUSY, "overloaded", "Busy"),
         (chat.Decoder, b'{"error": "model not loaded"}', "unknown", "model not loaded"),
+        (google.Decoder, b"", "stream_cut", "cannot be read"),
+        (google.Decoder, b"<html>", "stream_cut", "cannot be read"),
+        (google.Decoder, b"[]", "unknown", "it is no answer of generateContent"),
+        (google.Decoder, b'{"object": "chat.completion"}', "unknown", "it is no answer of generateContent"),
+        (google.Decoder, b'{"candidates": []}', "stream_cut", "it has no candidates, and does not say why"),
+        (google.Decoder, UNAVAILABLE, "overloaded", "The model is overloaded."),
+        (google.Decoder, b"[" + UNAVAILABLE + b"]", "overloaded", "The model is overloaded."),
         (responses.Decoder, b"", "stream_cut", "cannot be read"),
         (responses.Decoder, b"[]", "unknown", "it is no response"),
         (responses.Decoder, b'{"object": "chat.completion"}', "unknown", "it is no response"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from typing import TypeAlias
 
@@ -31,6 +32,7 @@ from journeyman.model import (
 )
 from journeyman.models.answers import Decoder
 from journeyman.models.anthropic.decode import Decoder as ByMessages
+from journeyman.models.google.decode import Decoder as ByGemini
 from journeyman.models.openai.chat_decode import Decoder as ByChat
 from journeyman.models.openai.responses_decode import Decoder as ByResponses
 from journeyman.types import Opaque, Text, Thinking, ToolUse, Usage
@@ -78,6 +80,18 @@ def items(item: Json, n: int = 2_000) -> Iterator[Json]:
         yield {"type": "response.output_item.done", "output_index": index, "item": {**item, "id": f"i{index}"}}
 
 
+def gemini(*parts: Json, n: int = 2_000) -> Iterator[Json]:
+    yield from repeat({"candidates": [{"content": {"parts": [*parts]}}]}, n)
+
+
+GEMINI_PARTS: dict[str, Json] = {
+    "text": {"text": PIECE},
+    "thoughts": {"text": PIECE, "thought": True},
+    "arguments": {"functionCall": {"name": "query", "args": {"x": PIECE}}},
+    "calls": {"functionCall": {"name": "query"}},
+    "of a kind that is not known": {"strange": {"data": PIECE}},
+    "signatures": {"text": "", "thoughtSignature": PIECE},
+}
 CALL: Json = {"type": "tool_use", "id": "t", "name": "query"}
 ENDLESS: dict[str, tuple[Callable[[bool], Decoder], Callable[[], Sent], tuple[bool, ...]]] = {
     "messages, text": (
@@ -145,6 +159,10 @@ ENDLESS: dict[str, tuple[Callable[[bool], Decoder], Callable[[], Sent], tuple[bo
         lambda: items({"type": "reasoning"}),
         (True, False),
     ),
+    **{
+        f"gemini, {name}": (lambda deltas: ByGemini("google:m", deltas=deltas), partial(gemini, part), (True, False))
+        for name, part in GEMINI_PARTS.items()
+    },
 }
 
 

@@ -85,6 +85,14 @@ class Loopback(ABC, Generic[A]):
     _serials: "count[int]" = field(default_factory=lambda: count(1), init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
+    def serves(self, path: str) -> bool:
+        """Tell whether it takes a POST at this path."""
+        return path in self.paths
+
+    def asks_for_stream(self, recorded: Recorded) -> bool:
+        """Tell whether a request asks for a stream."""
+        return recorded.body.get("stream") is True
+
     @abstractmethod
     def prepare(self) -> None:
         """Do what takes long before the first request comes."""
@@ -181,7 +189,7 @@ class Loopback(ABC, Generic[A]):
             self._changed.set()
 
     def _refusal(self, recorded: Recorded) -> Raw | None:
-        if recorded.method != "POST" or recorded.path not in self.paths:
+        if recorded.method != "POST" or not self.serves(recorded.path):
             return self._violated(recorded, [f"path: {recorded.method} {recorded.path} is not served"], 404)
         if api_key(recorded.headers) in self.bad_keys:
             return self.fault(401, "invalid x-api-key")
@@ -225,7 +233,7 @@ class Loopback(ABC, Generic[A]):
         headers = {name: value.replace(SERIAL, str(recorded.serial)) for name, value in reply.headers.items()}
         if isinstance(reply, Raw):
             return web.Response(status=reply.status, body=with_serial(reply.body, recorded.serial), headers=headers)
-        stream = self.streaming and recorded.body.get("stream") is True
+        stream = self.streaming and self.asks_for_stream(recorded)
         payload, claimed_bytes = body_bytes(self.parts(reply, recorded, stream=stream), reply.twist)
         headers = {"content-type": "text/event-stream; charset=utf-8" if stream else "application/json", **headers}
         if not stream and claimed_bytes == len(payload):

@@ -106,10 +106,10 @@ def broken_rules(rules: Sequence[Rule[AnyRequest]], request: AnyRequest) -> list
 
 
 def api_key(headers: Mapping[str, str]) -> str:
-    """Return the key of a request, empty if it has none; Anthropic and Azure have headers of their own for it."""
+    """Return the key of a request, empty if it has none; some services have a header of their own for it."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    own = headers.get("x-api-key", "") or headers.get("api-key", "")
-    return own or (token.strip() if scheme.lower() == "bearer" else "")
+    own = [key for name in ("x-api-key", "api-key", "x-goog-api-key") if (key := headers.get(name, ""))]
+    return own[0] if own else token.strip() if scheme.lower() == "bearer" else ""
 
 
 def a_key_is_given(request: StrictRequest) -> Iterator[str]:

@@ -33,8 +33,8 @@ from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Part, is_negative
 from journeyman.models.sse import Event
 from journeyman.models.transport import HttpAnswer
-from journeyman.models.wire import to_json
-from journeyman.types import NOTHING_USED, Usage
+from journeyman.models.wire import as_list, as_object, as_text, to_json
+from journeyman.types import NOTHING_USED, JsonObject, Usage
 
 _QUOTED_BYTES: Final = 2_048
 _ERROR_BODY_BYTES: Final = 64 * 1024
@@ -226,13 +226,14 @@ async def refused(answer: HttpAnswer, kinds: Mapping[str, ProviderErrorKind]) ->
         body = b"" if answer.packing else await answer.body(_ERROR_BODY_BYTES)
     except ProviderError:
         body = b""
-    labels, text = _reported(body)
+    labels, text, wait_s = _reported(body)
     named_kind: ProviderErrorKind | None = next((kinds[label] for label in labels if label in kinds), None)
     named = f" {labels[0]}" if labels else ""
     said = f"answered {answer.status}{named}: {text or quoted(answer, body)}".rstrip(".")
     failure = answer.failure(said, named_kind or kind_of_status(answer.status))
     failure.type = labels[0] if labels else None
-    failure.retry_after_s = retry_after_s(answer.headers)
+    asked_s = retry_after_s(answer.headers)
+    failure.retry_after_s = wait_s if asked_s is None else asked_s
     failure.usage = NOTHING_USED
     return failure
 
@@ -248,21 +249,45 @@ def with_overflow(error: ProviderError, texts: Sequence[str]) -> ProviderError:
     return error
 
 
-def _reported(body: bytes) -> tuple[list[str], str]:
-    """Return the labels of an error document, the most precise first, and its message."""
+def _reported(body: bytes) -> tuple[list[str], str, float | None]:
+    """Return the labels of an error document, the most precise first, its message, and how long it asks to wait.
+
+    Google's may be the one element of a list.
+    """
     try:
         document: object = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return [], ""
+        return [], "", None
+    if (elements := as_list(document)) and len(elements) == 1:
+        document = elements[0]
     error = _get(document, "error") or document
     passed_on, raw = upstream(error)
-    details = _get(error, "details")
-    labels = (_get(details, "error_code"), _get(error, "code"), _get(error, "type"))
+    rpc_labels, wait_s = rpc_details(as_object(error))
+    labels = (_get(_get(error, "details"), "error_code"), _get(error, "code"), _get(error, "type"), *rpc_labels)
     texts = (_get(error, "message"), error, _get(document, "detail"))
     return (
         [label for label in labels if isinstance(label, str) and label] + passed_on,
         next((text for text in texts if isinstance(text, str) and text), "") + raw,
+        wait_s,
     )
+
+
+def rpc_details(error: JsonObject) -> tuple[list[str], float | None]:
+    """Return the labels of an error in the form of Google's services, and how many seconds it asks to wait.
+
+    The labels: the reason, then the status, then `PerDay` if a quota of the day is used up.
+    """
+    reasons: list[str] = []
+    per_day: list[str] = []
+    wait_s: float | None = None
+    for detail in map(as_object, as_list(error.get("details"))):
+        reasons += [reason] if (reason := as_text(detail.get("reason"))) else []
+        if (delay := as_text(detail.get("retryDelay"))).endswith("s"):
+            wait_s = _number(delay[:-1])
+        quotas = [as_text(as_object(each).get("quotaId")) for each in as_list(detail.get("violations"))]
+        per_day = ["PerDay"] if any("PerDay" in quota for quota in quotas) else per_day
+    status = as_text(error.get("status"))
+    return [*reasons, *([status] if status else []), *per_day], wait_s
 
 
 def upstream(error: object) -> tuple[list[str], str]:

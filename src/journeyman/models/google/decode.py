@@ -1,0 +1,288 @@
+"""Answers of `generateContent` as parts: a state machine fed with one chunk at a time, without waiting or input of its
+own.
+
+A chunk is a whole `GenerateContentResponse` with the next pieces. A signature is kept in the `Thinking` before the
+block that carried it, of whose model it names as its provider: no other model takes it. Parts of kinds that this
+library has no class for are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Final, Literal
+
+import orjson
+
+from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
+from journeyman.model import (
+    BlockFinished,
+    InputPart,
+    Part,
+    ResponseFinished,
+    ResponseStarted,
+    Room,
+    TextPart,
+    ThinkingPart,
+    UsageSeen,
+)
+from journeyman.models.answers import kind_of_status, kinds_of_labels, rpc_details
+from journeyman.models.wire import all_parsed, as_list, as_object, as_text, damaged, own_id, parsed, tool_use
+from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, Usage
+
+PROVIDER: Final = "google"
+KINDS: Final = kinds_of_labels(
+    {"auth": "API_KEY_INVALID CREDENTIALS_MISSING", "overloaded": "CANCELLED", "quota": "PerDay"}
+)
+"""The labels that say more than the status; those of `google.rpc.Code` say no more. `PerDay` is ours: see
+`answers.rpc_details`."""
+
+_REFUSALS: Final = frozenset(
+    {"SAFETY", "MODEL_ARMOR", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT"}
+    | {"SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "LANGUAGE"}
+    | {"ESCALATION", "PUP_LIMITED_DISABLED"}
+)
+_NUMBERS: Final[Mapping[object, str]] = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
+"""What a gateway writes that asks for enums as numbers."""
+_COUNTS: Final = ("promptTokenCount", "cachedContentTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+_ABOUT_PARTS: Final = frozenset({"thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution"})
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class Decoder:
+    """Turns the chunks of one answer into parts."""
+
+    owner: str
+    """Whose signatures these are: `google:` and the model's name."""
+    price: Price | None = None
+    _: KW_ONLY
+    deltas: bool = True
+    """False: the pieces of blocks make no parts, only the blocks."""
+    room: Room = field(default_factory=Room)
+    """For what the answer may hold."""
+    complete: bool = field(default=False, init=False)
+    """True when the last part was given."""
+    _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    _is_exact: bool = field(default=False, init=False)
+    _ids: set[str] = field(default_factory=set[str], init=False)
+    _started: bool = field(default=False, init=False)
+    _kind: Literal["text", "thought"] | None = field(default=None, init=False)
+    """Of the block that still grows."""
+    _pieces: list[str] = field(default_factory=list[str], init=False)
+    _signed: tuple[str, int] | None = field(default=None, init=False)
+    """The signature within the text that still grows, and the number of the character where its part began."""
+    _calls: bool = field(default=False, init=False)
+    _has_blocks: bool = field(default=False, init=False)
+
+    def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
+        """Yield the parts that some events bring, up to the last part of the answer; see `feed`."""
+        for chunk in all_parsed([data for _, data in events]):
+            yield from self.take(chunk)
+
+    def feed(self, data: bytes) -> list[Part]:
+        """Return the parts that an event's data brings.
+
+        Raises:
+            ProviderError: the chunk reports an error, is damaged, or has a call that cannot be made.
+        """
+        return self.take(parsed(data))
+
+    def document(self, data: bytes) -> list[Part]:
+        """Return the parts of an answer that came in one piece: one object, or a list of the chunks of a stream.
+
+        Raises:
+            ProviderError: the document reports an error, or is no answer.
+        """
+        if data.lstrip()[:1] == b"[":
+            chunks = [as_object(chunk) for chunk in as_list(parsed(b'{"chunks":%b}' % data).get("chunks"))]
+        else:
+            chunks = [parsed(data)]
+        if not any(chunk.keys() & {"candidates", "promptFeedback", "usageMetadata", "error"} for chunk in chunks):
+            raise damaged("it is no answer of generateContent", "unknown")
+        parts = [part for chunk in chunks for part in self.take(chunk)]
+        return [*parts, *self.end()]
+
+    def take(self, chunk: JsonObject) -> list[Part]:
+        """Return the parts that a chunk brings; see `feed`."""
+        if self.complete:
+            return []
+        if "error" in chunk:
+            raise _reported(as_object(chunk["error"]))
+        counted = self._count(as_object(chunk.get("usageMetadata")))
+        parts: list[Part] = []
+        if not self._started:
+            self._started = True
+            usage = self.usage() or Usage(requests=1, exact=False)
+            parts.append(ResponseStarted(as_text(chunk.get("modelVersion")), as_text(chunk.get("responseId")), usage))
+        # Nobody asks for more than one candidate, and the parts of two would not be one answer.
+        first = [each for each in map(as_object, as_list(chunk.get("candidates"))) if not each.get("index")]
+        candidate = first[0] if first else {}
+        for part in as_list(as_object(candidate.get("content")).get("parts")):
+            self._take_part(as_object(part), parts)
+        if counted and (usage := self.usage()) is not None:
+            parts.append(UsageSeen(usage))
+        reason = candidate.get("finishReason")
+        if reason is not None and reason != "FINISH_REASON_UNSPECIFIED":
+            self._finish(_NUMBERS.get(reason, str(reason)), as_text(candidate.get("finishMessage")), parts)
+        elif blocked := as_text(as_object(chunk.get("promptFeedback")).get("blockReason")):
+            self._close_block(parts)
+            parts.append(ResponseFinished("refusal", blocked))
+            self.complete = True
+        return parts
+
+    def end(self) -> Sequence[Part]:
+        """Return nothing: a whole answer has said why it ended.
+
+        Raises:
+            ProviderError: the answer was not complete.
+        """
+        if self.complete:
+            return ()
+        if not self._started:
+            raise damaged("it is empty")
+        if not self._has_blocks and self._kind is None:
+            raise damaged("it has no candidates, and does not say why")
+        raise damaged("it ended before it was complete")
+
+    def usage(self) -> Usage | None:
+        """Return what the answer has reported as used so far; None before it has reported anything."""
+        if not self._counts:
+            return None
+        prompt, cached, thoughts, tools = [self._counts.get(name, 0) for name in _COUNTS]
+        usage = Usage(
+            requests=1,
+            input_tokens=prompt - min(cached, max(0, prompt)) + tools,
+            output_tokens=self._counts["candidatesTokenCount"] + thoughts,
+            cache_read_tokens=cached,
+            reasoning_tokens=thoughts,
+            exact=self._is_exact and cached <= prompt,
+        )
+        return usage if self.price is None else self.price.charged(usage)
+
+    def unfinished(self) -> str:
+        return "" if self.deltas or self._kind != "text" else "".join(self._pieces)
+
+    def _count(self, told: JsonObject) -> bool:
+        """Take over the counts: each chunk has them all, and leaves out those that are 0. False for nothing new."""
+        counts = {name: count for name, count in told.items() if type(count) is int}
+        total, prompt = counts.get("totalTokenCount"), counts.get("promptTokenCount")
+        if total is None and prompt is None:
+            return False
+        cached, thoughts, tools = [counts.get(name, 0) for name in _COUNTS[1:]]
+        said = counts.get("candidatesTokenCount")
+        if said is None:
+            rest = 0 if total is None else max(0, total - (prompt or 0) - thoughts - tools)
+            said = max(rest, self._counts.get("candidatesTokenCount", 0))
+        before, was_exact = self._counts, self._is_exact
+        self._counts = dict(zip(_COUNTS, (prompt or 0, cached, thoughts, tools), strict=True))
+        self._counts["candidatesTokenCount"] = said
+        self._is_exact = prompt is not None and (total is not None or "candidatesTokenCount" in counts)
+        return self._counts != before or self._is_exact != was_exact
+
+    # -- parts
+
+    def _take_part(self, part: JsonObject, parts: list[Part]) -> None:
+        signature, kinds = as_text(part.get("thoughtSignature")), part.keys() - _ABOUT_PARTS
+        if kinds <= {"text"}:
+            self._take_text(as_text(part.get("text")), signature, parts, is_thought=part.get("thought") is True)
+        elif "functionCall" in kinds:
+            if self._kind != "thought":
+                self._close_block(parts)
+                self._add_signature(signature, parts)
+            self._close_block(parts, signature)
+            self._take_call(as_object(part["functionCall"]), parts)
+        else:
+            self._close_block(parts)
+            block = Opaque(self.owner, orjson.dumps({"type": min(kinds), **part}).decode())
+            self.room.other -= len(block.json)
+            self._add(block, parts)
+
+    def _take_text(self, text: str, signature: str, parts: list[Part], *, is_thought: bool) -> None:
+        if self._kind == "thought" and not is_thought and signature:
+            self._close_block(parts, signature)  # encoded, it is in the part that follows the thought
+            signature = ""
+        elif self._kind is not None and (text or signature) and (self._kind == "thought") != is_thought:
+            self._close_block(parts)
+        if signature and self._kind == "text" and text and self._signed is None:
+            self._signed = (signature, sum(map(len, self._pieces)))
+        elif signature:
+            self._close_block(parts)
+            self._add_signature(signature, parts)
+            self._signed = ("", 0) if text else None  # another one begins another block
+        if not text:
+            return
+        self._kind = "thought" if is_thought else "text"
+        self._pieces.append(text)
+        self.room.chars -= len(text)
+        if self.room.chars < 0:
+            self.room.check()
+        if self.deltas:
+            parts.append(ThinkingPart(text) if is_thought else TextPart(text))
+
+    def _take_call(self, call: JsonObject, parts: list[Part]) -> None:
+        name = as_text(call.get("name"))
+        if call.get("partialArgs") or call.get("willContinue"):
+            raise UnusableAnswer(f"its call of {name!r} comes in pieces, which was not asked for")
+        if not name:
+            raise UnusableAnswer("it has a call without a name")
+        id, wire_id = own_id(as_text(call.get("id")), self._ids)
+        given = call.get("args")
+        written = given if isinstance(given, str) else orjson.dumps({} if given is None else given).decode()
+        block = tool_use(id, name, written, wire_id=wire_id)
+        self.room.chars -= len(written)
+        if self.deltas:
+            parts.append(InputPart(id, name, written))
+        self._calls = True
+        self._add(block, parts)
+
+    def _close_block(self, parts: list[Part], signature: str = "") -> None:
+        """Finish the block that grew, if there is one; a thought with the signature of the part that follows it."""
+        kind, text, signed = self._kind, "".join(self._pieces), self._signed
+        self._kind, self._signed = None, None
+        self._pieces.clear()
+        if kind == "thought":
+            self._add(Thinking(text, signature or None, self.owner), parts)
+        elif kind == "text" and signed is None:
+            self._add(Text(text), parts)
+        elif kind == "text" and signed is not None:
+            self._add_signature(signed[0], parts)
+            self._add(Text(text, extra={PROVIDER: {"signed_from": signed[1]}} if signed[1] else None), parts)
+
+    def _add_signature(self, signature: str, parts: list[Part]) -> None:
+        if signature:
+            self.room.other -= len(signature)
+            self._add(Thinking("", signature, self.owner), parts)
+
+    def _add(self, block: Block, parts: list[Part]) -> None:
+        self.room.n_blocks -= 1
+        self.room.check()
+        self._has_blocks = True
+        parts.append(BlockFinished(block))
+
+    def _finish(self, reason: str, message: str, parts: list[Part]) -> None:
+        self._close_block(parts)
+        self.complete = True
+        stop: StopReason = "other"
+        detail: str | None = f"{reason}: {message}" if message else reason
+        if reason == "MAX_TOKENS":
+            stop, detail = "max_tokens", None
+        elif reason in _REFUSALS:
+            stop, detail = "refusal", reason
+        elif self._calls and reason in ("STOP", "UNEXPECTED_TOOL_CALL"):
+            stop, detail = "tool_use", None
+        elif reason == "STOP":
+            stop, detail = "end_turn", None
+        parts.append(ResponseFinished(stop, detail))
+
+
+def _reported(error: JsonObject) -> ProviderError:
+    """Return the error that the API reports within an answer."""
+    labels, wait_s = rpc_details(error)
+    label, code = labels[0] if labels else "", error.get("code")
+    kind: ProviderErrorKind = kind_of_status(code) if isinstance(code, int) else "unknown"
+    for one in reversed(labels):
+        kind = KINDS.get(one, kind)
+    text = f"The answer broke off with {label or 'an error'}: {as_text(error.get('message')) or 'no message'}"
+    failure = ProviderError(text, kind=kind, type=label or None)
+    failure.retry_after_s = wait_s
+    return failure

@@ -1,0 +1,296 @@
+"""Conversations as bytes of `generateContent`: each message, tool and prefix encoded once for a model.
+
+A request's bytes are the beginning of the next request's: the provider caches by prefix. The rules of the API, and what
+is done to keep them:
+
+- results stand alone in a content, all of a turn's in one, with the names of their calls; what else the user says
+  follows in the next one, and so do files of results that the model takes nowhere else;
+- a signature goes back in the part where it came, to the model that gave it; a call that must have one and has none,
+  or that of another model, bears a text that the API takes in its place;
+- the first and the last content are the user's, and none is empty: a text is put there that says so;
+- what only another provider can read becomes a text, or is left out: see `models/wire.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from mimetypes import guess_type
+from typing import Final
+
+from pydantic_core import from_json
+
+from journeyman.model import Prefix, ToolSpec
+from journeyman.models.google.decode import PROVIDER
+from journeyman.models.wire import as_object, joined, readable, safe_id, safe_name, says_nothing, to_json
+from journeyman.types import (
+    Base64,
+    Block,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Source,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+
+DUMMY_SIGNATURE: Final = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+"""`skip_thought_signature_validator`: what the API takes in place of a signature that there is none of."""
+
+_NAME_CHARACTERS: Final = 128
+_NAME_START: Final = re.compile("[a-zA-Z_]")
+_USER: Final = b'{"role":"user","parts":[%b]}'
+_MODEL: Final = b'{"role":"model","parts":['
+_END: Final = b"]}"
+_FIRST: Final = _USER % b'{"text":"[The beginning of the conversation is left out.]"}'
+_LAST: Final = _USER % b'{"text":"Go on."}'
+_IN_RESULTS: Final = frozenset(("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"))
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How messages are written for one model."""
+
+    model: str
+    needs_signatures: bool = True
+    """Whether the API refuses calls without a signature."""
+    files_in_results: bool = True
+    """Whether results may have pictures and documents."""
+    keeps_signatures: bool = True
+    """False: not even the model's own go back."""
+
+    @property
+    def owner(self) -> str:
+        """Whose signatures go back, as the decoder names it."""
+        return f"{PROVIDER}:{self.model}"
+
+    @property
+    def id(self) -> str:
+        """All that decides on the bytes of a message."""
+        return f"{self.owner}/{self.needs_signatures:d}{self.files_in_results:d}{self.keeps_signatures:d}"
+
+
+def encode(
+    head: JsonObject, prefix: Prefix, messages: Sequence[Message], *, codec: Codec, more_tools: Sequence[object] = ()
+) -> bytes:
+    """Return a request's body: the fields of `head`, then system, tools and contents.
+
+    `more_tools` are tools in the provider's own form, which follow those of `prefix`.
+    """
+    tools = joined(_tools(prefix), more_tools)
+    system = b",".join([b'{"text":%b}' % to_json(text.text) for text in prefix.system if text.text.strip()])
+    fields = [
+        to_json(head)[1:-1],
+        b'"systemInstruction":%b' % (_USER % system) if system else b"",
+        b'"tools":[%b]' % tools if tools else b"",
+        b'"contents":[%b]' % b"".join(_contents(messages, codec)),
+    ]
+    return b"{%b}" % b",".join([field for field in fields if field])
+
+
+def _contents(messages: Sequence[Message], codec: Codec) -> list[bytes]:
+    id, in_model = codec.id, False
+    pieces: list[bytes] = []
+    for index, message in enumerate(messages):
+        piece = message.wire.get(id)
+        if piece is None:
+            piece = message.wire[id] = _piece(codec, messages, index)
+        if not piece:
+            continue
+        is_models = message.role == "assistant"
+        if is_models and not in_model:
+            pieces.append(b",%b" % _MODEL if pieces else b"%b,%b" % (_FIRST, _MODEL))
+        elif in_model:
+            pieces.append(b"," if is_models else b"%b," % _END)
+        elif pieces:
+            pieces.append(b",")
+        pieces.append(piece)
+        in_model = is_models
+    if in_model or not pieces:
+        pieces.append(b"%b,%b" % (_END, _LAST) if in_model else _LAST)
+    return pieces
+
+
+def _piece(codec: Codec, messages: Sequence[Message], index: int) -> bytes:
+    """Return the bytes of a message: the parts of one of the model's, or the contents of one of the user's."""
+    message = messages[index]
+    if message.role == "assistant":
+        return _models_parts(message.content, codec)
+    results = [block for block in message.content if isinstance(block, ToolResult)]
+    names = _names(messages, index)
+    contents = [b",".join([_result(result, names, codec) for result in results])]
+    said = [part for result in results for part in _files_beside(result, codec)]
+    said += [part for block in message.content if type(block) is not ToolResult for part in _users_parts(block, codec)]
+    return b",".join([_USER % parts for parts in (*contents, b",".join(said)) if parts])
+
+
+# -- what the model said -----------------------------------------------------------------------------------------------
+
+
+def _models_parts(content: Sequence[Block], codec: Codec) -> bytes:
+    blocks = [each for block in content if (each := _own(block, codec)) is not None]
+    if says_nothing(blocks):
+        return b""
+    parts: list[bytes] = []
+    signature, may_need = "", codec.needs_signatures
+    for block in blocks:
+        if isinstance(block, Thinking):
+            if block.text:
+                parts.append(b'{"text":%b,"thought":true}' % to_json(block.text))
+            goes_back = codec.keeps_signatures and block.provider in (None, codec.owner)
+            if (own := block.signature if goes_back else None) and signature:
+                parts.append(_signed(b'{"text":""}', signature))
+            signature = own or signature
+            continue
+        if isinstance(block, ToolUse) and may_need:
+            signature, may_need = signature or DUMMY_SIGNATURE, False
+        elif isinstance(block, Text) and not block.text and not signature:
+            continue
+        parts += _models_part(block, signature)
+        signature = ""
+    if signature:
+        parts.append(_signed(b'{"text":""}', signature))
+    return b",".join(parts)
+
+
+def _own(block: Block, codec: Codec) -> Block | None:
+    """Return what this model can read; the thoughts of another of Gemini's models are read, and its seals are not."""
+    match block:
+        case RedactedThinking():
+            return None
+        case Thinking(provider=str(provider)) if provider.startswith(f"{PROVIDER}:"):
+            return block
+        case _:
+            return readable(block, codec.owner)
+
+
+def _models_part(block: Block, signature: str) -> list[bytes]:
+    match block:
+        case Text(text):
+            start = as_object(block.extra.get(PROVIDER)).get("signed_from") if block.extra else None
+            if signature and isinstance(start, int):  # it came with the last piece of the text
+                last = _signed(b'{"text":%b}' % to_json(text[start:]), signature)
+                return [b'{"text":%b}' % to_json(text[:start]), last]
+            part = b'{"text":%b}' % to_json(text)
+        case ToolUse():
+            id, name = safe_id(block.id).encode(), _name(block.name).encode()
+            arguments = block.input_json.encode("utf-8", "replace")
+            part = b'{"functionCall":{"id":"%b","name":"%b","args":%b}}' % (id, name, arguments)
+        case Opaque():
+            kept = as_object(from_json(block.json))
+            part = to_json({key: value for key, value in kept.items() if key != "type"})
+        case _:
+            part = b",".join(_users_parts(block, None))
+    return [_signed(part, signature)] if part else []
+
+
+def _signed(part: bytes, signature: str) -> bytes:
+    return b'%b,"thoughtSignature":%b}' % (part[:-1], to_json(signature)) if signature else part
+
+
+def _name(name: str) -> str:
+    safe = safe_name(name, longest=_NAME_CHARACTERS)
+    return safe if _NAME_START.match(safe) else f"_{safe}"[:_NAME_CHARACTERS]
+
+
+# -- what the user said ------------------------------------------------------------------------------------------------
+
+
+def _users_parts(block: Block, codec: Codec | None) -> list[bytes]:
+    block = readable(block, codec.owner if codec else PROVIDER) or Text("")
+    match block:
+        case Text(text):
+            return [b'{"text":%b}' % to_json(text)] if text and not text.isspace() else []
+        case Image(source):
+            return [to_json(_file(source, "image/jpeg"))]
+        case Document(source, title):
+            named = [b'{"text":%b}' % to_json(f"The document {title!r}:")] if title else []
+            return [*named, to_json(_file(source, "application/pdf"))]
+        case _:
+            return []
+
+
+def _file(source: Source, otherwise: str) -> JsonObject:
+    if isinstance(source, Base64):
+        return {"inlineData": {"mimeType": source.media_type, "data": source.data}}
+    return {"fileData": {"mimeType": guess_type(source.url)[0] or otherwise, "fileUri": source.url}}
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def _names(messages: Sequence[Message], index: int) -> Mapping[str, str]:
+    """Return the names of the calls that a message of the user's may answer, by id: those of the turn before it."""
+    names: dict[str, str] = {}
+    has_turn = False
+    for before in range(index - 1, -1, -1):
+        message = messages[before]
+        if message.role == "user" and has_turn:
+            break
+        has_turn = has_turn or message.role == "assistant"
+        names |= {call.id: call.name for call in message.tool_uses}
+    return names
+
+
+def _result(result: ToolResult, names: Mapping[str, str], codec: Codec) -> bytes:
+    text = "\n".join([words for part in result.parts for words in _in_result(part, codec)])
+    response: JsonObject = {
+        "id": safe_id(result.tool_use_id),
+        "name": _name(names.get(result.tool_use_id, "")),
+        "response": {"error" if result.is_error else "output": text},
+    }
+    files = [_file(part.source, "image/jpeg") for part in _files(result) if _is_inside(part, codec)]
+    return to_json({"functionResponse": {**response, "parts": files} if files else response})
+
+
+def _files(result: ToolResult) -> list[Image | Document]:
+    return [part for part in result.parts if not isinstance(part, Text)]
+
+
+def _is_inside(file: Image | Document, codec: Codec) -> bool:
+    """Tell whether a file may be within a result."""
+    source = file.source
+    return codec.files_in_results and (not isinstance(source, Base64) or source.media_type in _IN_RESULTS)
+
+
+def _in_result(part: Text | Image | Document, codec: Codec) -> list[str]:
+    if isinstance(part, Text):
+        return [part.text]
+    if _is_inside(part, codec):
+        return []
+    return [f"[{'An image' if isinstance(part, Image) else 'A document'}: see the user's message after the results.]"]
+
+
+def _files_beside(result: ToolResult, codec: Codec) -> list[bytes]:
+    """Return the parts for files that this result has no place for, after a text that says whose they are."""
+    files = [file for file in _files(result) if not _is_inside(file, codec)]
+    if not files:
+        return []
+    whose = b'{"text":%b}' % to_json(f"From the result of the call {safe_id(result.tool_use_id)}:")
+    return [whose, *[part for file in files for part in _users_parts(file, codec)]]
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+def _tools(prefix: Prefix) -> bytes:
+    if PROVIDER not in prefix.wire:
+        functions = b",".join([_tool(spec) for spec in prefix.tools if PROVIDER not in spec.forms])
+        hosted = [to_json(spec.forms[PROVIDER]) for spec in prefix.tools if PROVIDER in spec.forms]
+        declared = [b'{"functionDeclarations":[%b]}' % functions] if functions else []
+        prefix.wire[PROVIDER] = b",".join([*declared, *hosted])
+    return prefix.wire[PROVIDER]
+
+
+def _tool(spec: ToolSpec) -> bytes:
+    if PROVIDER not in spec.wire:
+        schema = {key: value for key, value in spec.input_schema.items() if key != "$schema"}
+        tool = {"name": _name(spec.name), "description": spec.description, "parametersJsonSchema": schema}
+        spec.wire[PROVIDER] = to_json(tool)
+    return spec.wire[PROVIDER]

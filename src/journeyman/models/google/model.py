@@ -1,0 +1,431 @@
+"""Gemini's models over `generateContent`, by a key or on Vertex: settings, address and credentials, and what is asked
+again.
+
+What a model cannot do is refused before anything is sent. What is known about models is what ai.google.dev and
+docs.cloud.google.com documented in November 2026.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
+from urllib.parse import quote, urlsplit
+
+from typing_extensions import Unpack
+
+from journeyman.errors import ModelUnavailable, ProviderError, name_and_words
+from journeyman.model import Facts, Part, Request, Settings, ThinkingLevel, room_for
+from journeyman.models.answers import RequestedStream
+from journeyman.models.google.decode import KINDS, PROVIDER, Decoder
+from journeyman.models.google.encode import Codec, encode
+from journeyman.models.prices import price_for
+from journeyman.models.requests import (
+    ROOM_FOR_ANSWER,
+    by_longest_prefix,
+    check_key,
+    environment,
+    limits,
+    missing,
+    refused_here,
+    written,
+)
+from journeyman.models.strict import is_enforceable
+from journeyman.models.transport import OverHttp, Timeouts, open_stream
+from journeyman.models.wire import as_object
+from journeyman.tools.redaction import without_secrets
+from journeyman.types import NOTHING_USED, JsonObject, Price
+
+if TYPE_CHECKING:
+    from journeyman.model import HasFacts, Model, Opens
+
+TokenProvider: TypeAlias = Callable[[], str | Awaitable[str]]
+"""Returns a bearer token that is valid now. It is asked before each request, and should keep the token meanwhile."""
+
+BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
+_VERTEX_URL: Final = "https://{}-aiplatform.googleapis.com/v1beta1"
+_MULTI_REGION_URL: Final = "https://aiplatform.{}.rep.googleapis.com/v1beta1"
+_VERTEX_URLS: Final[Mapping[str, str]] = {
+    "global": "https://aiplatform.googleapis.com/v1beta1",
+    "us": _MULTI_REGION_URL,
+    "eu": _MULTI_REGION_URL,
+}
+
+OVERFLOW: Final = ("exceeds the maximum number of tokens allowed",)
+"""What the API says of a conversation that is too long, with 400 INVALID_ARGUMENT: `The input token count (1080000)
+exceeds the maximum number of tokens allowed (1048576).`"""
+_ABOUT_SIGNATURES: Final = ("corrupted thought signature", "thought signature is not valid")
+"""What it says of a signature that another model, key or place has given; there is no label for it."""
+
+_RESERVED: Final = frozenset({"contents", "systemInstruction"})
+_GENERATION: Final = frozenset(
+    {"audioTimestamp", "candidateCount", "enableAffectiveDialog", "frequencyPenalty", "imageConfig"}
+    | {"logprobs", "maxOutputTokens", "mediaResolution", "modelSelectionConfig", "presencePenalty"}
+    | {"responseFormat", "responseJsonSchema", "responseLogprobs", "responseMimeType", "responseModalities"}
+    | {"responseSchema", "routingConfig", "seed", "speechConfig", "stopSequences"}
+    | {"temperature", "thinkingConfig", "topK", "topP", "translationConfig"}
+)
+"""The fields of `generationConfig`: `Settings.extra` may name them without it."""
+_MODEL_NAME: Final = re.compile(r"(?!.*\.\.)[\w.:@/-]+")
+_LOCATION: Final = re.compile(r"[a-z0-9-]+")
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class GoogleModel(OverHttp):
+    """A model behind `generateContent`.
+
+    Neither key nor token is needed where a gateway adds its own. `headers` are sent with every request.
+    """
+
+    name: str
+    _: KW_ONLY
+    api_key: str | None = None
+    """Sent as `x-goog-api-key`."""
+    token: TokenProvider | None = None
+    """Returns what is sent as a bearer token."""
+    base_url: str = BASE_URL
+    """What comes before `/models/NAME`."""
+    streaming: bool = True
+    """False: ask for the answer in one piece."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    price: Price | None = None
+    """What the model costs; None leaves the cost of its answers unknown."""
+    facts: Facts = field(init=False)
+    """The documented ones; 8,192 tokens of output for a model that is not known here."""
+    url: str = field(init=False)
+    """Where the requests go."""
+    _headers: Mapping[str, str] = field(init=False)
+    _codec: Codec = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_key(self.api_key, model=self.name)
+        name = self.name.removeprefix("models/")
+        if not _MODEL_NAME.fullmatch(name):
+            raise ModelUnavailable(
+                f"{self.name!r} is no name of a model: it becomes a part of the address.",
+                model=f"{PROVIDER}:{self.name}",
+                hint="Use letters, digits, and the characters . _ - : @ and /, but not two dots in a row.",
+            )
+        known = _known_of(name)
+        facts = Facts(max_output_tokens=known.max_output_tokens, context_window=known.context_window, price=self.price)
+        method = "streamGenerateContent?alt=sse" if self.streaming else "generateContent"
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "facts", facts)
+        object.__setattr__(self, "url", f"{self.base_url.rstrip('/')}/models/{quote(name, safe='')}:{method}")
+        headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+        key = {} if self.api_key is None else {"x-goog-api-key": self.api_key}
+        given = {name.lower(): value for name, value in self.headers.items()}
+        object.__setattr__(self, "_headers", headers | key | given)
+        is_late = known.reasoning == "level"
+        object.__setattr__(self, "_codec", Codec(name, needs_signatures=is_late, files_in_results=is_late))
+
+    def __repr__(self) -> str:
+        return f"<GoogleModel {self.name}>"
+
+    @property
+    def provider(self) -> str:
+        return PROVIDER
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
+        """Ask the model; see `Model.stream`.
+
+        It is asked a second time, with another token, if the first one is not taken, and without signatures, if one of
+        another key or place is not.
+        """
+        return _Resent(self, request)
+
+    def body(self, request: Request) -> bytes:
+        """Return the request's body as it is sent.
+
+        Raises:
+            ProviderError: the settings ask for what the API would refuse (`bad_request`).
+        """
+        return self._body(request, self._codec)
+
+    def _body(self, request: Request, codec: Codec) -> bytes:
+        prefix, messages = request.prefix, request.messages
+        return written(
+            self._head(request), lambda head, more: encode(head, prefix, messages, codec=codec, more_tools=more)
+        )
+
+    def requested(self, request: Request, *, token: str | None, signatures: bool) -> RequestedStream:
+        """Return one request, which is still to be sent; without `signatures`, none goes back."""
+        headers = self._headers if token is None else {**self._headers, "authorization": f"Bearer {token}"}
+        codec = self._codec
+        if not signatures:
+            codec = Codec(codec.model, codec.needs_signatures, codec.files_in_results, keeps_signatures=False)
+        url, timeouts, owner = self.url, self.timeouts, self._owner
+        return RequestedStream(
+            lambda: open_stream(url, headers=headers, body=self._body(request, codec), timeouts=timeouts, owner=owner),
+            Decoder(codec.owner, self.price, deltas=request.deltas, room=room_for(request, self.facts)),
+            KINDS,
+            OVERFLOW,
+            "a stream of generateContent",
+        )
+
+    def _head(self, request: Request) -> JsonObject:
+        settings, tools = request.settings, request.prefix.tools
+        ceiling, limit = limits(request, self.facts)
+        config: JsonObject = {"maxOutputTokens": limit, **self._reasoning(settings.thinking, ceiling, limit)}
+        if settings.stop_sequences:
+            config["stopSequences"] = list(settings.stop_sequences)
+        head: JsonObject = {"generationConfig": config}
+        strict = [tool for tool in tools if tool.strict]
+        mode = _MODES[settings.tool_choice]
+        if mode is None and strict and all(is_enforceable(tool.input_schema) for tool in strict):
+            mode = "VALIDATED"
+        if mode is not None and tools:
+            head["toolConfig"] = {"functionCallingConfig": {"mode": mode}}
+        head = _merged(head, _extra(settings))
+        if tools and head.get("tools") and _known_of(self.name).reasoning == "level" and self.base_url == BASE_URL:
+            hosted: JsonObject = {"includeServerSideToolInvocations": True}
+            head["toolConfig"] = hosted | as_object(head.get("toolConfig"))
+        return head
+
+    def _reasoning(self, asked: ThinkingLevel | int | None, ceiling: int, limit: int) -> JsonObject:
+        """Return the fields for reasoning; what the model thinks counts into `limit`."""
+        known = _known_of(self.name)
+        if asked is None or (asked == "off" and known.reasoning is None):
+            return {}
+        if known.reasoning is None:
+            raise refused_here(f"{self.name} does not reason. Leave Settings.thinking at None.")
+        if asked == "off" and not known.can_be_off:
+            raise refused_here(f"{self.name} always reasons. Ask for thinking='minimal' instead of 'off'.")
+        if known.reasoning == "level":
+            if isinstance(asked, int):
+                raise refused_here(f"{self.name} takes no thinking budget. Ask for a level, such as thinking='medium'.")
+            level = known.least if asked == "minimal" else _LEVELS[asked]
+            return {"thinkingConfig": {"thinkingLevel": level, "includeThoughts": True}}
+        if asked == "off":
+            return {"thinkingConfig": {"thinkingBudget": 0}}
+        if isinstance(asked, int) and not _LEAST_BUDGET <= asked < min(ceiling, _MOST_BUDGET + 1):
+            said = (
+                f"A thinking budget of {asked} is not between {_LEAST_BUDGET} and {_MOST_BUDGET} and below max_tokens"
+            )
+            raise refused_here(f"{said}, which is {ceiling}. Change one of the two.")
+        budget = min(asked, limit - ROOM_FOR_ANSWER) if isinstance(asked, int) else min(_BUDGETS[asked], limit * 3 // 4)
+        if budget < _LEAST_BUDGET:
+            return {}
+        return {"thinkingConfig": {"thinkingBudget": budget, "includeThoughts": True}}
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Resent(AbstractAsyncContextManager[AsyncIterator[Part]]):
+    """A request that is sent once more where that can help: with a new token, or without signatures."""
+
+    _model: GoogleModel
+    _request: Request
+    _stream: RequestedStream = field(init=False)
+
+    async def __aenter__(self) -> AsyncIterator[Part]:
+        parts = await self._opened(signatures=True)
+        if isinstance(parts, ProviderError):
+            said = str(parts).lower()
+            is_about_signatures = parts.kind == "bad_request" and any(words in said for words in _ABOUT_SIGNATURES)
+            if is_about_signatures or (parts.status == 401 and self._model.token is not None):
+                parts = await self._opened(signatures=not is_about_signatures)
+        if isinstance(parts, ProviderError):
+            raise parts.with_traceback(None)  # the frames below hold the token
+        return parts
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._stream.__aexit__(None, None, None)
+
+    async def _opened(self, *, signatures: bool) -> AsyncIterator[Part] | ProviderError:
+        try:
+            token = None if (provider := self._model.token) is None else await _token(self._model, provider)
+            self._stream = self._model.requested(self._request, token=token, signatures=signatures)
+            return await self._stream.__aenter__()
+        except ProviderError as error:
+            return error
+
+
+async def _token(model: GoogleModel, provider: TokenProvider) -> str:
+    """Return the token for a request.
+
+    Raises:
+        ProviderError: there is none (`auth`), or none in time (`timeout`).
+    """
+    host, limit_s = urlsplit(model.url).netloc, model.timeouts.connect_s
+    waiting = asyncio.timeout(limit_s)
+    try:
+        async with waiting:
+            given = provider()
+            token = cast("object", await given if inspect.isawaitable(given) else given)
+    except Exception as error:  # noqa: BLE001 - whatever a function of the user's raises
+        if waiting.expired():
+            words = f"{host} was not asked: the token provider gave no token in {limit_s:g} s."
+            failure = ProviderError(words, kind="timeout", usage=NOTHING_USED)
+        else:
+            failure = _no_token(host, f"the token provider failed ({without_secrets(name_and_words(error))})")
+    else:
+        if isinstance(token, str) and token.isascii() and token.isprintable() and token and " " not in token:
+            return token
+        failure = _no_token(host, "what the token provider gave is no token, or has a character that none has")
+    raise failure  # outside of `except`: the other exception may hold the token
+
+
+def _no_token(host: str, why: str) -> ProviderError:
+    return ProviderError(f"{host} was not asked: {why}.", kind="auth", usage=NOTHING_USED)
+
+
+def _extra(settings: Settings) -> JsonObject:
+    """Return the user's own fields, each where the API looks for it.
+
+    Raises:
+        ProviderError: one is what agents and histories make (`bad_request`).
+    """
+    extra = settings.extra
+    if taken := _RESERVED & extra.keys():
+        raise refused_here(f"Settings.extra has {sorted(taken)}. These come from the agent's prompts and history.")
+    inner = {key: value for key, value in extra.items() if key in _GENERATION}
+    rest = {key: value for key, value in extra.items() if key not in _GENERATION}
+    return _merged(rest, {"generationConfig": inner}) if inner else rest
+
+
+def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
+    """Return both; of what is an object on both sides, the members are put together, and else the other's wins."""
+    both = dict(one)
+    for key, value in other.items():
+        before = both.get(key)
+        both[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return both
+
+
+# -- from the environment ----------------------------------------------------------------------------------------------
+
+
+class Reached(TypedDict, total=False):
+    """What may be given besides: see `GoogleModel`."""
+
+    base_url: str | None
+    streaming: bool
+    headers: Mapping[str, str]
+    timeouts: Timeouts
+    price: Price | None
+
+
+def from_environment(name: str, *, api_key: str | None = None, **options: Unpack[Reached]) -> GoogleModel:
+    """Return the model; its key comes from GOOGLE_API_KEY or GEMINI_API_KEY, its address from GOOGLE_GEMINI_BASE_URL.
+
+    Without a `price`, it is the list price; at another address than the provider's own, where others may bill, none.
+
+    Raises:
+        ModelUnavailable: there is no key, or the name is none.
+    """
+    key = api_key if api_key is not None else environment("GOOGLE_API_KEY") or environment("GEMINI_API_KEY")
+    if key is None:
+        hint = "Set the environment variable GOOGLE_API_KEY, or GEMINI_API_KEY, or give api_key."
+        raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint)
+    address = (options.get("base_url") or environment("GOOGLE_GEMINI_BASE_URL") or BASE_URL).rstrip("/")
+    if urlsplit(address).path == "":
+        address += urlsplit(BASE_URL).path
+    return _made(name, {**options, "base_url": address}, api_key=key, has_list_price=address == BASE_URL)
+
+
+def on_vertex(
+    name: str,
+    *,
+    token: TokenProvider | None = None,
+    project: str | None = None,
+    location: str | None = None,
+    **options: Unpack[Reached],
+) -> GoogleModel:
+    """Return the model on Vertex; project and location come from GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION.
+
+    `token` returns a bearer token for the scope `https://www.googleapis.com/auth/cloud-platform`. Without a `price`, it
+    is the list price of the location `global`; at others, none.
+
+    Raises:
+        ModelUnavailable: there is no token provider or no project, or a name is none.
+    """
+    shown, base_url = f"vertex-google:{name}", options.get("base_url")
+    if not callable(token):
+        hint = "Give token=, a function that returns a bearer token: connect('vertex-google:…', token=my_function)."
+        raise missing("token provider", model=shown, hint=hint)
+    project = project or environment("GOOGLE_CLOUD_PROJECT")
+    if project is None and base_url is None:
+        hint = "Give project=, or set the environment variable GOOGLE_CLOUD_PROJECT."
+        raise missing("project", model=shown, hint=hint)
+    location = location or environment("GOOGLE_CLOUD_LOCATION") or "global"
+    if not _LOCATION.fullmatch(location):
+        hint = "Give a location such as 'global' or 'europe-west4'."
+        raise ModelUnavailable(f"{location!r} is no location of Vertex.", model=shown, hint=hint)
+    host = _VERTEX_URLS.get(location, _VERTEX_URL).format(location)
+    place = f"{host}/projects/{quote(project or '', safe=':')}/locations/{location}/publishers/google"
+    has_list_price = base_url is None and location == "global"
+    return _made(name, {**options, "base_url": base_url or place}, token=token, has_list_price=has_list_price)
+
+
+def _made(
+    name: str, options: Reached, *, has_list_price: bool, api_key: str | None = None, token: TokenProvider | None = None
+) -> GoogleModel:
+    if unknown := options.keys() - Reached.__annotations__.keys():
+        raise TypeError(
+            f"{PROVIDER}:{name} has no options {sorted(unknown)}. It has: {sorted(Reached.__annotations__)}."
+        )
+    price = options.get("price")
+    return GoogleModel(
+        name,
+        api_key=api_key,
+        token=token,
+        base_url=options.get("base_url") or BASE_URL,
+        streaming=options.get("streaming", True),
+        headers=options.get("headers") or {},
+        timeouts=options.get("timeouts") or Timeouts(),
+        price=price_for(PROVIDER, name) if price is None and has_list_price else price,
+    )
+
+
+# -- what is known about models ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    max_output_tokens: int
+    context_window: int | None
+    reasoning: Literal["level", "budget"] | None
+    """Steered by a level, or by a budget in tokens; None: the model does not reason."""
+    least: str = "MINIMAL"
+    """The lowest level."""
+    can_be_off: bool = False
+
+
+_LATE: Final = partial(_Known, 65_536, 1_048_576, "level")
+_BUDGETED: Final = partial(_Known, 65_536, 1_048_576, "budget")
+
+_KNOWN: Final[Mapping[str, _Known]] = {
+    "gemini-3-pro": _LATE("LOW"),
+    "gemini-3.1-pro": _LATE("LOW"),
+    "gemini-3.7": _LATE("LOW"),
+    "gemini-3.8": _LATE("LOW"),
+    "gemini-3": _LATE(),
+    "gemini-2.5-pro": _BUDGETED(),
+    "gemini-2.5": _BUDGETED(can_be_off=True),
+    "gemini-2": _Known(8_192, 1_048_576, None),
+    "gemini-1": _Known(8_192, 1_048_576, None),
+    "gemini-": _LATE("LOW"),
+    "": _Known(8_192, None, None),
+}
+
+_MODES: Final[Mapping[str, str | None]] = {"auto": None, "any": "ANY", "none": "NONE"}
+_LEVELS: Final[Mapping[str, str]] = {"low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH"}
+_BUDGETS: Final[Mapping[str, int]] = {"minimal": 1_024, "low": 4_096, "medium": 12_288, "high": 24_576, "max": 24_576}
+_LEAST_BUDGET: Final = 512
+_MOST_BUDGET: Final = 24_576
+
+
+def _known_of(name: str) -> _Known:
+    return by_longest_prefix(_KNOWN, name)
+
+
+if TYPE_CHECKING:
+    _model: Model = GoogleModel("")
+    _opens: Opens = GoogleModel("")
+    _has_facts: HasFacts = GoogleModel("")
