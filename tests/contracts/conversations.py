@@ -77,7 +77,7 @@ _texts: Final = partial(_tester, system="Be careful.", tools=[look, fail, draw])
 
 
 def _prompt(input: str) -> Sequence[UserContent]:
-    return [Text(input), PIXEL, PAPER, NOTE, Image.from_bytes(b"GIF89a", "image/gif")]
+    return [Text(input), PIXEL, PAPER, NOTE, Image(Base64("R0lGODlh", "image/gif"))]
 
 
 _picture: Final = partial(_tester, tools=[draw], prompt=_prompt)

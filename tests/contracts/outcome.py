@@ -72,7 +72,7 @@ class _Ids:
                 mark = "!" if block.is_error else ":"
                 parts = (types.Text(block.content),) if isinstance(block.content, str) else block.content
                 return f"{self.name(block.tool_use_id)}{mark} {' + '.join(self.block(part) for part in parts)}"
-            case types.Image() | types.Document() | types.ToolReference():
+            case types.Image() | types.Document() | types.Audio() | types.ToolReference():
                 return repr(block)
             case types.RedactedThinking() | types.Opaque():
                 return type(block).__name__

@@ -357,6 +357,27 @@ async def test_reasoning_comes_home_unchanged() -> None:
     assert {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"} in as_list(first["content"])
 
 
+async def test_a_conversation_goes_to_gemini_and_openai_and_back() -> None:
+    thought = types.Thinking("Hm.", "c2ln")
+    route = [leg("anthropic", thought), leg("google"), leg("responses"), leg("anthropic"), leg("google")]
+    journey = await travel(route)  # the servers see to it that nothing has changed
+    first, last = [sent.request.body for sent in journey.sent if sent.stop == "google"][1::2]
+    own = signatures(first)[-1]
+    assert own not in gemini_rules.DUMMIES
+    assert signatures(first) == [*gemini_rules.DUMMIES, own]
+    assert signatures(last)[:-1] == [*gemini_rules.DUMMIES, own, *gemini_rules.DUMMIES, *gemini_rules.DUMMIES]
+    home = [sent.request.body for sent in journey.sent if sent.stop == "anthropic"][-1]
+    assert "c2ln" in [*strings(home)]
+    assert own not in [*strings(home)]
+
+
+def signatures(body: Json) -> list[str]:
+    """Return the signatures in a request to Gemini, in order."""
+    contents = map(as_object, as_list(body.get("contents")))
+    parts = [as_object(part) for content in contents for part in as_list(content.get("parts"))]
+    return [as_text(part["thoughtSignature"]) for part in parts if "thoughtSignature" in part]
+
+
 # -- any history at all ------------------------------------------------------------------------------------------------
 
 

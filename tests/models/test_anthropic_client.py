@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 from base64 import b64encode
@@ -16,23 +17,24 @@ from zlib import crc32
 import anthropic
 import httpx2
 import orjson
+import pytest
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
+from journeyman import Agent, Failure, run
 from journeyman.connect import connect
 from journeyman.model import Response, ResponseStarted
-from journeyman.models.anthropic.client import AnthropicClientModel
+from journeyman.models.anthropic.client import AnthropicClientModel, AnthropicCloudModel
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.types import Document, Image, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
+from journeyman.types import Base64, Document, Image, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.models.asking import HELLO, ask, everything_said_by, failure_of, request, unavailable
 from tests.models.raw_server import RawServer, closing_after, http
 from tests.support import messages_answers as says
-from tests.support.garbage import only_new_garbage
 from tests.support.messages_api import MessagesApi
 
 KEY = "sk-ant-api03-very-secret"
-PIXEL = Image.from_bytes(b"\x89PNG", "image/png")
-PAPER = Document.from_bytes(b"%PDF-1.4", "application/pdf", title="Plan")
+PIXEL = Image(Base64("iVBORw==", "image/png"))
+PAPER = Document(Base64("JVBERi0xLjQ=", "application/pdf"), "Plan")
 
 
 @asynccontextmanager
@@ -120,10 +122,9 @@ def test_three_event_loops_in_a_row_leave_nothing_open() -> None:
             response = await ask(model)
         return response
 
-    with only_new_garbage():
-        for _ in range(3):
-            assert asyncio.run(once()).content == (Text("Hi."),)
-            gc.collect()  # warnings about what was left open are errors
+    for _ in range(3):
+        assert asyncio.run(once()).content == (Text("Hi."),)
+        gc.collect()  # warnings about what was left open are errors
 
 
 def test_a_client_that_is_not_asynchronous_is_refused() -> None:
@@ -285,3 +286,108 @@ async def test_credentials_that_are_missing_are_a_fault_of_the_credentials() -> 
     async with vertex:
         error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=vertex))
     assert error.kind == "bad_request"
+
+
+# -- clients that are made here ----------------------------------------------------------------------------------------
+
+OF_CLOUDS = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK", "CLOUD_ML_REGION")
+
+
+@pytest.fixture
+def no_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (*OF_CLOUDS, *[name for name in os.environ if name.startswith(("ANTHROPIC_", "GOOGLE_CLOUD_"))]):
+        monkeypatch.delenv(variable, raising=False)
+
+
+def cloud(name: str, **options: Any) -> AnthropicCloudModel:  # noqa: ANN401 - as connect
+    model = connect(name, **options)
+    assert isinstance(model, AnthropicCloudModel)
+    return model
+
+
+BEDROCK = "bedrock:global.anthropic.claude-sonnet-5-5"
+
+
+@pytest.mark.usefixtures("no_clouds")
+async def test_bedrock_by_its_prefix_has_a_client_as_long_as_somebody_uses_it() -> None:
+    wire = Wire(b"".join(await frames_of(says.answer("Hi."))), AWS_STREAM)
+    async with httpx2.AsyncClient(transport=wire) as http_client:
+        model = cloud(BEDROCK, aws_region="eu-west-1", api_key=KEY, http_client=http_client, headers={"x-team": "t"})
+        (client,) = model.spare
+        result = await run(Agent(name="a", model=model), "Hello.")
+        assert (result.unwrap(), client.is_closed()) == ("Hi.", True)
+    (sent,) = wire.requests
+    assert sent.url.host == "bedrock-runtime.eu-west-1.amazonaws.com"
+    assert sent.url.path.endswith("/invoke-with-response-stream")
+    assert (sent.headers["authorization"], sent.headers["x-team"]) == (f"Bearer {KEY}", "t")
+    assert (model.provider, model.facts.max_output_tokens, model.facts.price is not None) == (
+        "anthropic",
+        128_000,
+        True,
+    )
+    assert repr(model) == f"<AnthropicCloudModel {BEDROCK}>"
+
+
+def test_each_event_loop_has_a_client_of_its_own() -> None:
+    made: list[anthropic.AsyncAnthropic] = []
+
+    async def once() -> None:
+        async with MessagesApi([says.answer("Hi."), says.answer("Hi.")]) as api:
+
+            def make() -> anthropic.AsyncAnthropic:
+                made.append(anthropic.AsyncAnthropic(api_key=KEY, base_url=api.url))
+                return made[-1]
+
+            model = AnthropicCloudModel("claude-sonnet-5-5", make=make, prefix="bedrock")
+            async with model, model.open():
+                await ask(model)
+            await ask(model)
+
+    for _ in range(2):
+        asyncio.run(once())
+        gc.collect()  # warnings about what was left open are errors
+    assert [client.is_closed() for client in made] == [True] * 4
+
+
+@pytest.mark.usefixtures("no_clouds")
+async def test_vertex_by_its_prefix_takes_project_and_place_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
+    wire = Wire(await stream_of(says.answer("Hi.")))
+    async with httpx2.AsyncClient(transport=wire) as http_client:
+        model = cloud("vertex-anthropic:claude-sonnet-5-5", access_token=KEY, http_client=http_client)
+        assert (await ask(model, HELLO)).content == (Text("Hi."),)
+    (sent,) = wire.requests
+    assert str(sent.url) == (
+        "https://aiplatform.googleapis.com/v1/projects/my-project/locations/global/publishers/anthropic/models/"
+        "claude-sonnet-5-5:streamRawPredict"
+    )
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+    assert (model.facts.price, orjson.loads(model.body(request()))["model"]) == (None, "claude-sonnet-5-5")
+
+
+@pytest.mark.usefixtures("no_clouds")
+def test_what_a_cloud_needs_and_has_not_is_one_line() -> None:
+    error = unavailable(BEDROCK, aws_region="us-east-1")  # boto3 is not among the packages of the tests
+    assert str(error) == f"The model '{BEDROCK}' needs what is not installed: boto3."
+    assert error.hint == "Install it: pip install 'anthropic[bedrock]'"
+    error = unavailable(BEDROCK, api_key=KEY)
+    assert str(error).startswith(f"The client for '{BEDROCK}' cannot be made: ValueError: No AWS region was provided.")
+    error = unavailable("vertex-anthropic:claude-sonnet-5-5", colour="red")
+    assert "unexpected keyword argument 'colour'" in str(error)
+    assert "AsyncAnthropicVertex" in error.hint
+    error = unavailable(BEDROCK, api_key=KEY, aws_secret_key="secret-of-aws-0123", aws_region="us-east-1")
+    assert KEY not in everything_said_by(error)
+    assert "secret-of-aws-0123" not in everything_said_by(error)
+
+
+@pytest.mark.usefixtures("no_clouds")
+async def test_a_client_that_can_no_longer_be_made_is_a_fault_of_the_credentials() -> None:
+    def make() -> anthropic.AsyncAnthropic:
+        raise ValueError("No AWS region was provided.")
+
+    result = await run(Agent(name="a", model=AnthropicCloudModel("claude", make=make, prefix="bedrock")), "Hello.")
+    assert isinstance(result, Failure)
+    said = "The client for bedrock:claude cannot be made (ValueError: No AWS region was provided.)."
+    assert said in str(result.error)

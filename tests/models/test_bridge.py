@@ -29,19 +29,31 @@ from journeyman.model import InputPart, Response, ResponseStarted, TextPart, Thi
 from journeyman.models.bridge import model as bridge
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.model import BridgeModel
-from journeyman.types import Block, Image, Message, Opaque, Price, RedactedThinking, Role, Text, Thinking, ToolUse, Url
+from journeyman.types import (
+    Base64,
+    Block,
+    Image,
+    Message,
+    Opaque,
+    Price,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolUse,
+    Url,
+)
 from tests.models import asking
 from tests.models.asking import HELLO, ask, parts_of, request
 from tests.models.bridging import KEY, Service, each, over
 from tests.models.decoding import summed
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.garbage import only_new_garbage
 from tests.support.messages_api import MessagesApi
 from tests.support.openai_api import OpenAiApi
 
-PIXEL = Image.from_bytes(b"\x89PNG", "image/png")
-PAPER = Document.from_bytes(b"%PDF-1.4", "application/pdf", title="Plan")
+PIXEL = Image(Base64("iVBORw==", "image/png"))
+PAPER = Document(Base64("JVBERi0xLjQ=", "application/pdf"), "Plan")
 
 
 async def refusal_of(model: BridgeModel, *messages: Message, **settings: Any) -> ProviderError:  # noqa: ANN401
@@ -496,10 +508,9 @@ def test_three_event_loops_in_a_row_leave_nothing_open(service: Service) -> None
             assert len(asyncio.all_tasks()) >= 1
         return response
 
-    with only_new_garbage():
-        for _ in range(3):
-            assert isinstance(asyncio.run(once()).content[-1], Text)
-            gc.collect()  # warnings about what was left open are errors
+    for _ in range(3):
+        assert isinstance(asyncio.run(once()).content[-1], Text)
+        gc.collect()  # warnings about what was left open are errors
     assert model is None
 
 

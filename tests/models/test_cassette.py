@@ -26,7 +26,7 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.cassette.cassette import Cassette, Mode
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.tools.redaction import Secret
-from journeyman.types import Image, Text, Thinking, ToolResult
+from journeyman.types import Base64, Image, Text, Thinking, ToolResult
 from tests.support.clock import virtual_clock
 from tests.support.messages_answers import answer, cut, fault, stall, thinking, tool_use
 from tests.support.messages_api import MessagesApi
@@ -284,7 +284,7 @@ async def test_timing_is_kept_and_replayed_at_once_or_in_real_time(path: Path) -
 
 
 def test_pictures_are_compared_and_not_kept(path: Path) -> None:
-    picture, other = Image.from_bytes(b"\x89PNG" * 999, "image/png"), Image.from_bytes(b"\x89PNH" * 999, "image/png")
+    picture, other = Image(Base64.of(b"\x89PNG" * 999, "image/png")), Image(Base64.of(b"\x89PNH" * 999, "image/png"))
     record(path, ["A cat."], agent=replace(forecaster, prompt=(Text("What is it?"), picture)))
     assert path.stat().st_size < 2_000
     assert ask(path, agent=replace(forecaster, prompt=(Text("What is it?"), picture))).unwrap() == "A cat."

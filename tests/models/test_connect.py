@@ -59,11 +59,14 @@ def test_an_unknown_provider_is_answered_with_those_that_are_known() -> None:
     error = unavailable("antropic:claude-sonnet-5-5")
     assert str(error) == "No provider is called 'antropic'."
     assert error.hint == (
-        "Did you mean 'anthropic:claude-sonnet-5-5'? Known providers: anthropic, azure, azure-responses, bridge,"
-        " google, llama-cpp, lm-studio, ollama, openai, openai-chat, openrouter, vertex-google, vllm."
+        "Did you mean 'anthropic:claude-sonnet-5-5'? Known providers: anthropic, azure, azure-responses, bedrock,"
+        " bridge, cerebras, cohere, deepseek, fireworks, github, google, groq, huggingface, llama-cpp, lm-studio,"
+        " mistral, ollama, openai, openai-chat, openrouter, perplexity, together, vertex-anthropic, vertex-google,"
+        " vllm, xai. Others may be reached over the bridge, as 'bridge:antropic:claude-sonnet-5-5'."
     )
     assert "Did you mean 'openai:gpt-5'?" in unavailable("opneai:gpt-5").hint
     assert "Did you mean 'llama-cpp:qwen3'?" in unavailable("llamacpp:qwen3").hint
+    assert "Did you mean 'mistral:large'?" in unavailable("mistrall:large").hint
     far = unavailable("zzz:m")
     assert "Did you mean" not in far.hint
     assert "Known providers: " in far.hint

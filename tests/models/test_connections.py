@@ -254,7 +254,12 @@ class Answering(BaseHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+class Patient(ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that leaves is none of ours
+            super().handle_error(request, client_address)
+
+server = Patient(("127.0.0.1", 0), Answering)
 server.daemon_threads = True
 scheme = "http"
 if certificate:

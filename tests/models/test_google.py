@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import google.genai as genai
 import orjson
 import pytest
-from google import genai
 from google.genai import types as official
 
 from journeyman import Agent, Failure, Success, run, tool

@@ -312,6 +312,31 @@ def test_cached_and_reasoning_tokens_are_told_apart() -> None:
     assert usage.exact
 
 
+@pytest.mark.parametrize(
+    ("details", "output", "read"),
+    [
+        ({"total_tokens": 39, "completion_tokens_details": {"reasoning_tokens": 5}}, 14, None),  # xAI
+        ({"total_tokens": 34, "completion_tokens_details": {"reasoning_tokens": 5}}, 9, None),
+        ({"total_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 5}}, 9, None),
+        ({"total_tokens": 34, "prompt_cache_hit_tokens": 20, "prompt_cache_miss_tokens": 5}, 9, 20),  # DeepSeek
+    ],
+)
+def test_what_services_count_in_ways_of_their_own_adds_up(details: Json, output: int, read: int | None) -> None:
+    usage = usage_of({**USAGE, **details})
+    assert (usage.output_tokens, usage.cache_read_tokens) == (output, read)
+    assert usage.input_tokens + (usage.cache_read_tokens or 0) == 25
+
+
+def test_groqs_usage_may_stand_beside_the_answer() -> None:
+    parts = decoded([chunk({"content": "Hi."}), chunk(reason="stop", x_groq={"id": "req_1", "usage": USAGE})])
+    assert summed(parts).usage == Usage(requests=1, input_tokens=25, output_tokens=9)
+
+
+@pytest.mark.parametrize(("word", "stop"), [("eos", "end_turn"), ("model_length", "context_window")])
+def test_words_of_other_services_for_the_end_are_known(word: str, stop: StopReason) -> None:
+    assert stop_of(chunk({"content": "Hi."}, word)) == (stop, None)
+
+
 def test_what_is_not_told_is_unknown() -> None:
     assert usage_of(USAGE) == Usage(requests=1, input_tokens=25, output_tokens=9)
     half = usage_of({"prompt_tokens": 25, "prompt_tokens_details": None})

@@ -37,7 +37,7 @@ from journeyman.loop.record import Options, Origin, RunOptions, current_path, cu
 from journeyman.loop.retry import RatePause, rate_pause
 from journeyman.result import Failure, Metadata, Result
 from journeyman.tools.check import is_count, signal_problems
-from journeyman.types import NOTHING_USED, Message, RunPath, Usage
+from journeyman.types import NOTHING_USED, Content, Message, RunPath, Usage
 
 _log = logging.getLogger("journeyman")
 
@@ -75,9 +75,23 @@ def run_many(
     deps: Deps,
     **options: Unpack[BatchOptions],
 ) -> Batch[In, Out]: ...
+@overload
+def run_many(
+    agent: Agent[Out, str],
+    inputs: Iterable[str | Content] | AsyncIterable[str | Content],
+    **options: Unpack[BatchOptions],
+) -> Batch[str | Content, Out]: ...
+@overload
+def run_many(
+    agent: Agent[Out, str, Deps],
+    inputs: Iterable[str | Content] | AsyncIterable[str | Content],
+    *,
+    deps: Deps,
+    **options: Unpack[BatchOptions],
+) -> Batch[str | Content, Out]: ...
 def run_many(  # noqa: PLR0913 - one for each option, all by name
-    agent: Agent[Out, In, Any],
-    inputs: Iterable[In] | AsyncIterable[In],
+    agent: Agent[Out, Any, Any],
+    inputs: Iterable[Any] | AsyncIterable[Any],
     *,
     deps: object = None,
     at_once: int = 16,
@@ -89,7 +103,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     abort: Abort | None = None,
     history: Sequence[Message] = (),
     host: Host | None = None,
-) -> Batch[In, Out]:
+) -> Batch[Any, Out]:
     """Run `agent` on each of `inputs`: `async for input, result in run_many(agent, inputs):`.
 
     Nothing begins before the first pair is asked for. The other arguments are those of `run`, the same for every run.

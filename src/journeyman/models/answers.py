@@ -1,6 +1,6 @@
 """The parts of an answer over HTTP, whether it came in events or in one piece, and what a failure status means.
 
-A failure is told by the provider's own label, else by the status, never by the wording, but for one thing: see
+A failure is told by the provider's own label, else by the status, never by the wording, except for one thing: see
 `with_overflow`.
 
 | status | kind |

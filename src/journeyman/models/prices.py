@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cache
 from operator import itemgetter
@@ -20,6 +20,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, TypeAdapter, 
 from pydantic_core import from_json
 
 from journeyman.errors import DefinitionError, Problem
+from journeyman.models.requests import by_longest_prefix
 from journeyman.models.wire import as_list, as_object, as_text
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.types import JsonObject, Price
@@ -64,8 +65,26 @@ class PriceTable:
 
 
 def price_for(provider: str, model: str) -> Price | None:
-    """Return the list price of a model by its names, such as `anthropic` and `claude-sonnet-5-5`; None when unknown."""
-    return _bundled().price_for(provider, model)
+    """Return the list price of a model by its names, such as `anthropic` and `claude-sonnet-5-5`; None when unknown.
+
+    With it come the prices of the provider's own tools, as far as they are by the call.
+    """
+    price = _bundled().price_for(provider, model)
+    fees = by_longest_prefix(_HOSTED, f"{_ALIASES.get(provider, provider)}:{model.lower()}")
+    return None if price is None else replace(price, **fees)
+
+
+# US dollars for a thousand calls, as the providers listed them in November 2026, allowances that are free left out.
+# What is not here is billed otherwise: containers by the hour, Gemini 2 by the answer.
+_HOSTED: Final[Mapping[str, Mapping[str, float]]] = {
+    "anthropic:": {"web_search": 10.0},
+    "openai:": {"web_search": 10.0, "file_search": 2.5},
+    "openai:gpt-4o-search": {},
+    "openai:gpt-4o-mini-search": {},
+    "google:": {"code_execution": 0.0, "file_search": 0.0},
+    "google:gemini-3": {"web_search": 14.0, "code_execution": 0.0, "file_search": 0.0},
+    "": {},
+}
 
 
 def prices_as_of() -> date:
@@ -95,6 +114,9 @@ def _price(entry: JsonObject) -> Price:
         output=_dollars(entry, "output") or 0.0,
         cache_read=_dollars(entry, "cache_read"),
         cache_write=_dollars(entry, "cache_write"),
+        web_search=_dollars(entry, "web_search"),
+        code_execution=_dollars(entry, "code_execution"),
+        file_search=_dollars(entry, "file_search"),
         above=tuple(sorted(((int(_dollars(step, "tokens") or 0), _price(step)) for step in steps), key=itemgetter(0))),
     )
 
@@ -139,6 +161,9 @@ class _Step(_Amounts):
 class _Entry(_Amounts):
     """What a model costs."""
 
+    web_search: _Amount | None = None
+    code_execution: _Amount | None = None
+    file_search: _Amount | None = None
     above: tuple[_Step, ...] = ()
     until: date | None = None
     """The day on which the price changes: from then on it is unknown."""

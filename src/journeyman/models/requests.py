@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Final, TypeVar
 
 from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.hosted.tools import Location
 from journeyman.model import Facts, Request
 from journeyman.types import NOTHING_USED, JsonObject
 
@@ -57,6 +59,35 @@ def limits(request: Request, facts: Facts) -> tuple[int, int]:
     if ceiling is None:
         ceiling = facts.max_output_tokens or UNKNOWN_MAX_TOKENS
     return ceiling, ceiling if request.max_tokens is None else min(ceiling, request.max_tokens)
+
+
+def check_hosted(request: Request, facts: Facts, *, model: str) -> None:
+    """Go on only if the model has the hosted tools that the settings ask for.
+
+    Raises:
+        ProviderError: it lacks one (`bad_request`).
+    """
+    hosted = request.settings.hosted
+    if (
+        hosted
+        and facts.hosted is not None
+        and (lack := facts.hosted.lack(hosted, has_tools=bool(request.prefix.tools)))
+    ):
+        raise refused_here(f"{model} cannot be asked: {lack[0]}. {lack[1]}")
+
+
+def with_hosted(head: JsonObject, hosted: Sequence[JsonObject]) -> JsonObject:
+    """Put hosted tools, in the provider's form, before those of the user's own fields."""
+    given = head.get("tools")
+    return {**head, "tools": [*hosted, *(given if isinstance(given, list) else [])]} if hosted else head
+
+
+def placed(location: Location | None) -> JsonObject:
+    """Return where the user is, as Anthropic and OpenAI are told it; nothing for nowhere."""
+    if location is None:
+        return {}
+    known = {each.name: getattr(location, each.name) for each in fields(location)}
+    return {"user_location": {"type": "approximate", **{name: text for name, text in known.items() if text}}}
 
 
 def with_extra(head: JsonObject, extra: JsonObject, *, reserved: frozenset[str]) -> JsonObject:

@@ -22,6 +22,7 @@ Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
 """What a script or function may give: a response, the text of one, its blocks, or the error of a failed request."""
 
 Policy: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
+"""A function that gives the answer to a request; `FromFunction` makes a model of it."""
 
 _BLOCKS: Final = get_args(get_args(Block)[0])
 _USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)

@@ -11,7 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from journeyman.models.wire import as_list, as_object
+from pydantic import JsonValue
+
+from journeyman.models.wire import as_list, as_object, as_text, to_json
 from journeyman.types import JsonObject
 
 TOOLS_AT_MOST: Final = 20
@@ -91,6 +93,71 @@ class _Walk:
         if reference != f"{_LOCAL}{name}" or name in above:
             return False
         return self.accepts(self._definitions.get(name), (*above, name))
+
+
+def closed(schema: JsonObject) -> JsonObject:
+    """Return a schema as the Messages API takes it for an answer: with closed objects, and what it has no keyword for
+    in descriptions, where the model reads it.
+
+    Raises:
+        ValueError: something in it cannot be said there, with what that is.
+    """
+    definitions = as_object(schema.get("$defs"))
+    for name in definitions:
+        if name in _reached(definitions, name):
+            raise ValueError(f"{name} contains itself")
+    return _closed(schema)
+
+
+def _reached(definitions: JsonObject, name: str) -> set[str]:
+    """Return the definitions that a definition refers to, also by others."""
+    found: set[str] = set()
+    waiting: list[JsonValue] = [definitions.get(name)]
+    while waiting:
+        value = waiting.pop()
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        reference = value.get("$ref") if isinstance(value, dict) else None
+        if isinstance(reference, str) and (inner := reference.removeprefix(_LOCAL)) not in found:
+            found.add(inner)
+            waiting.append(definitions.get(inner))
+    return found
+
+
+def _closed(schema: JsonObject) -> JsonObject:
+    made: JsonObject = {}
+    if definitions := as_object(schema.get("$defs")):
+        made["$defs"] = {name: _closed(as_object(each)) for name, each in definitions.items()}
+    if "$ref" in schema:
+        return {**made, "$ref": schema["$ref"]}
+    choices = as_list(schema.get("anyOf")) or as_list(schema.get("oneOf"))
+    if choices:
+        made["anyOf"] = [_closed(as_object(choice)) for choice in choices]
+    made |= {key: schema[key] for key in ("type", "enum", "const", "title") if key in schema}
+    if not made.keys() & _DECIDING:
+        raise ValueError("a part of it may be anything")
+    if "object" in _types(schema):
+        _close_object(schema, made)
+    if "items" in schema:
+        made["items"] = _closed(as_object(schema["items"]))
+    if schema.get("format") in (*_FORMATS, "uri"):
+        made["format"] = schema["format"]
+    notes = {key: value for key, value in schema.items() if key not in _SAID and key not in made}
+    said = [as_text(schema.get("description")), to_json(notes).decode() if notes else ""]
+    if any(said):
+        made["description"] = "\n\n".join([text for text in said if text])
+    return made
+
+
+def _close_object(schema: JsonObject, made: JsonObject) -> None:
+    properties = as_object(schema.get("properties"))
+    if not properties and schema.get("additionalProperties", False) is not False:
+        raise ValueError("a part of it is an object whose names are not known, such as a dict")
+    made["properties"] = {name: _closed(as_object(each)) for name, each in properties.items()}
+    made["required"] = as_list(schema.get("required"))
+    made["additionalProperties"] = False
+
+
+_SAID: Final = frozenset({"$defs", "additionalProperties", "anyOf", "description", "discriminator", "oneOf", "$schema"})
 
 
 # -- OpenAI's APIs -----------------------------------------------------------------------------------------------------

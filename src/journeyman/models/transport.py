@@ -29,6 +29,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
 from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.model import Tap, current_tap
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.tools.redaction import without_secrets
 from journeyman.types import NOTHING_USED, Usage
@@ -97,6 +98,7 @@ class HttpAnswer:
 
     _response: aiohttp.ClientResponse
     _exchange: Exchange
+    _tap: Tap | None = None
     _parser: Parser = field(default_factory=lambda: Parser(EVENT_LIMIT_BYTES), init=False)
     _unread: bytes = field(default=b"", init=False)
     """What has arrived and was not looked at yet, of a stream that comes very fast."""
@@ -135,6 +137,8 @@ class HttpAnswer:
         try:
             while chunk := await self._next_chunk():
                 if events := self._parser.feed(chunk):
+                    if self._tap is not None:
+                        self._tap.received(events)
                     return events
             return self._parser.end()
         except (TooLarge, *FOREIGN) as error:
@@ -171,7 +175,10 @@ class HttpAnswer:
         except (TooLarge, *FOREIGN) as error:
             failure = failure_within(error, self._exchange)
         else:
-            return b"".join(pieces)
+            body = b"".join(pieces)
+            if self._tap is not None:
+                self._tap.received(body)
+            return body
         raise failure
 
     async def drain(self) -> None:
@@ -225,6 +232,9 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     _response: aiohttp.ClientResponse = field(init=False)
 
     async def __aenter__(self) -> HttpAnswer:
+        tap = current_tap.get()
+        if tap is not None:
+            tap.sent(self._exchange.url, self._exchange.headers, self._body)
         self._connections = await _connections()
         self._pool = self._connections.taken(self._exchange, self._owner)
         try:
@@ -232,7 +242,10 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
         except BaseException:
             await self._connections.give_back(self._pool)
             raise
-        return HttpAnswer(self._response, self._exchange)
+        answer = HttpAnswer(self._response, self._exchange, tap)
+        if tap is not None:
+            tap.answered(answer.status, answer.request_id)
+        return answer
 
     async def __aexit__(self, *raised: object) -> None:
         self._response.close()
@@ -329,7 +342,7 @@ class _Connections:
     The rule of ownership: a connection belongs to the event loop, whoever opened it, and the next request to the same
     place with the same headers, and with them the key, may use it. An idle one lives for `_KEEP_ALIVE_S`. All are
     closed when the loop shuts down its asynchronous generators, as `asyncio.run` does at its end: `_until_the_end` is
-    one. A request that comes after that closes its connection itself. Nobody else closes anything, but for the
+    one. A request that comes after that closes its connection itself. Nobody else closes anything, except for the
     connections of `async with model:`, which are its own.
     """
 
@@ -352,7 +365,7 @@ class _Connections:
         key = (owner, scheme, place, frozenset(exchange.headers.items()), self.environment)
         pool = self.pools.get(key)
         if pool is None:
-            # aiohttp's own trust_env would ask anew, in two threads, for every request, and read ~/.netrc.
+            # aiohttp's own trust_env would ask again, in two threads, for every request, and read ~/.netrc.
             bypassed = urllib.request.proxy_bypass(urlsplit(exchange.url).hostname or "")
             proxy = None if bypassed else urllib.request.getproxies().get(scheme)
             pool = self.pools[key] = _Pool(_session(scheme), proxy, owner)
@@ -366,7 +379,7 @@ class _Connections:
             await self._close(pool)
 
     async def refresh(self) -> None:
-        """Read the environment anew, and forget pools of which no connection is left, and what servers have closed."""
+        """Read the environment again, and forget pools of which no connection is left, and what servers have closed."""
         self.environment = _environment()
         if not self.pools:
             return
@@ -468,7 +481,7 @@ class OverHttp:
     _owner: object = field(init=False, default=None)
 
     def open(self) -> AbstractAsyncContextManager[object]:
-        """Begin a run, a chat or the like, which reads the environment's proxies and authorities anew."""
+        """Begin a run, a chat or the like, which reads the environment's proxies and authorities again."""
         return _Refreshed()
 
     async def __aenter__(self) -> Self:

@@ -19,10 +19,24 @@ import orjson
 from pydantic import JsonValue
 from pydantic_core import from_json
 
+from journeyman.content.media import Media, n_bytes_of
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
-from journeyman.model import InputPart, Part, TextPart, ThinkingPart
+from journeyman.model import InputPart, Part, TextPart, ThinkingPart, current_tap
 from journeyman.models.sse import MAX_VALUES
-from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from journeyman.types import (
+    Audio,
+    Base64,
+    Block,
+    Document,
+    Image,
+    JsonObject,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
 
 _COUNTED_AT_ONCE: Final = 2**18
 
@@ -159,6 +173,15 @@ def is_marked_inside(block: Block) -> bool:
     return any(isinstance(part, Text) and part.cache_mark for part in block.content)
 
 
+def assembled(pieces: Sequence[bytes]) -> bytes:
+    """Return a request's body, joined from pieces that are mostly those of the request before. Whoever records the
+    request is told of them."""
+    body, tap = b"".join(pieces), current_tap.get()
+    if tap is not None:
+        tap.assembled(body, pieces)
+    return body
+
+
 def joined(tools: bytes, more: Sequence[object]) -> bytes:
     """Return the elements of a list of tools, with those that are given in the provider's own form at their end."""
     return b",".join([part for part in (tools, to_json(more)[1:-1]) if part]) if more else tools
@@ -174,10 +197,29 @@ def readable(block: Block, provider: str) -> Block | None:
             return Text(f"<thinking>\n{block.text}\n</thinking>") if block.text.strip() else None
         case RedactedThinking() if block.provider not in (None, provider):
             return None
+        case Opaque() if block.provider != provider and block.kind == "groundingMetadata":
+            return None  # of Gemini: the words that stand on it are in the texts
         case Opaque() if block.provider != provider:
             return Text(f"[A {block.kind!r} block that only {block.provider} can read is left out.]")
         case _:
             return block
+
+
+def is_taken(block: Image | Document | Audio, media: Media) -> bool:
+    """Tell whether bytes can be sent to a model: another may have taken them before."""
+    source = block.source
+    if not isinstance(source, Base64):
+        return True
+    return media.lack(block.type, source.media_type, n_bytes_of(source.data), model="") is None
+
+
+def missing(block: Image | Document | Audio) -> str:
+    """Return the text that stands for a file that cannot be sent."""
+    source = block.source
+    kind = source.media_type if isinstance(source, Base64) else source.url
+    noun = {"image": "An image", "document": "A document", "audio": "A sound"}[block.type]
+    named = f" {block.title!r}" if isinstance(block, Document) and block.title else ""
+    return f"[{noun}{named} ({kind}) that cannot be sent to this model is left out.]"
 
 
 def says_nothing(blocks: Sequence[Block]) -> bool:
@@ -194,6 +236,13 @@ def safe_id(id: str, *, longest: int | None = None) -> str:
     if _SAFE.fullmatch(id) and (longest is None or len(id) <= longest):
         return id
     return f"id_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
+
+
+def exact_id(id: str, length: int) -> str:
+    """Return the id if it is of so many letters and digits; else another, always the same one."""
+    if len(id) == length and id.isascii() and id.isalnum():
+        return id
+    return sha256(id.encode("utf-8", "replace")).hexdigest()[:length]
 
 
 def safe_name(name: str, *, longest: int) -> str:

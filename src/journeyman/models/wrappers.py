@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, get_args
 
 from journeyman.errors import DefinitionError, ModelUnavailable, Problem, ProviderError, ProviderErrorKind
+from journeyman.hosted.tools import Hosting
 from journeyman.model import (
     Answered,
     Collector,
@@ -138,11 +139,13 @@ class Fallback:
         so, and the most that an answer may cost, for budgets: unknown unless the price of every model is known."""
         every = [*map(facts_of, self.models)]
         prices = [facts.price for facts in every if facts.price is not None]
+        known = [facts.hosted for facts in every if facts.hosted is not None]
         return Facts(
             max_output_tokens=_smallest(facts.max_output_tokens for facts in every),
             context_window=_smallest(facts.context_window for facts in every),
             price=_dearest(prices) if len(prices) == len(every) else None,
             loads_tools=all(facts.loads_tools for facts in every),
+            hosted=Hosting.common(known) if known else None,
         )
 
     @asynccontextmanager
@@ -243,7 +246,15 @@ def _highest(prices: Sequence[Price]) -> Price:
         output=max(price.output for price in prices),
         cache_read=max(price.input if price.cache_read is None else price.cache_read for price in prices),
         cache_write=max(price.input if price.cache_write is None else price.cache_write for price in prices),
+        web_search=_dearest_call([price.web_search for price in prices]),
+        code_execution=_dearest_call([price.code_execution for price in prices]),
+        file_search=_dearest_call([price.file_search for price in prices]),
     )
+
+
+def _dearest_call(prices: Sequence[float | None]) -> float | None:
+    known = [price for price in prices if price is not None]
+    return max(known) if len(known) == len(prices) else None
 
 
 # -- Swappable ---------------------------------------------------------------------------------------------------------

@@ -1,30 +1,41 @@
 """Anthropic's models through a client of the official SDK: on Bedrock, Vertex or Foundry, or with other credentials.
 
     connect("anthropic:claude-sonnet-5-5", client=AsyncAnthropicVertex(region="global", project_id="…"))
+    connect("bedrock:global.anthropic.claude-sonnet-5-5", aws_region="us-east-1")
 
 The request's body and the reading of its answer are those of `AnthropicModel`; what lies between, from the address and
 the signature to the framing of the stream, is the client's. It costs about three times the CPU. The client belongs to
 whoever made it: nothing here closes it, and like any of its kind it serves one event loop. Its own retries are off,
-because a retry that nobody sees cannot be counted. The SDK (`pip install 'journeyman[anthropic]'`) is imported only
-when a client is given.
+because a retry that nobody sees cannot be counted. By the prefixes `bedrock` and `vertex-anthropic` the client is made
+here, for each event loop that opens the model, and closed with it. The SDK (`pip install 'journeyman[anthropic]'`) is
+imported only when there is a client.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
+from journeyman.hosted.tools import Hosting
 from journeyman.model import Facts, Part, Request, room_for
 from journeyman.models.answers import Parts, completed, kind_of_status, retry_after_s, with_overflow
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
-from journeyman.models.anthropic.model import OVERFLOW, AnthropicModel
+from journeyman.models.anthropic.encode import media
+from journeyman.models.anthropic.model import BASE_URL, OVERFLOW, AnthropicModel
 from journeyman.models.anthropic.model import from_environment as with_a_key
+from journeyman.models.prices import price_for
+from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import meaning, named_secrets, said, scrubbed
 from journeyman.models.wire import as_object
@@ -52,6 +63,8 @@ _KINDS: Final[Mapping[str, ProviderErrorKind]] = {
     "throttlingException": "rate_limited",
     "validationException": "bad_request",
 }
+_OF_MODEL: Final = ("headers", "price", "timeouts")
+"""The options of a model in a cloud that are not its client's."""
 _STREAMS: Final = ("text/event-stream", "application/vnd.amazon.eventstream")
 _REQUEST_IDS: Final = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id")
 
@@ -86,7 +99,9 @@ class AnthropicClientModel:
             )
         form = AnthropicModel(self.name)
         object.__setattr__(self, "_form", form)
-        object.__setattr__(self, "facts", replace(form.facts, price=self.price, loads_tools=self.loads_tools))
+        by_url = _host(self.client) == urlsplit(BASE_URL).netloc
+        own: dict[str, Any] = {"price": self.price, "loads_tools": self.loads_tools, "media": media(by_url=by_url)}
+        object.__setattr__(self, "facts", replace(form.facts, **own))
 
     def __repr__(self) -> str:
         return f"<AnthropicClientModel {self.name} by {type(self.client).__name__}>"
@@ -168,6 +183,177 @@ def from_environment(
             hint="Give it to the client instead.",
         )
     return AnthropicClientModel(name, client=client, headers=headers or {}, timeouts=timeouts, price=price)
+
+
+# -- clients that are made here ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    """What one event loop has open."""
+
+    model: AnthropicClientModel
+    n_users: int = 0
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class AnthropicCloudModel:
+    """A model behind the Messages API of a cloud, reached by clients of the official SDK that are made when needed."""
+
+    name: str
+    """As the service knows it."""
+    _: KW_ONLY
+    make: Callable[[], Client]
+    """Makes a client, for each event loop that opens the model; it is closed when the last who opened it has left."""
+    prefix: str
+    """Of the model's full name: `bedrock` or `vertex-anthropic`."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    price: Price | None = None
+    """What the model costs; None leaves the cost of its answers unknown."""
+    spare: list[Client] = field(default_factory=lambda: [])
+    """Clients that were made and not yet used."""
+    facts: Facts = field(init=False)
+    """The documented ones; 8,192 tokens of output for a model that is not known here."""
+    _leases: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease] = field(
+        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease], init=False
+    )
+
+    def __post_init__(self) -> None:
+        facts = AnthropicModel(self.name).facts
+        searches = facts.hosted.web_search if facts.hosted is not None and self.prefix == "vertex-anthropic" else None
+        own: dict[str, Any] = {"price": self.price, "loads_tools": False, "hosted": Hosting(web_search=searches)}
+        object.__setattr__(self, "facts", replace(facts, **own))
+
+    def __repr__(self) -> str:
+        return f"<AnthropicCloudModel {self.prefix}:{self.name}>"
+
+    @property
+    def provider(self) -> str:
+        return PROVIDER
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[object]:
+        """Keep a client, and its connections, over many requests.
+
+        Raises:
+            ProviderError: on entering, the client cannot be made any more (`auth`).
+        """
+        async with self:
+            yield self
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        lease = self._leases.get(loop)
+        if lease is None:
+            more: Any = {"headers": self.headers, "timeouts": self.timeouts, "price": self.price}
+            lease = self._leases[loop] = _Lease(AnthropicClientModel(self.name, client=self._client(), **more))
+        lease.n_users += 1
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        loop = asyncio.get_running_loop()
+        lease = self._leases[loop]
+        lease.n_users -= 1
+        if lease.n_users == 0:
+            del self._leases[loop]
+            await lease.model.client.close()
+
+    def _client(self) -> Client:
+        try:
+            return self.spare.pop() if self.spare else self.make()
+        except Exception as error:  # noqa: BLE001 - whatever the SDK raises, or what it asks for credentials
+            problem = scrubbed(said(error), ())
+        words = f"The client for {self.prefix}:{self.name} cannot be made ({problem})."
+        raise ProviderError(words, kind="auth", usage=NOTHING_USED)
+
+    def body(self, request: Request) -> bytes:
+        """Return the request's body; see `AnthropicClientModel.body`."""
+        return AnthropicModel(self.name).body(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        """Ask the model; see `Model.stream`."""
+        async with self, self._leases[asyncio.get_running_loop()].model.stream(request) as parts:
+            yield parts
+
+
+def on_bedrock(name: str, **options: object) -> AnthropicCloudModel:
+    """Return Claude on Amazon Bedrock, under Bedrock's name for it, such as `global.anthropic.claude-sonnet-5-5`.
+
+    The other options are those of the SDK's `AsyncAnthropicBedrock`, such as `aws_region` and `aws_profile`; what is
+    not given comes from where AWS's tools look for it. Without a `price`, it is the list price at AWS's own address.
+
+    Raises:
+        ModelUnavailable: a package or the region is missing, or an option is not right.
+    """
+    has_key = "api_key" in options or environment("AWS_BEARER_TOKEN_BEDROCK") is not None
+    own_place = "base_url" not in options and environment("ANTHROPIC_BEDROCK_BASE_URL") is None
+    price = price_for("bedrock", name) if own_place else None
+    return _in_cloud("bedrock", name, options, packages=() if has_key else ("boto3", "botocore"), price=price)
+
+
+def on_vertex(name: str, **options: object) -> AnthropicCloudModel:
+    """Return Claude on Google's Vertex, such as `claude-sonnet-5-5`.
+
+    The other options are those of the SDK's `AsyncAnthropicVertex`, such as `project_id` and `region`; what is not
+    given comes from ANTHROPIC_VERTEX_PROJECT_ID or GOOGLE_CLOUD_PROJECT, from CLOUD_ML_REGION or GOOGLE_CLOUD_LOCATION
+    (none: `global`), and the credentials from where Google's tools look for them. Without a `price`, the cost is
+    unknown.
+
+    Raises:
+        ModelUnavailable: a package is missing, or an option is not right.
+    """
+    region = environment("CLOUD_ML_REGION") or environment("GOOGLE_CLOUD_LOCATION") or "global"
+    project = environment("ANTHROPIC_VERTEX_PROJECT_ID") or environment("GOOGLE_CLOUD_PROJECT")
+    found = {"region": region} if project is None else {"region": region, "project_id": project}
+    packages = () if "access_token" in options else ("google.auth", "requests")
+    return _in_cloud("vertex-anthropic", name, {**found, **options}, packages=packages, price=None)
+
+
+def _in_cloud(
+    prefix: str, name: str, options: Mapping[str, Any], *, packages: Sequence[str], price: Price | None
+) -> AnthropicCloudModel:
+    full_name = f"{prefix}:{name}"
+    missing = [package for package in ("anthropic", *packages) if not _is_installed(package)]
+    if missing:
+        raise ModelUnavailable(
+            f"The model {full_name!r} needs what is not installed: {', '.join(missing)}.",
+            model=full_name,
+            hint=f"Install it: pip install 'anthropic[{prefix.partition('-')[0]}]'",
+        )
+    from anthropic import AnthropicError  # noqa: PLC0415 - an optional package, and 1.4 s to import
+    from anthropic.lib.bedrock import AsyncAnthropicBedrock  # noqa: PLC0415 - as above
+    from anthropic.lib.vertex import AsyncAnthropicVertex  # noqa: PLC0415 - as above
+
+    kind = AsyncAnthropicBedrock if prefix == "bedrock" else AsyncAnthropicVertex
+    make = partial(kind, **{key: value for key, value in options.items() if key not in _OF_MODEL})
+    given = {key: value for key, value in options.items() if key in _OF_MODEL and value is not None}
+    of_model: Any = {"price": price} | given
+    try:
+        first = make()  # it opens nothing, and tells now what is missing, not in the middle of a run
+    except (AnthropicError, TypeError, ValueError) as error:
+        problem = scrubbed(said(error), named_secrets(options))
+    else:
+        return AnthropicCloudModel(name, make=make, prefix=prefix, spare=[first], **of_model)
+    raise ModelUnavailable(
+        f"The client for {full_name!r} cannot be made: {problem}",
+        model=full_name,
+        hint=f"Its options are those of {kind.__name__} in the package 'anthropic', and {', '.join(_OF_MODEL)}.",
+    )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # what it is a part of
+        return False
+
+
+if TYPE_CHECKING:
+    _cloud_model: Model = AnthropicCloudModel("", make=AsyncAnthropic, prefix="")
+    _cloud_opens: Opens = AnthropicCloudModel("", make=AsyncAnthropic, prefix="")
+    _cloud_has_facts: HasFacts = AnthropicCloudModel("", make=AsyncAnthropic, prefix="")
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

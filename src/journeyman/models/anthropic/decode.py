@@ -5,6 +5,7 @@ Blocks of unknown kinds are kept as they are, and unknown events are ignored, so
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
@@ -57,6 +58,8 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = {
     **{reason: reason for reason in _SAME},
     "model_context_window_exceeded": "context_window",
 }
+_RAN_CODE: Final = "code_execution_tool_result"
+_RUNS_CODE: Final = re.compile(rf"(\w+_)?{_RAN_CODE}")
 _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
@@ -162,6 +165,8 @@ class Decoder:
             cache_read_tokens=counts.get("cache_read_input_tokens"),
             cache_write_tokens=counts.get("cache_creation_input_tokens"),
             reasoning_tokens=counts.get("thinking_tokens"),
+            web_searches=counts.get("web_search_requests"),
+            code_executions=counts.get("code_executions"),
             exact="input_tokens" in counts and "output_tokens" in counts,
         )
         return usage if self.price is None else self.price.charged(usage)
@@ -212,6 +217,8 @@ class Decoder:
     def _finish_block(self, event: JsonObject) -> Sequence[BlockFinished]:
         opened = self._open.pop(_index(event), None)
         block = opened.finish() if opened is not None else None
+        if type(block) is Opaque and _RAN_CODE in block.json and _RUNS_CODE.match(block.kind):
+            self._counts["code_executions"] = self._counts.get("code_executions", 0) + 1
         return () if block is None else (BlockFinished(block),)
 
     def _change(self, event: JsonObject) -> Sequence[Part]:
@@ -236,6 +243,9 @@ class Decoder:
         for name in _COUNTS:
             if isinstance(count := usage.get(name), int):
                 self._counts[name], found = count, True
+        hosted = usage.get("server_tool_use")
+        if isinstance(hosted, dict) and isinstance(count := hosted.get("web_search_requests"), int):
+            self._counts["web_search_requests"], found = count, True
         details = usage.get("output_tokens_details")
         if isinstance(details, dict) and isinstance(count := details.get("thinking_tokens"), int):
             self._counts["thinking_tokens"], found = count, True

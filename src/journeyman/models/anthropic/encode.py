@@ -5,6 +5,7 @@ signatures of the model's reasoning depend on that. What the API would refuse is
 
 - left out: empty texts, blank texts of the user, reasoning without a signature (it was cut off) or at the end of a
   message, and messages of the model's that say nothing: see `says_nothing`;
+- files that another provider took and this one would not become a text that says so;
 - what only another provider can read, and ids and names that this one would refuse: see `models/wire.py`;
 - an assistant message that `continues` the one before is joined to it; what comes before a continuation, or ends the
   conversation, loses its trailing white space;
@@ -19,21 +20,27 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from journeyman.model import CachePolicy, Prefix, ToolSpec, anthropic_problems
+from journeyman.content.media import PICTURES, Media, Taken
+from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.requests import refused_here
 from journeyman.models.strict import Grammars
 from journeyman.models.wire import (
+    assembled,
     is_marked_inside,
     is_reasoning,
+    is_taken,
     joined,
     kept_beside,
+    missing,
     readable,
     safe_id,
     safe_name,
     says_nothing,
     to_json,
 )
+from journeyman.tools.schema import anthropic_problems
 from journeyman.types import (
+    Audio,
     Base64,
     Block,
     Document,
@@ -71,6 +78,22 @@ _HAND_MARKS: Final = f"{CODEC}/marks"  # in `Message.wire`: how many marks the u
 _MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|(\w+_)?tool_result|container_upload|search_result")
 _NAME_CHARACTERS: Final = 128
 
+_REQUEST_BYTES: Final = 32_000_000
+_PICTURE_BYTES: Final = 5 * 1024 * 1024 * 3 // 4  # the API counts the 5 MB of a picture as Base64
+
+
+def media(*, by_url: bool) -> Media:
+    """Return which files Claude takes; `by_url`: the service fetches them by their address."""
+    papers = frozenset({"application/pdf", "text/"})
+    return Media(
+        image=Taken(PICTURES, _PICTURE_BYTES, by_url=by_url),
+        document=Taken(papers, _REQUEST_BYTES * 3 // 4, by_url=by_url),
+        largest_request_bytes=_REQUEST_BYTES,
+    )
+
+
+_MEDIA: Final = media(by_url=True)
+
 
 def encode(
     head: JsonObject,
@@ -97,7 +120,7 @@ def encode(
         end_of_prefix = bool(marks.take(1))
         marks.add_before_long_turn(pieces, messages)
     fixed = _fixed(prefix, more_tools, kept=kept_in_system, end=end_of_prefix)
-    return b"".join((to_json(head)[:-1], fixed, *_list(pieces), b"}"))
+    return assembled((to_json(head)[:-1], fixed, *_list(pieces), b"}"))
 
 
 def _fixed(prefix: Prefix, more_tools: Sequence[object], *, kept: int, end: bool) -> bytes:
@@ -190,6 +213,10 @@ def _sent(content: Sequence[Block], role: Role) -> list[Block]:
     if all([type(block) in _ALWAYS_SENT for block in content]):
         return [*content]
     blocks = [readable(block, CODEC) for block in content]
+    blocks = [
+        Text(missing(each)) if isinstance(each, Image | Document | Audio) and not is_taken(each, _MEDIA) else each
+        for each in blocks
+    ]
     sent = [block for block in blocks if block is not None and _is_sent(block, role)]
     return _answered(sent) if role == "assistant" else sent
 
@@ -227,6 +254,8 @@ def _block(block: Block, role: Role) -> bytes:
             encoded = to_json({"type": "image", "source": _source(source)})
         case Document():
             encoded = _document(block)
+        case Audio():  # one at an address; see `_sent`
+            encoded = _text(Text(missing(block)), role)
         case Opaque():
             encoded = block.json.strip().encode("utf-8", "replace")
     return encoded

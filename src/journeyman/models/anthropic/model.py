@@ -12,23 +12,29 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from journeyman.model import Facts, Part, Request, ThinkingLevel, room_for
+from journeyman.hosted.tools import HostedTool, Hosting, WebSearch
+from journeyman.model import Facts, OutputFormat, Part, Request, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
-from journeyman.models.anthropic.encode import encode
+from journeyman.models.anthropic.encode import encode, media
 from journeyman.models.prices import price_for
 from journeyman.models.requests import (
     ROOM_FOR_ANSWER,
     by_longest_prefix,
+    check_hosted,
     check_key,
     environment,
     limits,
     missing,
+    placed,
     refused_here,
     with_extra,
+    with_hosted,
     written,
 )
+from journeyman.models.strict import closed
 from journeyman.models.transport import OverHttp, Timeouts, open_stream
+from journeyman.models.wire import as_object
 from journeyman.types import JsonObject, Price
 
 if TYPE_CHECKING:
@@ -53,6 +59,9 @@ class AnthropicModel(OverHttp):
 
     Neither key is needed where a gateway adds its own. `headers` are sent with every request, for example
     `anthropic-beta`.
+
+    Raises:
+        ModelUnavailable: no service can have given out this key.
     """
 
     name: str
@@ -88,6 +97,12 @@ class AnthropicModel(OverHttp):
             context_window=known.context_window,
             price=self.price,
             loads_tools=loads_tools,
+            media=media(by_url=self.base_url == BASE_URL),
+            native_output=known.native_output,
+            hosted=Hosting(
+                web_search=frozenset({"max_uses", "allowed_domains", "blocked_domains", "location"}),
+                code_execution=frozenset() if known.native_output is not False else None,
+            ),
         )
         object.__setattr__(self, "facts", facts)
         object.__setattr__(self, "_url", self.base_url.rstrip("/").removesuffix("/v1") + "/v1/messages")
@@ -126,12 +141,34 @@ class AnthropicModel(OverHttp):
         settings = request.settings
         ceiling, limit = limits(request, self.facts)
         head: JsonObject = {"model": self.name, "max_tokens": limit, "stream": True}
+        check_hosted(request, self.facts, model=f"{PROVIDER}:{self.name}")
         head |= self._reasoning(settings.thinking, ceiling=ceiling, limit=limit)
-        if settings.tool_choice != "auto" and request.prefix.tools:
+        if request.prefix.output is not None:
+            head["output_config"] = {
+                **as_object(head.get("output_config")),
+                "format": self._format(request.prefix.output),
+            }
+        if settings.tool_choice != "auto" and (request.prefix.tools or settings.hosted):
             head["tool_choice"] = {"type": settings.tool_choice}
         if settings.stop_sequences:
             head["stop_sequences"] = list(settings.stop_sequences)
-        return with_extra(head, settings.extra, reserved=_RESERVED)
+        return with_hosted(with_extra(head, settings.extra, reserved=_RESERVED), list(map(_hosted, settings.hosted)))
+
+    def _format(self, output: OutputFormat) -> JsonObject:
+        """Return what makes the model answer with JSON.
+
+        Raises:
+            ProviderError: the schema has what the API would refuse (`bad_request`).
+        """
+        if PROVIDER not in output.forms:
+            try:
+                output.forms[PROVIDER] = {"type": "json_schema", "schema": closed(output.schema)}
+            except ValueError as error:
+                raise refused_here(
+                    f"{self.name} cannot be made to answer with {output.name!r}: {error}. Change the type, or use"
+                    " Output(…, mode='tool')."
+                ) from None
+        return output.forms[PROVIDER]
 
     def _reasoning(self, asked: ThinkingLevel | int | None, *, ceiling: int, limit: int) -> JsonObject:
         """Return the fields for reasoning; `limit` is `ceiling` or less, when a budget leaves less."""
@@ -167,6 +204,16 @@ class AnthropicModel(OverHttp):
         if self.auth_token is not None:
             headers["authorization"] = f"Bearer {self.auth_token}"
         return headers | {name.lower(): value for name, value in self.headers.items()}
+
+
+def _hosted(tool: HostedTool) -> JsonObject:
+    """Return a hosted tool in the API's form: of each the version that every model takes which has it."""
+    if not isinstance(tool, WebSearch):
+        return {"type": "code_execution_20250825", "name": "code_execution"}
+    form: JsonObject = {"type": "web_search_20250305", "name": "web_search", **placed(tool.location)}
+    most: JsonObject = {} if tool.max_uses is None else {"max_uses": tool.max_uses}
+    lists = {"allowed_domains": tool.allowed_domains, "blocked_domains": tool.blocked_domains}
+    return {**form, **most, **{name: [*domains] for name, domains in lists.items() if domains}}
 
 
 def _budget(budget: int, limit: int) -> JsonObject:
@@ -228,6 +275,8 @@ class _Known:
     """Steered by a level of effort, by a budget in tokens, or by either."""
     off: str | None
     """The `thinking.type` that switches reasoning off; None when nothing does."""
+    native_output: bool | None = True
+    """Whether it takes `output_config.format`; None: not known."""
 
 
 # The longest prefix that fits, from `claude-` on: gateways put words before it.
@@ -244,14 +293,16 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "claude-opus-4-6": _Known(128_000, 1_000_000, "both", "disabled"),
     "claude-sonnet-4-6": _Known(128_000, 1_000_000, "both", "disabled"),
     "claude-opus-4-5": _Known(64_000, 200_000, "budget", "disabled"),
-    "claude-sonnet-4": _Known(64_000, 200_000, "budget", "disabled"),
+    "claude-sonnet-4-5": _Known(64_000, 200_000, "budget", "disabled"),
+    "claude-sonnet-4": _Known(64_000, 200_000, "budget", "disabled", native_output=False),
     "claude-haiku-4": _Known(64_000, 200_000, "budget", "disabled"),
-    "claude-opus-4": _Known(32_000, 200_000, "budget", "disabled"),
-    "claude-3-7-sonnet": _Known(64_000, 200_000, "budget", "disabled"),
-    "claude-3-5-": _Known(8_192, 200_000, "budget", "disabled"),
-    "claude-3-": _Known(4_096, 200_000, "budget", "disabled"),
-    "claude-": _Known(8_192, None, "adaptive", "disabled"),
-    "": _Known(8_192, None, "budget", "disabled"),
+    "claude-opus-4-1": _Known(32_000, 200_000, "budget", "disabled"),
+    "claude-opus-4": _Known(32_000, 200_000, "budget", "disabled", native_output=False),
+    "claude-3-7-sonnet": _Known(64_000, 200_000, "budget", "disabled", native_output=False),
+    "claude-3-5-": _Known(8_192, 200_000, "budget", "disabled", native_output=False),
+    "claude-3-": _Known(4_096, 200_000, "budget", "disabled", native_output=False),
+    "claude-": _Known(8_192, None, "adaptive", "disabled", native_output=None),
+    "": _Known(8_192, None, "budget", "disabled", native_output=None),
 }
 
 _BUDGETS: Final[Mapping[str, int]] = {"minimal": 1_024, "low": 4_096, "medium": 12_288, "high": 24_576, "max": 49_152}

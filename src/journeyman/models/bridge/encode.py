@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Final, TypeAlias, TypeVar
 
 from pydantic_ai.messages import (
+    AudioUrl,
     BinaryContent,
     CachePoint,
     DocumentUrl,
@@ -32,6 +33,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import from_json
@@ -40,6 +42,7 @@ from journeyman.model import Prefix
 from journeyman.models.strict import Grammars
 from journeyman.models.wire import as_object, as_text, is_object, readable, safe_id, safe_name, says_nothing
 from journeyman.types import (
+    Audio,
     Base64,
     Block,
     Document,
@@ -57,7 +60,7 @@ from journeyman.types import (
 _KEPT_AT_MOST: Final = 20_000  # messages; when there are more, the oldest are translated again
 _ID_CHARACTERS: Final = 64
 _NAME_CHARACTERS: Final = 64
-_File: TypeAlias = BinaryContent | ImageUrl | DocumentUrl
+_File: TypeAlias = BinaryContent | ImageUrl | DocumentUrl | AudioUrl
 _Key = TypeVar("_Key")
 _Kept = TypeVar("_Kept")
 _Made = TypeVar("_Made")
@@ -175,16 +178,22 @@ def _user_content(block: Block, *, marks: bool) -> list[UserContent]:
             return [sendable(text), *mark] if text and not text.isspace() else []
         case Document(title=str(title)) if title:
             return [f"Document {sendable(title)!r}:", _file(block)]
-        case Image() | Document():
+        case Image() | Document() | Audio():
             return [_file(block)]
         case _:
             return [f"[A {block.type!r} block is left out: it cannot stand in a user's message.]"]
 
 
-def _file(block: Image | Document) -> _File:
+def _file(block: Image | Document | Audio) -> _File:
     if isinstance(block.source, Base64):
         return BinaryContent(data=b64decode(block.source.data), media_type=block.source.media_type)
-    return ImageUrl(url=block.source.url) if isinstance(block, Image) else DocumentUrl(url=block.source.url)
+    match block:
+        case Image():
+            return ImageUrl(url=block.source.url)
+        case Document():
+            return DocumentUrl(url=block.source.url)
+        case Audio():
+            return AudioUrl(url=block.source.url)
 
 
 def _tool_return(result: ToolResult, names: dict[str, str], taken: _Taken) -> ToolReturnPart:
@@ -235,7 +244,7 @@ def _response_parts(blocks: Iterable[Block], owner: str, taken: _Taken) -> list[
                 # What `bridge/decode.py` kept as it was.
                 for message in ModelMessagesTypeAdapter.validate_python([from_json(json).get("response")]):
                     parts += message.parts if isinstance(message, ModelResponse) else ()
-            case Image() | Document() | ToolResult():
+            case Image() | Document() | Audio() | ToolResult():
                 parts.append(TextPart(content=f"[A {block.type!r} block of the assistant's is left out.]"))
     return parts
 
@@ -279,7 +288,15 @@ def _opened(envelope: str) -> JsonObject:
 
 def _parameters(prefix: Prefix) -> ModelRequestParameters:
     grammars = Grammars()
+    output = prefix.output
+    form = None
+    if output is not None:
+        form = OutputObjectDefinition(
+            json_schema=output.schema, name=output.name, description=output.description or None
+        )
     return ModelRequestParameters(
+        output_mode="text" if form is None else "native",
+        output_object=form,
         function_tools=[
             ToolDefinition(
                 name=spec.name,

@@ -25,6 +25,7 @@ whole history for each request, and not everything survives the crossing. What b
 | thinking level | pydantic-ai's `thinking`; `bad_request` where the model is not known to reason |
 | thinking budget | `bad_request` |
 | `Settings.extra` | `temperature` and its like where the provider has them, others in the body; else `bad_request` |
+| hosted tools | `bad_request` |
 | `stop_sequences` | the same, where the provider takes them; else `bad_request` |
 | ids and names | letters, digits, `_`, `-`, at most 64 (Mistral: nine); others are rewritten, each always to the same |
 | tokens: cached, reasoning | the same; None where the provider, or pydantic-ai, does not say |
@@ -51,6 +52,7 @@ from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import CacheSetting, ModelSettings, ThinkingLevel
 
 from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.hosted.tools import Hosting
 from journeyman.model import UNKNOWN, Facts, Part, Request, Settings, room_for
 from journeyman.models.answers import Parts
 from journeyman.models.bridge.decode import Decoder
@@ -120,7 +122,14 @@ class BridgeModel:
     def facts(self) -> Facts:
         """What pydantic-ai knows about the model, and what was given."""
         window = self.model.context_window
-        return Facts(max_output_tokens=self.max_output_tokens, context_window=window, price=self.price)
+        profile = self.model.profile
+        return Facts(
+            max_output_tokens=self.max_output_tokens,
+            context_window=window,
+            price=self.price,
+            native_output=profile.get("supports_json_schema_output", False),
+            hosted=Hosting(),
+        )
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Keep connections, and translated messages, over many requests."""
@@ -272,6 +281,8 @@ def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings)
     limits = [limit for limit in (settings.max_tokens, request.max_tokens) if limit is not None]
     if limits:
         made["max_tokens"] = min(limits)
+    if settings.hosted:
+        raise refused_here(f"{model.model_id} has no hosted tools over the bridge. Leave Settings.hosted empty.")
     if settings.tool_choice != "auto" and request.prefix.tools:
         made["tool_choice"] = "required" if settings.tool_choice == "any" else "none"
     if settings.stop_sequences:

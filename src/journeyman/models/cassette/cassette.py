@@ -1,8 +1,8 @@
-"""A conversation on file: recorded once, replayed for ever, offline.
+"""A conversation on file: recorded once, replayed forever, offline.
 
 A `Cassette` gives a Model around a Model for the requests, and a `Journal` for the tool calls. A journal, and not a
 middleware, because only it stands around a call as a whole: it knows the tool's effect, so that a replay can refuse to
-run what has one; it keeps whatever came of the call, refusals of gates and time-outs included, with the states that the
+run what has one; it keeps whatever came of the call, refusals of gates and timeouts included, with the states that the
 call left; and it is the host's, so that runs inside a run have it, too.
 """
 

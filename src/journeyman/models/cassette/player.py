@@ -1,6 +1,6 @@
 """The two things that a cassette puts into a run: a model that is recorded or replayed, and the journal for its calls.
 
-Both ask the recording first, unless all is recorded anew; what they pass on is what whoever asked would have seen
+Both ask the recording first, unless all is recorded again; what they pass on is what whoever asked would have seen
 without a cassette.
 """
 
@@ -70,7 +70,7 @@ def _now_s() -> float:
 
 
 class CassetteModel:
-    """A model around a model: asks it and records, or answers in its stead."""
+    """A model around a model: asks it and records, or answers instead of it."""
 
     def __init__(self, state: CassetteState, line: ModelLine, inner: Callable[[], Model]) -> None:
         self._state = state

@@ -38,7 +38,7 @@ class Playback:
         self._followed: dict[object, int] = {}
         """The recorded run that each run follows."""
         self.superseded: set[int] = set()
-        """The lines with answers that were stopped, and are recorded anew."""
+        """The lines with answers that were stopped, and are recorded again."""
 
     @property
     def path(self) -> Path:

@@ -8,11 +8,13 @@ library has no class for are kept as they are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Literal
 
 import orjson
+from pydantic import JsonValue
 
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
 from journeyman.model import (
@@ -31,6 +33,8 @@ from journeyman.models.wire import all_parsed, as_list, as_object, as_text, dama
 from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, Usage
 
 PROVIDER: Final = "google"
+GROUNDING: Final = "groundingMetadata"
+"""The field, and the kind of the block, that tells of searches."""
 KINDS: Final = kinds_of_labels(
     {"auth": "API_KEY_INVALID CREDENTIALS_MISSING", "overloaded": "CANCELLED", "quota": "PerDay"}
 )
@@ -71,6 +75,10 @@ class Decoder:
     _pieces: list[str] = field(default_factory=list[str], init=False)
     _signed: tuple[str, int] | None = field(default=None, init=False)
     """The signature within the text that still grows, and the number of the character where its part began."""
+    _hosted: Counter[str] = field(default_factory=Counter[str], init=False)
+    """How often each tool of the provider's own was called."""
+    _grounding: JsonObject = field(default_factory=dict[str, JsonValue], init=False)
+    """Which searches the answer stands on, and what they found."""
     _calls: bool = field(default=False, init=False)
     _has_blocks: bool = field(default=False, init=False)
 
@@ -119,6 +127,7 @@ class Decoder:
         candidate = first[0] if first else {}
         for part in as_list(as_object(candidate.get("content")).get("parts")):
             self._take_part(as_object(part), parts)
+        counted = self._ground(as_object(candidate.get("groundingMetadata"))) or counted
         if counted and (usage := self.usage()) is not None:
             parts.append(UsageSeen(usage))
         reason = candidate.get("finishReason")
@@ -155,6 +164,9 @@ class Decoder:
             output_tokens=self._counts["candidatesTokenCount"] + thoughts,
             cache_read_tokens=cached,
             reasoning_tokens=thoughts,
+            web_searches=self._hosted["webSearchQueries"] or None,
+            code_executions=self._hosted["executableCode"] or None,
+            file_searches=self._hosted["retrievedContext"] or None,
             exact=self._is_exact and cached <= prompt,
         )
         return usage if self.price is None else self.price.charged(usage)
@@ -179,6 +191,16 @@ class Decoder:
         self._is_exact = prompt is not None and (total is not None or "candidatesTokenCount" in counts)
         return self._counts != before or self._is_exact != was_exact
 
+    def _ground(self, told: JsonObject) -> bool:
+        """Take in what is told of searches; False if it is nothing."""
+        self._grounding |= told
+        queries = [query for query in as_list(told.get("webSearchQueries")) if query]
+        self._hosted["webSearchQueries"] = max(self._hosted["webSearchQueries"], len(queries))
+        chunks = [as_object(chunk) for chunk in as_list(told.get("groundingChunks"))]
+        is_of_files = told.get("retrievalQueries") or any("retrievedContext" in chunk for chunk in chunks)
+        self._hosted["retrievedContext"] |= int(bool(is_of_files))
+        return bool(told)
+
     # -- parts
 
     def _take_part(self, part: JsonObject, parts: list[Part]) -> None:
@@ -193,6 +215,7 @@ class Decoder:
             self._take_call(as_object(part["functionCall"]), parts)
         else:
             self._close_block(parts)
+            self._hosted[min(kinds)] += 1
             block = Opaque(self.owner, orjson.dumps({"type": min(kinds), **part}).decode())
             self.room.other -= len(block.json)
             self._add(block, parts)
@@ -261,6 +284,9 @@ class Decoder:
 
     def _finish(self, reason: str, message: str, parts: list[Part]) -> None:
         self._close_block(parts)
+        if self._grounding:
+            told = {"type": GROUNDING, GROUNDING: self._grounding}
+            self._add(Opaque(self.owner, orjson.dumps(told).decode()), parts)
         self.complete = True
         stop: StopReason = "other"
         detail: str | None = f"{reason}: {message}" if message else reason

@@ -15,16 +15,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from mimetypes import guess_type
 from typing import Final
 
 from pydantic_core import from_json
 
+from journeyman.content.media import Media, Taken
 from journeyman.model import Prefix, ToolSpec
-from journeyman.models.google.decode import PROVIDER
-from journeyman.models.wire import as_object, joined, readable, safe_id, safe_name, says_nothing, to_json
+from journeyman.models.google.decode import GROUNDING, PROVIDER
+from journeyman.models.wire import (
+    as_object,
+    assembled,
+    is_taken,
+    joined,
+    missing,
+    readable,
+    safe_id,
+    safe_name,
+    says_nothing,
+    to_json,
+)
 from journeyman.types import (
+    Audio,
     Base64,
     Block,
     Document,
@@ -43,14 +56,31 @@ from journeyman.types import (
 DUMMY_SIGNATURE: Final = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """`skip_thought_signature_validator`: what the API takes in place of a signature that there is none of."""
 
+_SYSTEM: Final = f"{PROVIDER}/system"  # in `Prefix.wire`
 _NAME_CHARACTERS: Final = 128
 _NAME_START: Final = re.compile("[a-zA-Z_]")
-_USER: Final = b'{"role":"user","parts":[%b]}'
-_MODEL: Final = b'{"role":"model","parts":['
+_USER: Final = b',{"role":"user","parts":[%b]}'
+_MODEL: Final = b',{"role":"model","parts":['
 _END: Final = b"]}"
+_TWO_IN_A_ROW: Final = "assistantassistant"
+_LOOK: Final = b"?"  # compared by identity
 _FIRST: Final = _USER % b'{"text":"[The beginning of the conversation is left out.]"}'
 _LAST: Final = _USER % b'{"text":"Go on."}'
 _IN_RESULTS: Final = frozenset(("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"))
+
+
+def media(*, by_url: bool) -> Media:
+    """Return which files Gemini takes within a request; the late models fetch others by their address."""
+    pictures = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic"})
+    sounds = frozenset(f"audio/{kind}" for kind in ("wav", "mpeg", "aiff", "aac", "ogg", "flac", "mp4"))
+    return Media(
+        image=Taken(pictures, 7_000_000, by_url=by_url),
+        document=Taken(frozenset({"application/pdf", "text/"}), 50_000_000, by_url=by_url),
+        audio=Taken(sounds, 50_000_000, by_url=by_url),
+    )
+
+
+_MEDIA: Final = media(by_url=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +95,16 @@ class Codec:
     keeps_signatures: bool = True
     """False: not even the model's own go back."""
 
-    @property
-    def owner(self) -> str:
-        """Whose signatures go back, as the decoder names it."""
-        return f"{PROVIDER}:{self.model}"
+    owner: str = field(init=False)
+    """Whose signatures go back, as the decoder names it."""
+    id: str = field(init=False)
+    """All that decides on the bytes of a message."""
 
-    @property
-    def id(self) -> str:
-        """All that decides on the bytes of a message."""
-        return f"{self.owner}/{self.needs_signatures:d}{self.files_in_results:d}{self.keeps_signatures:d}"
+    def __post_init__(self) -> None:
+        owner = f"{PROVIDER}:{self.model}"
+        kind = f"{self.needs_signatures:d}{self.files_in_results:d}{self.keeps_signatures:d}"
+        object.__setattr__(self, "owner", owner)
+        object.__setattr__(self, "id", f"{owner}/{kind}")
 
 
 def encode(
@@ -83,51 +114,59 @@ def encode(
 
     `more_tools` are tools in the provider's own form, which follow those of `prefix`.
     """
-    tools = joined(_tools(prefix), more_tools)
-    system = b",".join([b'{"text":%b}' % to_json(text.text) for text in prefix.system if text.text.strip()])
-    fields = [
-        to_json(head)[1:-1],
-        b'"systemInstruction":%b' % (_USER % system) if system else b"",
-        b'"tools":[%b]' % tools if tools else b"",
-        b'"contents":[%b]' % b"".join(_contents(messages, codec)),
-    ]
-    return b"{%b}" % b",".join([field for field in fields if field])
+    start = b"".join((to_json(head)[:-1], b"," if head else b"", _fixed(prefix, more_tools)))
+    contents = _contents(messages, codec)
+    # A single join: late in a long run each copy of the whole costs more than all else that is done here.
+    return assembled((start, b'"contents":[', contents[0][1:], *contents[1:], b"]}"))
 
 
 def _contents(messages: Sequence[Message], codec: Codec) -> list[bytes]:
-    id, in_model = codec.id, False
-    pieces: list[bytes] = []
-    for index, message in enumerate(messages):
-        piece = message.wire.get(id)
-        if piece is None:
-            piece = message.wire[id] = _piece(codec, messages, index)
-        if not piece:
-            continue
-        is_models = message.role == "assistant"
-        if is_models and not in_model:
-            pieces.append(b",%b" % _MODEL if pieces else b"%b,%b" % (_FIRST, _MODEL))
-        elif in_model:
-            pieces.append(b"," if is_models else b"%b," % _END)
-        elif pieces:
-            pieces.append(b",")
-        pieces.append(piece)
-        in_model = is_models
-    if in_model or not pieces:
-        pieces.append(b"%b,%b" % (_END, _LAST) if in_model else _LAST)
+    """Return the contents, each after a comma; a message has several, one or none.
+
+    Most messages were encoded for the request before, and stand between those of the other role: no look is taken at
+    those.
+    """
+    id = codec.id
+    pieces = [message.wire.get(id, _LOOK) for message in messages]
+    for index in [index for index, piece in enumerate(pieces) if piece is _LOOK]:
+        pieces[index] = messages[index].wire[id] = _piece(codec, messages, index)
+    if _TWO_IN_A_ROW in "".join([message.role for message in messages]) or b"" in pieces:
+        pieces = _in_one_content(pieces)
+    if pieces and pieces[0].startswith(_MODEL):
+        pieces.insert(0, _FIRST)
+    if not pieces or pieces[-1].startswith(_MODEL):
+        pieces.append(_LAST)
     return pieces
 
 
+def _in_one_content(pieces: Sequence[bytes]) -> list[bytes]:
+    """Leave out the pieces without contents, and put neighbours of the model's into one content."""
+    joined: list[bytes] = []
+    in_model = False
+    for piece in pieces:
+        is_models = piece.startswith(_MODEL)
+        if piece and is_models and in_model:
+            joined[-1] = b"%b,%b" % (joined[-1].removesuffix(_END), piece.removeprefix(_MODEL))
+        elif piece:
+            joined.append(piece)
+            in_model = is_models
+    return joined
+
+
 def _piece(codec: Codec, messages: Sequence[Message], index: int) -> bytes:
-    """Return the bytes of a message: the parts of one of the model's, or the contents of one of the user's."""
+    """Return the contents of a message, each after a comma."""
     message = messages[index]
     if message.role == "assistant":
-        return _models_parts(message.content, codec)
+        parts = _models_parts(message.content, codec)
+        return b"%b%b%b" % (_MODEL, parts, _END) if parts else b""
     results = [block for block in message.content if isinstance(block, ToolResult)]
     names = _names(messages, index)
-    contents = [b",".join([_result(result, names, codec) for result in results])]
-    said = [part for result in results for part in _files_beside(result, codec)]
-    said += [part for block in message.content if type(block) is not ToolResult for part in _users_parts(block, codec)]
-    return b",".join([_USER % parts for parts in (*contents, b",".join(said)) if parts])
+    answers = b",".join([_result(result, names, codec) for result in results])
+    said = [part for result in results if type(result.content) is not str for part in _files_beside(result, codec)]
+    if len(results) < len(message.content):
+        others = [block for block in message.content if not isinstance(block, ToolResult)]
+        said += [part for block in others for part in _users_parts(block, codec)]
+    return b"".join([_USER % parts for parts in (answers, b",".join(said)) if parts])
 
 
 # -- what the model said -----------------------------------------------------------------------------------------------
@@ -164,6 +203,8 @@ def _own(block: Block, codec: Codec) -> Block | None:
     match block:
         case RedactedThinking():
             return None
+        case Opaque() if block.kind == GROUNDING:
+            return None  # it stands beside the parts of an answer, and is nothing that the API takes back
         case Thinking(provider=str(provider)) if provider.startswith(f"{PROVIDER}:"):
             return block
         case _:
@@ -207,11 +248,15 @@ def _users_parts(block: Block, codec: Codec | None) -> list[bytes]:
     match block:
         case Text(text):
             return [b'{"text":%b}' % to_json(text)] if text and not text.isspace() else []
+        case Image() | Document() | Audio() if not is_taken(block, _MEDIA):
+            return [b'{"text":%b}' % to_json(missing(block))]
         case Image(source):
             return [to_json(_file(source, "image/jpeg"))]
         case Document(source, title):
             named = [b'{"text":%b}' % to_json(f"The document {title!r}:")] if title else []
             return [*named, to_json(_file(source, "application/pdf"))]
+        case Audio(source):
+            return [to_json(_file(source, "audio/mpeg"))]
         case _:
             return []
 
@@ -239,14 +284,14 @@ def _names(messages: Sequence[Message], index: int) -> Mapping[str, str]:
 
 
 def _result(result: ToolResult, names: Mapping[str, str], codec: Codec) -> bytes:
-    text = "\n".join([words for part in result.parts for words in _in_result(part, codec)])
-    response: JsonObject = {
-        "id": safe_id(result.tool_use_id),
-        "name": _name(names.get(result.tool_use_id, "")),
-        "response": {"error" if result.is_error else "output": text},
-    }
-    files = [_file(part.source, "image/jpeg") for part in _files(result) if _is_inside(part, codec)]
-    return to_json({"functionResponse": {**response, "parts": files} if files else response})
+    text, files = result.content, b""
+    if not isinstance(text, str):
+        text = "\n".join([words for part in result.parts for words in _in_result(part, codec)])
+        inside = [_file(part.source, "image/jpeg") for part in _files(result) if _is_inside(part, codec)]
+        files = b',"parts":%b' % to_json(inside) if inside else b""
+    id, name = safe_id(result.tool_use_id).encode(), _name(names.get(result.tool_use_id, "")).encode()
+    response = b'"error":%b' % to_json(text) if result.is_error else b'"output":%b' % to_json(text)
+    return b'{"functionResponse":{"id":"%b","name":"%b","response":{%b}%b}}' % (id, name, response, files)
 
 
 def _files(result: ToolResult) -> list[Image | Document]:
@@ -279,13 +324,17 @@ def _files_beside(result: ToolResult, codec: Codec) -> list[bytes]:
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-def _tools(prefix: Prefix) -> bytes:
+def _fixed(prefix: Prefix, more_tools: Sequence[object]) -> bytes:
+    """Return the fields for system and tools, each with a comma after it."""
     if PROVIDER not in prefix.wire:
+        parts = b",".join([b'{"text":%b}' % to_json(text.text) for text in prefix.system if text.text.strip()])
+        prefix.wire[_SYSTEM] = b'"systemInstruction":{"role":"user","parts":[%b]},' % parts if parts else b""
         functions = b",".join([_tool(spec) for spec in prefix.tools if PROVIDER not in spec.forms])
         hosted = [to_json(spec.forms[PROVIDER]) for spec in prefix.tools if PROVIDER in spec.forms]
         declared = [b'{"functionDeclarations":[%b]}' % functions] if functions else []
         prefix.wire[PROVIDER] = b",".join([*declared, *hosted])
-    return prefix.wire[PROVIDER]
+    tools = joined(prefix.wire[PROVIDER], more_tools)
+    return prefix.wire[_SYSTEM] + (b'"tools":[%b],' % tools if tools else b"")
 
 
 def _tool(spec: ToolSpec) -> bytes:

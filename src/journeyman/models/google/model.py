@@ -13,26 +13,29 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 from urllib.parse import quote, urlsplit
 
 from typing_extensions import Unpack
 
 from journeyman.errors import ModelUnavailable, ProviderError, name_and_words
-from journeyman.model import Facts, Part, Request, Settings, ThinkingLevel, room_for
+from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, Hosting, WebSearch
+from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
 from journeyman.models.google.decode import KINDS, PROVIDER, Decoder
-from journeyman.models.google.encode import Codec, encode
+from journeyman.models.google.encode import Codec, encode, media
 from journeyman.models.prices import price_for
 from journeyman.models.requests import (
     ROOM_FOR_ANSWER,
     by_longest_prefix,
+    check_hosted,
     check_key,
     environment,
     limits,
     missing,
     refused_here,
+    with_hosted,
     written,
 )
 from journeyman.models.strict import is_enforceable
@@ -80,6 +83,9 @@ class GoogleModel(OverHttp):
     """A model behind `generateContent`.
 
     Neither key nor token is needed where a gateway adds its own. `headers` are sent with every request.
+
+    Raises:
+        ModelUnavailable: no model can have this name, or no service can have given out this key.
     """
 
     name: str
@@ -113,7 +119,14 @@ class GoogleModel(OverHttp):
                 hint="Use letters, digits, and the characters . _ - : @ and /, but not two dots in a row.",
             )
         known = _known_of(name)
-        facts = Facts(max_output_tokens=known.max_output_tokens, context_window=known.context_window, price=self.price)
+        facts = Facts(
+            max_output_tokens=known.max_output_tokens,
+            context_window=known.context_window,
+            price=self.price,
+            media=media(by_url=known.reasoning == "level"),
+            native_output=not name.startswith("gemini-1"),
+            hosted=_hosting_of(name, is_late=known.reasoning == "level", on_vertex=self.token is not None),
+        )
         method = "streamGenerateContent?alt=sse" if self.streaming else "generateContent"
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "facts", facts)
@@ -172,9 +185,12 @@ class GoogleModel(OverHttp):
     def _head(self, request: Request) -> JsonObject:
         settings, tools = request.settings, request.prefix.tools
         ceiling, limit = limits(request, self.facts)
+        check_hosted(request, self.facts, model=f"{PROVIDER}:{self.name}")
         config: JsonObject = {"maxOutputTokens": limit, **self._reasoning(settings.thinking, ceiling, limit)}
         if settings.stop_sequences:
             config["stopSequences"] = list(settings.stop_sequences)
+        if request.prefix.output is not None:
+            config |= self._format(request.prefix.output, has_tools=bool(tools))
         head: JsonObject = {"generationConfig": config}
         strict = [tool for tool in tools if tool.strict]
         mode = _MODES[settings.tool_choice]
@@ -182,11 +198,27 @@ class GoogleModel(OverHttp):
             mode = "VALIDATED"
         if mode is not None and tools:
             head["toolConfig"] = {"functionCallingConfig": {"mode": mode}}
-        head = _merged(head, _extra(settings))
-        if tools and head.get("tools") and _known_of(self.name).reasoning == "level" and self.base_url == BASE_URL:
+        if settings.hosted and settings.tool_choice != "auto" and not tools:
+            raise refused_here(f"{PROVIDER}:{self.name} has no tool_choice for hosted tools. Leave it at 'auto'.")
+        head = with_hosted(_merged(head, _extra(settings)), list(map(_hosted, settings.hosted)))
+        is_vertex = self.token is not None or "aiplatform" in self.base_url  # which takes them together without a word
+        if tools and head.get("tools") and _known_of(self.name).reasoning == "level" and not is_vertex:
             hosted: JsonObject = {"includeServerSideToolInvocations": True}
             head["toolConfig"] = hosted | as_object(head.get("toolConfig"))
         return head
+
+    def _format(self, output: OutputFormat, *, has_tools: bool) -> JsonObject:
+        """Return the fields that make the model answer with JSON; only the late models do so beside tools.
+
+        Raises:
+            ProviderError: this model does not (`bad_request`).
+        """
+        if not self.facts.native_output or (has_tools and _known_of(self.name).reasoning != "level"):
+            beside = " beside tools" if self.facts.native_output else ""
+            raise refused_here(f"{self.name} has no native output{beside}. Use Output(…, mode='tool').")
+        schema = {key: value for key, value in output.schema.items() if key != "$schema"}
+        about: JsonObject = {"description": output.description} if output.description else {}
+        return {"responseMimeType": "application/json", "responseJsonSchema": {**about, **schema}}
 
     def _reasoning(self, asked: ThinkingLevel | int | None, ceiling: int, limit: int) -> JsonObject:
         """Return the fields for reasoning; what the model thinks counts into `limit`."""
@@ -273,6 +305,34 @@ async def _token(model: GoogleModel, provider: TokenProvider) -> str:
 
 def _no_token(host: str, why: str) -> ProviderError:
     return ProviderError(f"{host} was not asked: {why}.", kind="auth", usage=NOTHING_USED)
+
+
+def _hosting_of(name: str, *, is_late: bool, on_vertex: bool) -> Hosting:
+    """Return the hosted tools of a model; only Vertex leaves domains out, and only the Developer API has file search.
+
+    Early models have them only without tools of the user's.
+    """
+    if name.startswith("gemini-1"):
+        return Hosting()
+    has_files = not on_vertex and not name.startswith("gemini-2.0")
+    return Hosting(
+        web_search=frozenset({"blocked_domains"} if on_vertex else ()),
+        code_execution=frozenset(),
+        file_search=frozenset({"max_results"}) if has_files else None,
+        beside_tools=is_late,
+    )
+
+
+def _hosted(tool: HostedTool) -> JsonObject:
+    """Return a hosted tool in the API's form."""
+    match tool:
+        case WebSearch():
+            return {"googleSearch": {"excludeDomains": [*tool.blocked_domains]} if tool.blocked_domains else {}}
+        case CodeExecution():
+            return {"codeExecution": {}}
+        case FileSearch():
+            most: JsonObject = {} if tool.max_results is None else {"topK": tool.max_results}
+            return {"fileSearch": {"fileSearchStoreNames": [*tool.stores], **most}}
 
 
 def _extra(settings: Settings) -> JsonObject:
@@ -421,6 +481,7 @@ _LEAST_BUDGET: Final = 512
 _MOST_BUDGET: Final = 24_576
 
 
+@cache
 def _known_of(name: str) -> _Known:
     return by_longest_prefix(_KNOWN, name)
 

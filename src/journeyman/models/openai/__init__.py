@@ -17,15 +17,37 @@ if TYPE_CHECKING:
         Endpoint,
     )
     from journeyman.models.openai.responses import OpenAIModel
+    from journeyman.models.openai.services import (
+        CEREBRAS,
+        COHERE,
+        DEEPSEEK,
+        FIREWORKS,
+        GROQ,
+        HUGGINGFACE,
+        MISTRAL,
+        PERPLEXITY,
+        TOGETHER,
+        XAI,
+    )
 
 __all__ = [
     "AZURE",
+    "CEREBRAS",
+    "COHERE",
+    "DEEPSEEK",
+    "FIREWORKS",
+    "GROQ",
+    "HUGGINGFACE",
     "LLAMA_CPP",
     "LM_STUDIO",
+    "MISTRAL",
     "OLLAMA",
     "OPENAI",
     "OPENROUTER",
+    "PERPLEXITY",
+    "TOGETHER",
     "VLLM",
+    "XAI",
     "Endpoint",
     "OpenAIChatModel",
     "OpenAIModel",
@@ -38,5 +60,6 @@ if not TYPE_CHECKING:
             "chat": "OpenAIChatModel",
             "endpoint": "AZURE LLAMA_CPP LM_STUDIO OLLAMA OPENAI OPENROUTER VLLM Endpoint",
             "responses": "OpenAIModel",
+            "services": "CEREBRAS COHERE DEEPSEEK FIREWORKS GROQ HUGGINGFACE MISTRAL PERPLEXITY TOGETHER XAI",
         },
     )

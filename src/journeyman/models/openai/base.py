@@ -13,10 +13,20 @@ from functools import partial
 from typing import ClassVar, Final
 from urllib.parse import quote, urlencode
 
-from journeyman.model import Facts, Part, Request, ThinkingLevel
+from journeyman.model import Facts, OutputFormat, Part, Request, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
-from journeyman.models.openai.endpoint import KINDS, OPENAI, OVERFLOW, Endpoint, known_of
-from journeyman.models.requests import check_key, missing, refused_here, written
+from journeyman.models.openai.endpoint import (
+    KINDS,
+    OPENAI,
+    OVERFLOW,
+    Endpoint,
+    answers_natively,
+    hosting_of,
+    known_of,
+    media_of,
+)
+from journeyman.models.requests import check_hosted, check_key, missing, refused_here, written
+from journeyman.models.strict import is_enforceable
 from journeyman.models.transport import OverHttp, Timeouts, open_stream
 from journeyman.types import JsonObject, Price
 
@@ -41,6 +51,8 @@ class OpenAIStyleModel(OverHttp, ABC):
 
     _expected: ClassVar[str]
     """What an answer should be, for the message about one that is not."""
+    _is_chat: ClassVar[bool]
+    """Whether it is Chat Completions."""
 
     name: str
     _: KW_ONLY
@@ -67,7 +79,15 @@ class OpenAIStyleModel(OverHttp, ABC):
         longest, window = endpoint.max_output_tokens, endpoint.context_window
         longest = known.max_output_tokens if longest is None else longest
         window = known.context_window if window is None else window
-        object.__setattr__(self, "facts", Facts(max_output_tokens=longest, context_window=window, price=self.price))
+        facts = Facts(
+            max_output_tokens=longest,
+            context_window=window,
+            price=self.price,
+            media=media_of(endpoint, self.name, is_chat=self._is_chat),
+            native_output=answers_natively(endpoint, self.name),
+            hosted=hosting_of(endpoint, self.name, is_chat=self._is_chat),
+        )
+        object.__setattr__(self, "facts", facts)
         object.__setattr__(self, "url", self._whole_url())
         object.__setattr__(self, "_headers", self._all_headers())
 
@@ -100,6 +120,7 @@ class OpenAIStyleModel(OverHttp, ABC):
                 f"{self.provider}:{self.name} is set up without tools, and the request has some. Choose a model that"
                 " supports tools, or remove tools, typed output and sub-agents from the agent."
             )
+        check_hosted(request, self.facts, model=f"{self.provider}:{self.name}")
         return written(self._head(request), partial(self._encoded, request))
 
     # -- what the two APIs have of their own
@@ -111,7 +132,7 @@ class OpenAIStyleModel(OverHttp, ABC):
 
     @abstractmethod
     def _head(self, request: Request) -> JsonObject:
-        """Return the fields of a request but for tools, prompts and messages."""
+        """Return the fields of a request except for tools, prompts and messages."""
 
     @abstractmethod
     def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
@@ -121,13 +142,31 @@ class OpenAIStyleModel(OverHttp, ABC):
     def _decoder(self, request: Request) -> Decoder:
         """Return what reads the answer."""
 
+    def _form(self, output: OutputFormat) -> JsonObject:
+        """Return the schema of the answer, with its name; enforced, where that is asked for and loses nothing.
+
+        Raises:
+            ProviderError: the model has no such answers (`bad_request`).
+        """
+        name = f"{self.provider}:{self.name}"
+        if not self.facts.native_output:
+            raise refused_here(f"{name} has no native output. Use Output(…, mode='tool'), or another model.")
+        form: JsonObject = {"name": output.name, "schema": output.schema, "strict": is_enforceable(output.schema)}
+        return {**form, "description": output.description} if output.description else form
+
     def _tool_fields(self, request: Request) -> JsonObject:
         fields: JsonObject = {}
-        if not request.prefix.tools:
+        choice = request.settings.tool_choice
+        if not request.prefix.tools and not (request.settings.hosted and not self._is_chat):
             return fields
-        if (choice := request.settings.tool_choice) in _TOOL_CHOICES:
+        if choice == "any" and not self.endpoint.forces_calls:
+            raise refused_here(
+                f"{self.provider}:{self.name} cannot be told that it must call a tool. Leave Settings.tool_choice at"
+                " 'auto', and use Agent.nudge."
+            )
+        if choice in _TOOL_CHOICES:
             fields["tool_choice"] = _TOOL_CHOICES[choice]
-        if self.endpoint.parallel_tool_calls is not None:
+        if self.endpoint.parallel_tool_calls is not None and request.prefix.tools:
             fields["parallel_tool_calls"] = self.endpoint.parallel_tool_calls
         return fields
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from journeyman.errors import ProviderError
+from journeyman.hosted.tools import HostedTool, WebSearch
 from journeyman.model import Request, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.openai.chat_encode import encode
-from journeyman.models.openai.endpoint import known_of
-from journeyman.models.requests import ROOM_FOR_ANSWER, limits, refused_here, with_extra
+from journeyman.models.openai.endpoint import hears, known_of
+from journeyman.models.requests import ROOM_FOR_ANSWER, limits, placed, refused_here, with_extra
+from journeyman.models.wire import as_object
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
@@ -26,9 +28,14 @@ _RESERVED: Final = frozenset({"messages", "stream"})
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class OpenAIChatModel(OpenAIStyleModel):
-    """A model behind Chat Completions."""
+    """A model behind Chat Completions.
+
+    Raises:
+        ModelUnavailable: the key or the address that the endpoint needs is missing, or the key cannot be one.
+    """
 
     _expected: ClassVar[str] = "chat completions"
+    _is_chat: ClassVar[bool] = True
 
     @property
     def _path(self) -> str:
@@ -37,12 +44,16 @@ class OpenAIChatModel(OpenAIStyleModel):
     def _decoder(self, request: Request) -> Decoder:
         tells_cost = self.endpoint.tells_cost
         room = room_for(request, self.facts)
-        return Decoder(self.provider, self.price, deltas=request.deltas, room=room, tells_cost=tells_cost)
+        searched = len(request.settings.hosted) or None  # before every answer
+        return Decoder(
+            self.provider, self.price, deltas=request.deltas, room=room, tells_cost=tells_cost, web_searches=searched
+        )
 
     def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
         endpoint, prefix, messages = self.endpoint, request.prefix, request.messages
         cache = request.settings.cache if self.name.startswith(endpoint.cache_marks) else None
-        return encode(head, prefix, messages, endpoint=endpoint, cache=cache, more_tools=more_tools)
+        heard = hears(endpoint, self.name)
+        return encode(head, prefix, messages, endpoint=endpoint, cache=cache, more_tools=more_tools, hears=heard)
 
     def _head(self, request: Request) -> JsonObject:
         settings, endpoint = request.settings, self.endpoint
@@ -57,6 +68,10 @@ class OpenAIChatModel(OpenAIStyleModel):
         head |= self._tool_fields(request)
         if settings.stop_sequences:
             head["stop"] = list(settings.stop_sequences)
+        if request.prefix.output is not None:
+            head["response_format"] = {"type": "json_schema", "json_schema": self._form(request.prefix.output)}
+        for search in settings.hosted:  # no other tool; see `hosting_of`
+            head["web_search_options"] = _search(search)
         head |= self._reasoning(request, ceiling=ceiling, limit=limit)
         return with_extra(head, settings.extra, reserved=_RESERVED)
 
@@ -77,7 +92,9 @@ class OpenAIChatModel(OpenAIStyleModel):
         return fields
 
     def _effort_field(self, level: ThinkingLevel) -> JsonObject:
-        field = self.endpoint.effort_field
+        field, off = self.endpoint.effort_field, self.endpoint.reasoning_off
+        if level == "off" and off is not None:
+            return dict(off)
         if field is None:
             raise refused_here(
                 f"{self.provider}:{self.name} has no known field for the effort of reasoning. Leave Settings.thinking"
@@ -104,6 +121,16 @@ class OpenAIChatModel(OpenAIStyleModel):
             f"{self.provider}:{self.name} {words}. Use it over the Responses API, as '{prefix}:{self.name}', or without"
             " tools, typed output and sub-agents."
         )
+
+
+def _search(tool: HostedTool) -> JsonObject:
+    if not isinstance(tool, WebSearch):
+        return {}
+    size: JsonObject = {} if tool.context_size is None else {"search_context_size": tool.context_size}
+    if tool.location is None:
+        return size
+    place = {key: value for key, value in as_object(placed(tool.location)["user_location"]).items() if key != "type"}
+    return {**size, "user_location": {"type": "approximate", "approximate": place}}
 
 
 if TYPE_CHECKING:

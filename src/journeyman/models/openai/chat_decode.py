@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
 import orjson
@@ -43,8 +43,10 @@ from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopRea
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = {
     "content_filter": "refusal",
+    "eos": "end_turn",
     "function_call": "tool_use",
     "length": "max_tokens",
+    "model_length": "context_window",
     "stop": "end_turn",
     "tool_calls": "tool_use",
 }
@@ -71,6 +73,8 @@ class Decoder:
     """For what the answer may hold."""
     tells_cost: bool = False
     """Whether the cost that the answer tells is in US dollars; if not, it may be anything."""
+    web_searches: int | None = None
+    """How many searches were asked for: the answer does not tell."""
     complete: bool = field(default=False, init=False)
     """True when the last part was given."""
     _text: list[str] = field(default_factory=list[str], init=False)
@@ -112,8 +116,8 @@ class Decoder:
             self._read_choice(as_object(choice), parts)
             if self.room.chars < 0:
                 self.room.check()
-        if chunk.get("usage"):
-            usage = as_object(chunk["usage"])  # totals so far: later ones replace
+        if told := chunk.get("usage") or as_object(chunk.get("x_groq")).get("usage"):
+            usage = as_object(told)  # totals so far: later ones replace
             if any(isinstance(usage.get(name), int) for name in ("prompt_tokens", "completion_tokens")):
                 self._usage = usage
                 parts.append(UsageSeen(self.usage() or Usage(requests=1, exact=False)))
@@ -150,6 +154,7 @@ class Decoder:
         if not self._usage:
             return None
         usage = usage_of(self._usage, tells_cost=self.tells_cost)
+        usage = usage if self.web_searches is None else replace(usage, web_searches=self.web_searches)
         return usage if self.price is None else self.price.charged(usage)
 
     def unfinished(self) -> str:
@@ -370,14 +375,19 @@ def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
     prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
     inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
     read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
+    read = _count_of(told, "prompt_cache_hit_tokens") if read is None else read
+    reasoning = _count_of(outside, "reasoning_tokens")
+    total, output = told.get("total_tokens"), completion if isinstance(completion, int) else 0
+    if reasoning and isinstance(prompt, int) and total == prompt + output + reasoning:
+        output += reasoning  # xAI counts the answer alone
     rest, written, fits = split_input(prompt if isinstance(prompt, int) else 0, read, written)
     return Usage(
         requests=1,
         input_tokens=rest,
-        output_tokens=completion if isinstance(completion, int) else 0,
+        output_tokens=output,
         cache_read_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=_count_of(outside, "reasoning_tokens"),
+        reasoning_tokens=reasoning,
         cost=_cost(told) if tells_cost else None,
         exact=fits and isinstance(prompt, int) and isinstance(completion, int),
     )

@@ -6,13 +6,14 @@ has no place for is settled here:
 
 - pictures and documents in results follow in the user's message, with a text that says whose they are;
 - an error says so in its text;
+- where the service wants the model to answer results before the user says more, a short answer is put there;
 - what the endpoint does not take is a text that says what is missing;
 - reasoning goes back only where the endpoint takes it; another provider's becomes a text: see `models/wire.py`;
 - empty texts, blank texts of the model's, and messages without content, are left out.
 
 Some services pass marks for the prompt cache (`cache_control`) on to a provider that wants them. A mark is a member of
 a part of content, so it can be set into the bytes of a message, and taken out of them, without encoding the message
-anew. For such a model every text is a part of a list, so that a mark changes nothing else.
+again. For such a model every text is a part of a list, so that a mark changes nothing else.
 """
 
 from __future__ import annotations
@@ -28,11 +29,24 @@ from typing import Final
 import orjson
 from pydantic import JsonValue
 
+from journeyman.content.media import PICTURES
 from journeyman.model import CachePolicy, Prefix, ToolSpec
-from journeyman.models.openai.endpoint import Endpoint
+from journeyman.models.openai.endpoint import SOUNDS, Endpoint
 from journeyman.models.strict import is_enforceable
-from journeyman.models.wire import is_marked_inside, joined, kept_beside, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import (
+    assembled,
+    exact_id,
+    is_marked_inside,
+    joined,
+    kept_beside,
+    missing,
+    readable,
+    safe_id,
+    safe_name,
+    to_json,
+)
 from journeyman.types import (
+    Audio,
     Base64,
     Block,
     Document,
@@ -62,6 +76,7 @@ _BEGIN_OF_TEXT: Final = b'{"type":"text","text":'
 _END_OF_TEXT: Final = b'"}]}'  # how a message ends whose last part is a text
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _AT_MOST: Final = 4
+_REPLY: Final = "I see."
 _LOOK_BACK_BLOCKS: Final = 20  # how far behind a mark Anthropic looks for what it has cached
 
 
@@ -73,13 +88,14 @@ def encode(
     endpoint: Endpoint,
     cache: CachePolicy | None = None,
     more_tools: Sequence[object] = (),
+    hears: bool = False,
 ) -> bytes:
     """Return a request's body: the fields of `head`, then tools and messages.
 
-    `cache` is None for a model that takes no marks. `more_tools` are tools in the provider's own form, which follow
-    those of `prefix`.
+    `hears`: the model takes sounds. `cache` is None for one that takes no marks. `more_tools` are tools in the
+    provider's own form, which follow those of `prefix`.
     """
-    codec = _codec(endpoint, marks=cache is not None)
+    codec = _codec(endpoint, marks=cache is not None, hears=hears)
     id = codec.id
     pieces: list[bytes] = []
     by_hand: list[int] = []
@@ -96,18 +112,20 @@ def encode(
     pieces.insert(0, system)
     tools = joined(tools, more_tools)
     start = (to_json(head)[:-1], b',"tools":[%b]' % tools if tools else b"", b',"messages":[')
-    return b"".join((*start, b",".join([piece for piece in pieces if piece]), b"]}"))
+    between = [each for piece in pieces if piece for each in (b",", piece)][1:]
+    return assembled((*start, *between, b"]}"))
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
 @cache
-def _codec(endpoint: Endpoint, *, marks: bool) -> _Codec:
-    own = (endpoint.provider, endpoint.longest_id, endpoint.refusals)
+def _codec(endpoint: Endpoint, *, marks: bool, hears: bool) -> _Codec:
+    own = (endpoint.provider, endpoint.longest_id, endpoint.exact_id, endpoint.reply_after_results, endpoint.refusals)
     media = (endpoint.images, endpoint.image_urls, endpoint.documents, endpoint.document_urls)
     reasoning = (endpoint.reasoning_field, endpoint.echoes_reasoning, endpoint.reasoning_details)
-    return _Codec(endpoint, "/".join([CODEC, *map(str, (*own, *media, *reasoning, marks))]), marks)
+    reasoning += (endpoint.reasoning_with_calls,)
+    return _Codec(endpoint, "/".join([CODEC, *map(str, (*own, *media, *reasoning, marks, hears))]), marks, hears)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +135,8 @@ class _Codec:
     """All that decides on the bytes of a message."""
     marks: bool
     """Whether texts may be marked for the cache: they are then parts of a list."""
+    hears: bool = False
+    """Whether the model takes sounds."""
 
     def kept(self, message: Message) -> bytes:
         """Return the message's bytes, and keep them: those with marks of the user's where they are looked at again."""
@@ -136,6 +156,8 @@ class _Codec:
         said = [block for block in message.content if not isinstance(block, ToolResult)]
         alone = said[0] if len(said) == 1 and not parts else None
         wired = [self._result(result) for result in results]
+        if results and (said or parts) and self.endpoint.reply_after_results:
+            wired.append(_message("assistant", _REPLY))
         if isinstance(alone, Text) and not self.marks:
             wired += [_message("user", alone.text)] if alone.text else []
         elif parts := [*parts, *[part for block in said for part in self._user_parts(block)]]:
@@ -182,6 +204,8 @@ class _Codec:
                 return [self._image(block)]
             case Document():
                 return [self._document(block)]
+            case Audio():
+                return [self._audio(block)]
             case Opaque():
                 return [_text_part(_left_out(block))]
             case Text(text):
@@ -193,7 +217,9 @@ class _Codec:
         return {**_text_part(text), **MARK} if marked and self.marks else _text_part(text)
 
     def _image(self, image: Image) -> JsonObject:
-        taken = self.endpoint.images and (isinstance(image.source, Base64) or self.endpoint.image_urls)
+        source = image.source
+        fits = source.media_type in PICTURES if isinstance(source, Base64) else self.endpoint.image_urls
+        taken = self.endpoint.images and fits
         if not taken:
             return _text_part(missing(image))
         return {"type": "image_url", "image_url": {"url": url_of(image.source)}}
@@ -205,6 +231,12 @@ class _Codec:
         if not taken:
             return _text_part(missing(document))
         return {"type": "file", "file": {"filename": file_name(document), "file_data": url_of(document.source)}}
+
+    def _audio(self, audio: Audio) -> JsonObject:
+        form = SOUNDS.get(audio.source.media_type) if isinstance(audio.source, Base64) else None
+        if form is None or not self.hears or not isinstance(audio.source, Base64):
+            return _text_part(missing(audio))
+        return {"type": "input_audio", "input_audio": {"data": audio.source.data, "format": form}}
 
     # -- what the model said
 
@@ -220,6 +252,8 @@ class _Codec:
         fields: dict[str, object] = {"role": "assistant", "content": content, **self._reasoning(blocks)}
         if calls:
             fields["tool_calls"] = calls
+            if self.endpoint.reasoning_with_calls:
+                fields.setdefault(self.endpoint.reasoning_field, "")
         return to_json(fields)
 
     def _call(self, call: ToolUse) -> JsonObject:
@@ -238,7 +272,8 @@ class _Codec:
         return {self.endpoint.reasoning_field: text} if text else {}
 
     def _id(self, id: str) -> str:
-        return safe_id(id, longest=self.endpoint.longest_id)
+        length = self.endpoint.exact_id
+        return safe_id(id, longest=self.endpoint.longest_id) if length is None else exact_id(id, length)
 
 
 def with_error(text: str, result: ToolResult) -> str:
@@ -414,13 +449,3 @@ def file_name(document: Document) -> str:
     """Return a name that says what kind of file it is."""
     name = document.title or "document"
     return name if PurePosixPath(name).suffix else f"{name}.pdf"
-
-
-def missing(block: Image | Document) -> str:
-    """Return the text that stands for a block that cannot be sent."""
-    source = block.source
-    kind = source.media_type if isinstance(source, Base64) else source.url
-    if isinstance(block, Image):
-        return f"[An image ({kind}) that cannot be sent to this model is left out.]"
-    named = f" {block.title!r}" if block.title else ""
-    return f"[A document{named} ({kind}) that cannot be sent to this model is left out.]"

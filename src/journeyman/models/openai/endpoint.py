@@ -15,12 +15,18 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
+from journeyman.content.media import LARGEST_BYTES, PICTURES, Media, Taken
 from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.hosted.tools import Hosting
 from journeyman.models.answers import kind_of_status, kinds_of_labels, upstream, with_overflow
 from journeyman.models.requests import by_longest_prefix
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
 EffortField: TypeAlias = Literal["reasoning_effort", "reasoning"]
+
+SOUNDS: Final = {"audio/wav": "wav", "audio/mpeg": "mp3"}
+"""The sounds that Chat Completions take, and their names for them."""
+_REQUEST_BYTES: Final = 50_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +68,23 @@ class Endpoint:
     """Whether users may send PDF files; where not, a text says that one is missing. Plain text needs nothing."""
     document_urls: bool = False
     """Whether Chat Completions fetch documents by themselves."""
+    sounds: tuple[str, ...] = ()
+    """What the name of a model holds that takes sounds over Chat Completions, WAV and MP3; where none is held, a text
+    says that one is missing. `""` is in every name."""
+    native_output: bool = True
+    """Whether the service makes a model answer with JSON of a schema."""
+    hosts: bool = False
+    """Whether the service runs tools by itself: over Responses, and by search models over Chat Completions."""
     refusals: bool = False
     """Whether Chat Completions take a refusal of the model back as one; where not, it is a text like any other."""
     longest_id: int | None = None
     """The longest id of a call that Chat Completions take, in characters; None: any."""
+    exact_id: int | None = None
+    """Of how many letters and digits an id of a call must be in Chat Completions; None: see `longest_id`."""
+    forces_calls: bool = True
+    """Whether the model can be told that it must call a tool; where not, `tool_choice="any"` is refused here."""
+    reply_after_results: bool = False
+    """Whether Chat Completions want an answer of the model's between results and what the user says after them."""
 
     # -- how it is asked
     usage_in_stream: bool = True
@@ -88,6 +107,8 @@ class Endpoint:
     wherever they come; this one is sent."""
     echoes_reasoning: bool = False
     """Whether Chat Completions take the model's reasoning back in `reasoning_field`."""
+    reasoning_with_calls: bool = False
+    """Whether Chat Completions want `reasoning_field` in each message with calls, be it empty."""
     reasoning_details: bool = False
     """Whether reasoning also comes as `reasoning_details`, which are sent back instead of its text."""
     effort_field: EffortField | None = None
@@ -95,6 +116,8 @@ class Endpoint:
     all."""
     efforts: tuple[str, ...] | None = None
     """The efforts that every model takes, the least first, in the service's words; None: see `known_of`."""
+    reasoning_off: Mapping[str, JsonValue] | None = field(default=None, hash=False)
+    """What Chat Completions are sent to switch reasoning off; None: the effort `none`."""
     takes_budget: bool = False
     """Whether a budget in tokens is taken, as `reasoning: {"max_tokens": ...}`."""
 
@@ -113,6 +136,8 @@ OPENAI: Final = Endpoint(
     needs_key=True,
     strict=True,
     documents=True,
+    sounds=("audio",),
+    hosts=True,
     refusals=True,
     longest_id=40,
     max_tokens_field="max_completion_tokens",
@@ -139,6 +164,7 @@ OPENROUTER: Final = Endpoint(
     needs_key=True,
     documents=True,
     document_urls=True,
+    sounds=("",),
     cache_marks=("anthropic/", "~anthropic/"),
     tells_cost=True,
     reasoning_field="reasoning",
@@ -166,6 +192,7 @@ VLLM: Final = replace(
     base_url="http://localhost:8000/v1",
     base_url_variable="VLLM_BASE_URL",
     key_variable="VLLM_API_KEY",
+    sounds=("",),
 )
 """A vLLM server, by default on this machine."""
 LLAMA_CPP: Final = replace(
@@ -175,6 +202,7 @@ LLAMA_CPP: Final = replace(
     base_url_variable="LLAMA_CPP_BASE_URL",
     key_variable="LLAMA_CPP_API_KEY",
     reasoning_field="reasoning_content",
+    sounds=("",),
 )
 """A llama.cpp server, by default on this machine."""
 LM_STUDIO: Final = Endpoint(
@@ -258,6 +286,47 @@ def known_of(name: str) -> Known:
     return by_longest_prefix(_KNOWN, name.rpartition("/")[2].removeprefix("ft:"))
 
 
+_OLD: Final = ("gpt-3", "gpt-4-", "gpt-4o-2024-05-13", "o1-mini", "o1-preview")
+
+
+def hears(endpoint: Endpoint, name: str) -> bool:
+    """Tell whether a model takes sounds over Chat Completions."""
+    return any(held in name for held in endpoint.sounds)
+
+
+def media_of(endpoint: Endpoint, name: str, *, is_chat: bool) -> Media:
+    """Return which files a model takes over Chat Completions, or over Responses; OpenAI's take 50 MB at once."""
+    is_limited = endpoint.store is not None
+    most = _REQUEST_BYTES * 3 // 4 if is_limited else LARGEST_BYTES
+    papers = frozenset({"text/", *(("application/pdf",) if endpoint.documents else ())})
+    by_url = endpoint.documents and (endpoint.document_urls or not is_chat)
+    return Media(
+        image=Taken(PICTURES, most, by_url=endpoint.image_urls) if endpoint.images else None,
+        document=Taken(papers, most, by_url=by_url),
+        audio=Taken(frozenset(SOUNDS), most) if is_chat and hears(endpoint, name) else None,
+        largest_request_bytes=_REQUEST_BYTES if is_limited else None,
+    )
+
+
+def hosting_of(endpoint: Endpoint, name: str, *, is_chat: bool) -> Hosting:
+    """Return which tools the service runs for a model; over Chat Completions only search models have one."""
+    if not endpoint.hosts or (is_chat and "-search" not in name):
+        return Hosting()
+    if is_chat:
+        return Hosting(web_search=frozenset({"location", "context_size"}))
+    return Hosting(
+        web_search=frozenset({"max_uses", "allowed_domains", "location", "context_size"}),
+        code_execution=frozenset(),
+        file_search=frozenset({"max_results"}),
+    )
+
+
+def answers_natively(endpoint: Endpoint, name: str) -> bool:
+    """Tell whether a model can be made to answer with JSON of a schema: OpenAI's from GPT-4o on."""
+    model = name.rpartition("/")[2].removeprefix("ft:")
+    return endpoint.native_output and model != "gpt-4" and not model.startswith(_OLD)
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 KINDS: Final = kinds_of_labels(
@@ -267,7 +336,7 @@ KINDS: Final = kinds_of_labels(
         "context_overflow": "context_length_exceeded exceed_context_size_error tokens_exceeded_error",
         "not_found": "DeploymentNotFound model_not_found not_found_error",
         "overloaded": "api_error engine_overloaded overloaded_error server_error server_is_overloaded slow_down"
-        " unavailable_error",
+        " tool_use_failed unavailable_error",  # the model has written a call that Groq cannot read: once more may help
         "quota": "billing_hard_limit_reached billing_not_active insufficient_quota",
         "rate_limited": "rate_limit_error rate_limit_exceeded",
         "timeout": "timeout_error",

@@ -43,7 +43,7 @@ def responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
     Raises:
         ModelUnavailable: there is no key.
     """
-    return _made(OpenAIModel, f"openai:{name}", OPENAI, options)
+    return made(OpenAIModel, f"openai:{name}", OPENAI, options)
 
 
 def chat(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
@@ -52,7 +52,7 @@ def chat(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     Raises:
         ModelUnavailable: there is no key.
     """
-    return _made(OpenAIChatModel, f"openai-chat:{name}", OPENAI, options)
+    return made(OpenAIChatModel, f"openai-chat:{name}", OPENAI, options)
 
 
 def azure(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
@@ -64,7 +64,7 @@ def azure(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     Raises:
         ModelUnavailable: there is no key, or no address.
     """
-    return _made(OpenAIChatModel, f"azure:{name}", AZURE, _on_azure(options))
+    return made(OpenAIChatModel, f"azure:{name}", AZURE, _on_azure(options))
 
 
 def azure_responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
@@ -73,7 +73,7 @@ def azure_responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
     Raises:
         ModelUnavailable: there is no key, or no address.
     """
-    return _made(OpenAIModel, f"azure-responses:{name}", AZURE, _on_azure(options))
+    return made(OpenAIModel, f"azure-responses:{name}", AZURE, _on_azure(options))
 
 
 def openrouter(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
@@ -82,33 +82,41 @@ def openrouter(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     Raises:
         ModelUnavailable: there is no key.
     """
-    return _made(OpenAIChatModel, f"openrouter:{name}", OPENROUTER, options)
+    return made(OpenAIChatModel, f"openrouter:{name}", OPENROUTER, options)
 
 
 def ollama(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     """Return a model of an Ollama server: the local one, or that of OLLAMA_BASE_URL."""
-    return _made(OpenAIChatModel, f"ollama:{name}", OLLAMA, options)
+    return made(OpenAIChatModel, f"ollama:{name}", OLLAMA, options)
 
 
 def vllm(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     """Return a model of a vLLM server: the local one, or that of VLLM_BASE_URL."""
-    return _made(OpenAIChatModel, f"vllm:{name}", VLLM, options)
+    return made(OpenAIChatModel, f"vllm:{name}", VLLM, options)
 
 
 def llama_cpp(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     """Return a model of a llama.cpp server: the local one, or that of LLAMA_CPP_BASE_URL."""
-    return _made(OpenAIChatModel, f"llama-cpp:{name}", LLAMA_CPP, options)
+    return made(OpenAIChatModel, f"llama-cpp:{name}", LLAMA_CPP, options)
 
 
 def lm_studio(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     """Return a model of LM Studio: the local one, or that of LM_STUDIO_BASE_URL."""
-    return _made(OpenAIChatModel, f"lm-studio:{name}", LM_STUDIO, options)
+    return made(OpenAIChatModel, f"lm-studio:{name}", LM_STUDIO, options)
 
 
 # -- from options and environment --------------------------------------------------------------------------------------
 
 
-def _made(kind: type[_Model], full_name: str, preset: Endpoint, options: Options) -> _Model:
+def made(kind: type[_Model], full_name: str, preset: Endpoint, options: Options) -> _Model:
+    """Return the model that is called `full_name`, at the service of `preset` or of the endpoint in `options`.
+
+    Without a `price`, it is the list price at the preset's own address; at any other, where others may bill, none.
+
+    Raises:
+        ModelUnavailable: there is no key, or no address.
+        TypeError: there are no such options.
+    """
     if unknown := options.keys() - Options.__annotations__.keys():
         raise TypeError(
             f"{full_name} has no options {sorted(unknown)}. It has: {sorted(Options.__annotations__)}."
@@ -118,8 +126,8 @@ def _made(kind: type[_Model], full_name: str, preset: Endpoint, options: Options
     endpoint, name = options.get("endpoint", preset), full_name.partition(":")[2]
     base_url = _base_url(endpoint, full_name, given=options.get("base_url"))
     price = options.get("price")
-    if price is None and base_url.rstrip("/") == OPENAI.base_url:  # at other addresses others bill, as they like
-        price = price_for(OPENAI.provider, name)
+    if price is None and base_url.rstrip("/") == preset.base_url:
+        price = price_for(preset.provider, name)
     return kind(
         name,
         endpoint=endpoint,

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, WebSearch
 from journeyman.model import Request, Settings, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
 from journeyman.models.openai.endpoint import known_of
 from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.openai.responses_encode import encode
-from journeyman.models.requests import limits, refused_here, with_extra
+from journeyman.models.requests import limits, placed, refused_here, with_extra, with_hosted
+from journeyman.models.wire import as_list
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
@@ -31,9 +33,13 @@ class OpenAIModel(OpenAIStyleModel):
 
     Summaries of the model's reasoning come where they are asked for:
     `Settings(extra={"reasoning": {"summary": "auto"}})`.
+
+    Raises:
+        ModelUnavailable: the key or the address that the endpoint needs is missing, or the key cannot be one.
     """
 
     _expected: ClassVar[str] = "a Responses API stream"
+    _is_chat: ClassVar[bool] = False
 
     @property
     def _path(self) -> str:
@@ -56,8 +62,28 @@ class OpenAIModel(OpenAIStyleModel):
                 f"{self.provider}:{self.name} takes no stop sequences over the Responses API. Leave"
                 " Settings.stop_sequences empty, or use the model over Chat Completions."
             )
+        if request.prefix.output is not None:
+            head["text"] = {"format": {"type": "json_schema", **self._form(request.prefix.output)}}
         head |= self._reasoning(settings.thinking)
-        return with_extra(head, _with_includes(head, settings), reserved=_RESERVED)
+        if settings.hosted:
+            head |= self._limit(settings.hosted)
+            head["include"] = [*as_list(head.get("include")), *[_INCLUDED[tool.type] for tool in settings.hosted]]
+        head = with_extra(head, _with_includes(head, settings), reserved=_RESERVED)
+        return with_hosted(head, list(map(_hosted, settings.hosted)))
+
+    def _limit(self, hosted: Sequence[HostedTool]) -> JsonObject:
+        """Return the field for the most searches: the API has one limit for all hosted tools together.
+
+        Raises:
+            ProviderError: there are others beside the search (`bad_request`).
+        """
+        most = [tool.max_uses for tool in hosted if isinstance(tool, WebSearch) and tool.max_uses is not None]
+        if most and len(hosted) > 1:
+            raise refused_here(
+                f"{self.provider}:{self.name} cannot limit searches beside other hosted tools: its API has one limit"
+                " for all of them. Leave WebSearch.max_uses out and set Settings(extra={'max_tool_calls': …})."
+            )
+        return {"max_tool_calls": most[0]} if most else {}
 
     def _reasoning(self, asked: ThinkingLevel | int | None) -> JsonObject:
         """Return the fields for reasoning; it comes encrypted, as nothing of it is kept by the service.
@@ -73,6 +99,28 @@ class OpenAIModel(OpenAIStyleModel):
         if asked is not None:
             fields["reasoning"] = {"effort": self._effort(asked)}
         return fields
+
+
+_INCLUDED: Final = {
+    "web_search": "web_search_call.action.sources",
+    "code_execution": "code_interpreter_call.outputs",
+    "file_search": "file_search_call.results",
+}
+
+
+def _hosted(tool: HostedTool) -> JsonObject:
+    """Return a hosted tool in the API's form."""
+    match tool:
+        case WebSearch():
+            filters: JsonObject = {"filters": {"allowed_domains": [*tool.allowed_domains]}}
+            size: JsonObject = {"search_context_size": tool.context_size}
+            form: JsonObject = {"type": "web_search", **placed(tool.location)}
+            return form | (filters if tool.allowed_domains else {}) | (size if tool.context_size else {})
+        case CodeExecution():
+            return {"type": "code_interpreter", "container": {"type": "auto"}}
+        case FileSearch():
+            most: JsonObject = {} if tool.max_results is None else {"max_num_results": tool.max_results}
+            return {"type": "file_search", "vector_store_ids": [*tool.stores], **most}
 
 
 def _with_includes(head: JsonObject, settings: Settings) -> JsonObject:

@@ -37,6 +37,7 @@ _ID_CHARACTERS: Final = 64  # the longest id of an item that the API takes back
 _PAIRED: Final = ("message", "function_call")
 _KEPT_WITH_TEXT: Final = ("annotations", "logprobs")
 _KEPT_WITH_CALL: Final = ("async", "caller", "namespace")
+_HOSTED: Final = frozenset({"web_search_call", "code_interpreter_call", "file_search_call"})
 _MAX_ITEMS: Final = 300
 _DONE: Final = b"[DONE]"  # ends the stream of some servers that also speak Chat Completions
 
@@ -155,6 +156,9 @@ class Decoder:
             cache_read_tokens=read,
             cache_write_tokens=written,
             reasoning_tokens=counts.get("reasoning_tokens"),
+            web_searches=counts.get("web_search_call"),
+            code_executions=counts.get("code_interpreter_call"),
+            file_searches=counts.get("file_search_call"),
             exact=fits and "input_tokens" in counts and "output_tokens" in counts,
         )
         return usage if self.price is None else self.price.charged(usage)
@@ -293,6 +297,9 @@ class Decoder:
             refused = [block for block in blocks if isinstance(block, Text) and "refusal" in (block.extra or {})]
             self._refused = self._refused or bool(refused)
             self._called = self._called or item.kind == "function_call"
+            # To open a page is no search.
+            if item.kind in _HOSTED and as_object(item.fields.get("action")).get("type", "search") == "search":
+                self._counts[item.kind] = self._counts.get(item.kind, 0) + 1
             return blocks
         pair = pair_of(following)
         block = reasoning(item.fields, pair, self.provider)

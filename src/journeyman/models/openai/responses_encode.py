@@ -20,12 +20,25 @@ from typing import Final
 
 import orjson
 
+from journeyman.content.media import PICTURES
 from journeyman.model import Prefix, ToolSpec
-from journeyman.models.openai.chat_encode import file_name, missing, plain_text, url_of, with_error
+from journeyman.models.openai.chat_encode import file_name, plain_text, url_of, with_error
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
-from journeyman.models.wire import as_object, joined, kept_beside, readable, safe_id, safe_name, says_nothing, to_json
+from journeyman.models.wire import (
+    as_object,
+    assembled,
+    joined,
+    kept_beside,
+    missing,
+    readable,
+    safe_id,
+    safe_name,
+    says_nothing,
+    to_json,
+)
 from journeyman.types import (
+    Audio,
     Block,
     Document,
     Image,
@@ -39,6 +52,7 @@ from journeyman.types import (
     ToolResult,
     ToolUse,
     Url,
+    UserContent,
 )
 
 _ID_CHARACTERS: Final = 64
@@ -68,8 +82,10 @@ def encode(
         pieces.append(piece)
     tools = joined(_tools(prefix, strict=endpoint.strict), more_tools)
     tools = b',"tools":[%b]' % tools if tools else b""
-    items = b"".join(pieces)[1:]
-    return b"".join((to_json(head)[:-1], tools, _instructions(prefix), b',"input":[', items, b"]}"))
+    items = [piece for piece in pieces if piece]
+    if items:
+        items[0] = items[0][1:]
+    return assembled((to_json(head)[:-1], tools, _instructions(prefix), b',"input":[', *items, b"]}"))
 
 
 @cache
@@ -164,7 +180,7 @@ class _Items:
     """The kind and id of the next item, when the reasoning before it names them."""
 
     def add(self, block: Block) -> None:
-        if self.role == "user" and isinstance(block, Text | Image | Document):
+        if self.role == "user" and isinstance(block, Text | Image | Document | Audio):
             self.content.append(_part(block, self.endpoint))
             return
         self._end_of_content()
@@ -182,7 +198,7 @@ class _Items:
                 self.items.append(_function_call_output(block, self.endpoint))
             case Text():
                 self.items.append(_assistant_text(block, _paired(pair, "message")))
-            case Image() | Document():
+            case Image() | Document() | Audio():
                 self.items.append(_assistant_text(Text(missing(block)), ""))
             case RedactedThinking():
                 pass  # see `_is_sent`
@@ -242,7 +258,7 @@ def _function_call_output(block: ToolResult, endpoint: Endpoint) -> bytes:
 # -- what users and tools say ------------------------------------------------------------------------------------------
 
 
-def _part(block: Text | Image | Document, endpoint: Endpoint) -> bytes:
+def _part(block: UserContent, endpoint: Endpoint) -> bytes:
     match block:
         case Text(text):
             part = _text(text)
@@ -250,6 +266,8 @@ def _part(block: Text | Image | Document, endpoint: Endpoint) -> bytes:
             part = _image(block, endpoint)
         case Document():
             part = _document(block, endpoint)
+        case Audio():  # the API has no place for it
+            part = _text(missing(block))
     return part
 
 
@@ -258,7 +276,8 @@ def _text(text: str) -> bytes:
 
 
 def _image(image: Image, endpoint: Endpoint) -> bytes:
-    if not endpoint.images or (isinstance(image.source, Url) and not endpoint.image_urls):
+    fits = endpoint.image_urls if isinstance(image.source, Url) else image.source.media_type in PICTURES
+    if not endpoint.images or not fits:
         return _text(missing(image))
     return to_json({"type": "input_image", "detail": "auto", "image_url": url_of(image.source)})
 

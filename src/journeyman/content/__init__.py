@@ -1,0 +1,13 @@
+"""Files that users send: what they are by their bytes, and which of them a model takes."""
+
+from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
+
+if TYPE_CHECKING:
+    from journeyman.content.media import LARGEST_BYTES, Media, Taken
+
+__all__ = ["LARGEST_BYTES", "Media", "Taken"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(__name__, {"media": "LARGEST_BYTES Media Taken"})

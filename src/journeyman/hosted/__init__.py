@@ -1,0 +1,30 @@
+"""Tools that the provider runs by itself, while it answers: how they are asked for, and what they did."""
+
+from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
+
+if TYPE_CHECKING:
+    from journeyman.hosted.calls import Found, HostedCall, hosted_calls
+    from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, Hosting, Location, WebSearch
+
+__all__ = [
+    "CodeExecution",
+    "FileSearch",
+    "Found",
+    "HostedCall",
+    "HostedTool",
+    "Hosting",
+    "Location",
+    "WebSearch",
+    "hosted_calls",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "calls": "Found HostedCall hosted_calls",
+            "tools": "CodeExecution FileSearch HostedTool Hosting Location WebSearch",
+        },
+    )

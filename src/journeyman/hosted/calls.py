@@ -1,0 +1,233 @@
+"""What a provider's own tools did, read from the blocks that it sent.
+
+A block stays as it came, since the provider wants it back; this is a view of it. Whatever stands in it, nothing here
+raises: what cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, cast
+
+from pydantic import JsonValue
+from pydantic_core import from_json, to_json
+
+from journeyman.types import Block, JsonObject, Opaque, Text, frozen
+
+
+@frozen
+class Found:
+    """One thing that a search has found."""
+
+    title: str = ""
+    """Of a page, or the name of a file."""
+    url: str = ""
+    """Empty for a file."""
+    text: str = ""
+    """What it says there, where the provider tells."""
+
+
+@frozen
+class HostedCall:
+    """A call that the provider ran by itself."""
+
+    tool: str
+    """`web_search`, `code_execution` or `file_search`; of any other tool, the provider's name for it."""
+    provider: str
+    id: str
+    """The provider's; empty where it gives none."""
+    asked: str
+    """What was searched, one query on each line; or the code."""
+    output: str = ""
+    """What the code wrote."""
+    found: tuple[Found, ...] = ()
+    error: str | None = None
+    """Why the call failed, in the provider's word; None when it did not."""
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether what came may be somebody else's words: all that is no code."""
+        return self.tool != "code_execution"
+
+    @property
+    def text(self) -> str:
+        """Output and findings as one text."""
+        lines = [" ".join([part for part in (each.title, each.url, each.text) if part]) for each in self.found]
+        return "\n".join([part for part in (self.error or "", self.output, *lines) if part])
+
+
+def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> tuple[HostedCall, ...]:
+    """Return the calls that have their result in `content`, in order.
+
+    `before`: what the model said earlier in the same turn, which may have paused between a call and its result. A call
+    whose result has not come is left out; of a result whose call is not there, it is not known what was asked.
+    """
+    begun: dict[str, tuple[str, str]] = {}
+    for block in before:
+        if isinstance(block, Opaque):
+            _begin(_facts(block), begun)
+    calls: list[HostedCall] = []
+    cited: list[JsonValue] = []
+    """By a search model of Chat Completions, which tells no more of its search."""
+    for block in content:
+        if isinstance(block, Opaque):
+            facts = _facts(block)
+            grounded = [*_grounded(facts, block.provider)]
+            named = {call.tool for call in grounded}  # these tell more of the same searches
+            calls = [call for call in calls if call.tool not in named or call.provider != block.provider]
+            calls += grounded
+            if not _begin(facts, begun) and (call := _finished(facts, block.provider, begun)) is not None:
+                calls.append(call)
+        elif isinstance(block, Text) and block.extra:
+            cited += [_object(each).get("url_citation") for each in _list(block.extra.get("annotations"))]
+    pages = [Found(title=_text(page.get("title")), url=_text(page.get("url"))) for page in map(_object, cited) if page]
+    if pages and not calls:
+        calls.append(HostedCall(tool="web_search", provider="", id="", asked="", found=tuple(pages)))
+    return tuple(calls)
+
+
+_NAMES: Final[Mapping[str, str]] = {
+    "bash_code_execution": "code_execution",
+    "text_editor_code_execution": "code_execution",
+    "web_search_call": "web_search",
+    "file_search_call": "file_search",
+    "code_interpreter_call": "code_execution",
+    "GOOGLE_SEARCH_WEB": "web_search",
+    "FILE_SEARCH": "file_search",
+}
+_DONE: Final = ("completed", "OUTCOME_OK", "")
+
+
+def _begin(facts: JsonObject, begun: dict[str, tuple[str, str]]) -> bool:
+    """Take in a block that is a call without its result; False if it is none."""
+    match facts.get("type"):
+        case "server_tool_use":  # Anthropic
+            name = _text(facts.get("name"))
+            begun[_text(facts.get("id"))] = (_NAMES.get(name, name), _asked(_object(facts.get("input"))))
+        case "toolCall":  # Gemini
+            call = _object(facts.get("toolCall"))
+            kind = _text(call.get("toolType"))
+            begun[_text(call.get("id"))] = (_NAMES.get(kind, kind.lower()), _asked(_object(call.get("args"))))
+        case "executableCode":
+            code = _object(facts.get("executableCode"))
+            begun[_text(code.get("id"))] = ("code_execution", _text(code.get("code")))
+        case _:
+            return False
+    return True
+
+
+def _finished(facts: JsonObject, provider: str, begun: Mapping[str, tuple[str, str]]) -> HostedCall | None:
+    kind = _text(facts.get("type"))
+    match kind:
+        case "web_search_call" | "code_interpreter_call" | "file_search_call":
+            return _item(facts, kind, provider)
+        case "codeExecutionResult":
+            result = _object(facts.get("codeExecutionResult"))
+            id, outcome = _text(result.get("id")), _text(result.get("outcome"))
+            tool, asked = begun.get(id, ("code_execution", ""))
+            error = None if outcome in _DONE else outcome
+            output = _text(result.get("output"))
+            return HostedCall(tool=tool, provider=provider, id=id, asked=asked, output=output, error=error)
+        case "toolResponse":
+            response = _object(facts.get("toolResponse"))
+            id, named = _text(response.get("id")), _text(response.get("toolType"))
+            tool, asked = begun.get(id, (_NAMES.get(named, named.lower()), ""))
+            body = response.get("response")
+            output = to_json(body).decode() if body else ""
+            return HostedCall(tool=tool, provider=provider, id=id, asked=asked, output=output)
+        case _ if kind.endswith("_tool_result"):
+            id, named = _text(facts.get("tool_use_id")), kind.removesuffix("_tool_result")
+            tool, asked = begun.get(id, (_NAMES.get(named, named), ""))
+            output, found, error = _result(facts.get("content"))
+            return HostedCall(tool=tool, provider=provider, id=id, asked=asked, output=output, found=found, error=error)
+        case _:
+            return None
+
+
+def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
+    """Return the call of an item of the Responses API, which is call and result in one."""
+    action, status = _object(item.get("action")), _text(item.get("status"))
+    queries = _texts(item.get("queries")) or _texts(action.get("queries"))
+    asked = "\n".join(queries) or _asked({key: action[key] for key in action if key not in ("sources", "type")})
+    results = [_object(each) for each in (*_list(item.get("results")), *_list(action.get("sources")))]
+    found = [
+        Found(
+            title=_text(each.get("filename")) or _text(each.get("title")),
+            url=_text(each.get("url")),
+            text=_text(each.get("text")),
+        )
+        for each in results
+    ]
+    outputs = [_object(each) for each in _list(item.get("outputs"))]
+    return HostedCall(
+        tool=_NAMES[kind],
+        provider=provider,
+        id=_text(item.get("id")),
+        asked=_text(item.get("code")) or asked,
+        output="\n".join([text for each in outputs if (text := _text(each.get("logs")) or _text(each.get("url")))]),
+        found=tuple(found),
+        error=None if status in _DONE else status,
+    )
+
+
+def _result(content: JsonValue) -> tuple[str, tuple[Found, ...], str | None]:
+    """Return output, findings and error of the Messages API's results."""
+    if isinstance(content, list):
+        pages = [_object(each) for each in content]
+        return "", tuple([Found(title=_text(page.get("title")), url=_text(page.get("url"))) for page in pages]), None
+    told = _object(content)
+    if code := _text(told.get("error_code")):
+        return "", (), code
+    output = "\n".join([text for name in ("stdout", "stderr", "content") if (text := _text(told.get(name)))])
+    returned = told.get("return_code")
+    url = _text(told.get("url"))
+    return output, (Found(url=url),) if url else (), f"return code {returned}" if returned else None
+
+
+def _grounded(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
+    """Give the searches that Gemini tells of beside its answer."""
+    if facts.get("type") != "groundingMetadata":
+        return
+    told = _object(facts.get("groundingMetadata"))
+    chunks = [_object(each) for each in _list(told.get("groundingChunks"))]
+    for tool, place, queries in (
+        ("web_search", "web", told.get("webSearchQueries")),
+        ("file_search", "retrievedContext", told.get("retrievalQueries")),
+    ):
+        there = [_object(chunk.get(place)) for chunk in chunks if place in chunk]
+        found = [
+            Found(title=_text(each.get("title")), url=_text(each.get("uri")), text=_text(each.get("text")))
+            for each in there
+        ]
+        if found or _texts(queries):
+            asked = "\n".join(_texts(queries))
+            yield HostedCall(tool=tool, provider=provider, id="", asked=asked, found=tuple(found))
+
+
+def _asked(arguments: JsonObject) -> str:
+    queries = _texts(arguments.get("queries"))
+    words = [_text(arguments.get(name)) for name in ("query", "code", "command", "url", "pattern")]
+    return "\n".join(queries or [word for word in words if word]) or (to_json(arguments).decode() if arguments else "")
+
+
+def _facts(block: Opaque) -> JsonObject:
+    try:
+        return _object(cast("JsonValue", from_json(block.json)))
+    except ValueError:
+        return {}
+
+
+def _object(value: JsonValue) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: JsonValue) -> Sequence[JsonValue]:
+    return value if isinstance(value, list) else ()
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: JsonValue) -> list[str]:
+    return [each for each in _list(value) if isinstance(each, str) and each]

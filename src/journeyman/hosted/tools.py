@@ -1,0 +1,191 @@
+"""Hosted tools as settings, and which of them a model has.
+
+The rule: what a model cannot do is refused before any call. A limit that a provider has no place for, such as a list of
+domains, is refused too, and never left out in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, fields, replace
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from journeyman.errors import Problem
+from journeyman.types import frozen
+
+
+@frozen
+class Location:
+    """About where the user is, so that a search finds what is near."""
+
+    city: str | None = None
+    region: str | None = None
+    country: str | None = None
+    """Two letters, such as `DE`."""
+    timezone: str | None = None
+    """Of the IANA, such as `Europe/Berlin`."""
+
+
+@frozen
+class WebSearch:
+    """The model may search the web."""
+
+    max_uses: int | None = None
+    """How many searches one model call may make."""
+    allowed_domains: tuple[str, ...] = ()
+    """Only these are searched, with all below them: `example.com`. Not together with `blocked_domains`."""
+    blocked_domains: tuple[str, ...] = ()
+    """Nothing of these is found."""
+    location: Location | None = None
+    context_size: Literal["low", "medium", "high"] | None = None
+    """How much of what is found the model reads."""
+    type: Literal["web_search"] = field(default="web_search", repr=False)
+
+
+@frozen
+class CodeExecution:
+    """The model may run code, in a container of the provider's."""
+
+    type: Literal["code_execution"] = field(default="code_execution", repr=False)
+
+
+@frozen
+class FileSearch:
+    """The model may search files that were uploaded to the provider before."""
+
+    stores: tuple[str, ...]
+    """Where they are: ids of vector stores (OpenAI), names such as `fileSearchStores/…` (Gemini)."""
+    max_results: int | None = None
+    """How many passages one search finds at most."""
+    type: Literal["file_search"] = field(default="file_search", repr=False)
+
+
+HostedTool: TypeAlias = WebSearch | CodeExecution | FileSearch
+"""What `Settings.hosted` holds."""
+
+
+@frozen
+class Hosting:
+    """Which hosted tools a model has. Of each: the options that it takes; None: the model has no such tool."""
+
+    web_search: frozenset[str] | None = None
+    code_execution: frozenset[str] | None = None
+    file_search: frozenset[str] | None = None
+    beside_tools: bool = True
+    """Whether an agent may have tools of its own as well."""
+
+    def lack(self, tools: Iterable[HostedTool], *, has_tools: bool) -> tuple[str, str] | None:
+        """Return what of `tools` the model lacks, and what to do; None if nothing. `has_tools`: others stand beside."""
+        for tool in tools:
+            taken: frozenset[str] | None = getattr(self, tool.type)
+            if taken is None:
+                return f"it has no hosted {tool.type}", f"Leave {type(tool).__name__}() out, or use another model."
+            for each in fields(cast("Any", tool)):
+                if each.name not in {*taken, "type", "stores"} and getattr(tool, each.name) not in (None, ()):
+                    what = f"its hosted {tool.type} has no {each.name}"
+                    return what, f"Leave {type(tool).__name__}.{each.name} out, or use another model."
+            if has_tools and not self.beside_tools:
+                what = f"it has no hosted {tool.type} beside other tools"
+                return what, "Use another model, or give the search to a sub-agent without tools and typed output."
+        return None
+
+    @classmethod
+    def common(cls, every: Sequence[Hosting]) -> Hosting:
+        """Return what all of them have."""
+        return cls(
+            web_search=_in_all([each.web_search for each in every]),
+            code_execution=_in_all([each.code_execution for each in every]),
+            file_search=_in_all([each.file_search for each in every]),
+            beside_tools=all(each.beside_tools for each in every),
+        )
+
+
+def _in_all(options: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
+    known = [each for each in options if each is not None]
+    if not known or len(known) < len(options):
+        return None
+    return frozenset([name for name in known[0] if all(name in each for each in known)])
+
+
+# -- what users write --------------------------------------------------------------------------------------------------
+
+_DOMAIN: Final = re.compile(r"[\w*-]+(\.[\w-]+)+(/[^\s?#]*)?")
+_LISTS: Final = ("allowed_domains", "blocked_domains", "stores")
+
+
+def own_tools(tools: Sequence[HostedTool]) -> tuple[HostedTool, ...]:
+    """Return tools that nobody else can change: the lists in them, which have been checked, as tuples."""
+    return tuple(
+        [
+            replace(cast("Any", tool), **{name: tuple(getattr(tool, name)) for name in _LISTS if hasattr(tool, name)})
+            for tool in tools
+        ]
+    )
+
+
+def hosted_problems(tools: object) -> Iterator[Problem]:
+    """Give what is wrong with `Settings.hosted`."""
+    if not isinstance(tools, list | tuple):
+        yield Problem(
+            "INVALID_HOSTED", f"settings.hosted is {tools!r}.", "Pass a tuple of hosted tools: (WebSearch(),)."
+        )
+        return
+    seen: set[str] = set()
+    for tool in cast("Sequence[object]", tools):
+        if not isinstance(tool, WebSearch | CodeExecution | FileSearch):
+            hint = f"Pass {tool.__name__}(…), with its parentheses." if isinstance(tool, type) else _WANTED
+            yield Problem("INVALID_HOSTED", f"settings.hosted has {tool!r}, which is no hosted tool.", hint)
+            continue
+        if tool.type in seen:
+            yield Problem(
+                "INVALID_HOSTED", f"settings.hosted has {type(tool).__name__} twice.", "Pass one, with all options."
+            )
+        seen.add(tool.type)
+        if isinstance(tool, WebSearch):
+            yield from _search_problems(tool)
+        elif isinstance(tool, FileSearch):
+            yield from _count("FileSearch.max_results", tool.max_results)
+            if not _texts(tool.stores) or not tool.stores:
+                yield Problem(
+                    "INVALID_HOSTED",
+                    f"FileSearch.stores is {tool.stores!r}.",
+                    "Pass the ids of the stores to search: ('vs_1',).",
+                )
+
+
+_WANTED: Final = "Pass WebSearch(), CodeExecution() or FileSearch(stores=…)."
+
+
+def _search_problems(tool: WebSearch) -> Iterator[Problem]:
+    yield from _count("WebSearch.max_uses", tool.max_uses)
+    for name in _LISTS[:2]:
+        domains: Sequence[str] = getattr(tool, name)
+        wrong: list[object] = [domains]
+        if _texts(domains):
+            wrong = [each for each in domains if not _DOMAIN.fullmatch(each)]
+        for each in wrong:
+            hint = "Pass domains without 'https://' in a tuple, such as ('example.com',)."
+            yield Problem("INVALID_HOSTED", f"WebSearch.{name} has {each!r}, which is no domain.", hint)
+    if tool.allowed_domains and tool.blocked_domains:
+        what = "WebSearch has both allowed_domains and blocked_domains."
+        yield Problem("INVALID_HOSTED", what, "Pass one of the two: what is not allowed is blocked anyway.")
+    if tool.context_size not in (None, "low", "medium", "high"):
+        what = f"WebSearch.context_size is {tool.context_size!r}."
+        yield Problem("INVALID_HOSTED", what, "Pass 'low', 'medium' or 'high'.")
+    place: object = tool.location
+    parts: list[object] = [getattr(place, name, 0) for name in ("city", "region", "country", "timezone")]
+    is_place = isinstance(place, Location) and all(part is None or isinstance(part, str) for part in parts)
+    if place is not None and not is_place:
+        hint = "Pass Location(country='DE', city='Berlin')."
+        yield Problem("INVALID_HOSTED", f"WebSearch.location is {place!r}.", hint)
+
+
+def _count(name: str, value: object) -> Iterator[Problem]:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        yield Problem("INVALID_HOSTED", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
+
+
+def _texts(value: object) -> bool:
+    texts = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (None,)
+    return all(isinstance(each, str) and each.strip() for each in texts)
