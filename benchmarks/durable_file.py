@@ -24,8 +24,9 @@ from benchmarks.server import ROOT
 from benchmarks.work import MAX_ITERATIONS, PROMPT
 from journeyman import Agent, Host, Limits, run, tool
 from journeyman.durable import Durable, Worker
-from journeyman.durable.records import Record, Status, new_id, record
+from journeyman.durable.records import Record, Status, record
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.journal import new_id
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, call, say
 from journeyman.types import Effect
@@ -51,7 +52,7 @@ async def _rows(folder: Path, effort: Effort) -> list[Row]:
         *[await _on_disk(folder, effort.size(iterations)) for iterations in (10, 100, 1_000)],
         *await _beside_waiting(folder, effort, waiting),
         *await _queue(folder, effort, queued),
-        await _approval(folder, effort),
+        await approval(str(folder / "approval.db"), effort),
         await _takeover(folder, effort),
     ]
 
@@ -59,7 +60,7 @@ async def _rows(folder: Path, effort: Effort) -> list[Row]:
 # -- who plays ---------------------------------------------------------------------------------------------------------
 
 
-def _reader(iterations: int, *, effect: Effect = "idempotent", at: Noted | None = None) -> Agent:
+def reader(iterations: int, *, effect: Effect = "idempotent", at: Noted | None = None) -> Agent:
     """Return an agent that reads a page in each iteration but the last."""
     answers = [say(call("read", id=f"call_{turn}")) for turn in range(iterations - 1)]
     answers.append(say("Done."))
@@ -81,7 +82,7 @@ def _reader(iterations: int, *, effect: Effect = "idempotent", at: Noted | None 
 async def _fill(path: Path, n_runs: int, *, status: Status) -> None:
     """Put runs into a file that nobody drives, each with the steps of one iteration."""
     async with Durable(path) as durable:
-        begun = await durable.start(_reader(2), PROMPT)
+        begun = await durable.start(reader(2), PROMPT)
         row = await durable.hub.row(begun.id)
         at = row.created
         for n in range(n_runs):
@@ -89,7 +90,7 @@ async def _fill(path: Path, n_runs: int, *, status: Status) -> None:
             made = replace(row, id=id, status=status, created=at + n / 1_000)
             await durable.hub.engine.add(made, _steps(id, at) if status == "waiting" else ())
         await durable.cancel(begun.id)
-        await durable.resume(begun.id, _reader(2))
+        await durable.resume(begun.id, reader(2))
 
 
 def _steps(run: str, at: float) -> Sequence[Record]:
@@ -107,7 +108,7 @@ async def _iterations(folder: Path, effort: Effort) -> list[Row]:
     async with Durable(folder / "iterations.db") as durable:
         kinds: dict[Effect, str] = {"idempotent": "≤ 0.3", "once": ""}
         for effect, target in kinds.items():
-            agent = _reader(iterations, effect=effect)
+            agent = reader(iterations, effect=effect)
             contenders: dict[str, Contender] = {
                 "in a file": lambda agent=agent: durable.run(agent, PROMPT),
                 "without": lambda agent=agent: run(agent, PROMPT),
@@ -127,7 +128,7 @@ async def _on_disk(folder: Path, iterations: int) -> Row:
     sizes: list[int] = []
     for length in (1, iterations):  # the first one makes the file, and whatever it always has
         async with Durable(path) as durable:
-            await durable.run(_reader(length), PROMPT)
+            await durable.run(reader(length), PROMPT)
         sizes.append(_size(path))
     used_kb = (sizes[1] - sizes[0]) / iterations / 1e3
     what = f"on the disk after {iterations:,} iterations, 2 KB results"
@@ -151,14 +152,14 @@ async def _beside_waiting(folder: Path, effort: Effort, waiting: int) -> list[Ro
     for durable in opened.values():
         await durable.__aenter__()
     try:
-        agent = _reader(iterations)
+        agent = reader(iterations)
         work: dict[str, Contender] = {
             name: lambda durable=durable: durable.run(agent, PROMPT) for name, durable in opened.items()
         }
         costs["a durable iteration"] = await taking_turns(work, rounds=rounds, per=iterations)
-        costs["replay"] = {name: await _replays(each, iterations, rounds) for name, each in opened.items()}
+        costs["replay"] = {name: await replays(each, iterations, rounds) for name, each in opened.items()}
         starts: dict[str, Contender] = {
-            name: lambda durable=durable: durable.run(_reader(1), PROMPT) for name, durable in opened.items()
+            name: lambda durable=durable: durable.run(reader(1), PROMPT) for name, durable in opened.items()
         }
         costs["a run of one answer"] = await taking_turns(starts, rounds=effort.rounds(200))
     finally:
@@ -173,7 +174,7 @@ async def _beside_waiting(folder: Path, effort: Effort, waiting: int) -> list[Ro
     return rows
 
 
-async def _replays(durable: Durable, iterations: int, rounds: int) -> list[float]:
+async def replays(durable: Durable, iterations: int, rounds: int) -> list[float]:
     """Return what it costs, by iteration, to come to where a run was that dies in its last model call, each time."""
     reached = asyncio.Event()
 
@@ -182,7 +183,7 @@ async def _replays(durable: Durable, iterations: int, rounds: int) -> list[float
             reached.set()
             await asyncio.Event().wait()
 
-    agent, costs = _reader(iterations, at=stand), list[float]()
+    agent, costs = reader(iterations, at=stand), list[float]()
     handle = await durable.start(agent, PROMPT)
     with only_new_garbage():
         for _ in range(rounds + 1):
@@ -211,7 +212,7 @@ async def _queue(folder: Path, effort: Effort, queued: int) -> list[Row]:
             assert await engine.claim(row.id, now=durable.hub.now()) is not None
             engine_s.append(time.perf_counter() - began_s)
         for _ in range(effort.rounds(20)):
-            first_s.append(await _first_step(durable))
+            first_s.append(await first_step(durable))
     p99 = quantiles(engine_s, n=100)[98] if len(engine_s) > 1 else engine_s[0]
     behind = f"with {queued:,} queued"
     return [
@@ -220,14 +221,14 @@ async def _queue(folder: Path, effort: Effort, queued: int) -> list[Row]:
     ]
 
 
-async def _first_step(durable: Durable) -> float:
+async def first_step(durable: Durable) -> float:
     """Return how long it takes from the start of a run to its first model call in a worker that idles."""
     called = asyncio.Event()
 
     async def note(_: int) -> None:
         called.set()
 
-    agent, stop = replace(_reader(1, at=note), name="urgent"), asyncio.Event()
+    agent, stop = replace(reader(1, at=note), name="urgent"), asyncio.Event()
     serving = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
     await asyncio.sleep(0)
     began_s = time.perf_counter()
@@ -244,9 +245,9 @@ async def _first_step(durable: Durable) -> float:
 
 
 @asynccontextmanager
-async def _elsewhere(path: Path, how: str) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """Give a process that drives the runs of a file, and prints when it calls the model."""
-    command = (sys.executable, "-m", "benchmarks.durable_file", str(path), how)
+async def elsewhere(store: str, how: str) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """Give a process that drives the runs of a store, and prints when it calls the model."""
+    command = (sys.executable, "-m", "benchmarks.durable_file", store, how)
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
     try:
         yield process
@@ -256,7 +257,7 @@ async def _elsewhere(path: Path, how: str) -> AsyncGenerator[asyncio.subprocess.
         await process.wait()
 
 
-async def _called_at(process: asyncio.subprocess.Process, turn: int) -> float:
+async def called_at(process: asyncio.subprocess.Process, turn: int) -> float:
     """Wait until the process calls the model after so many calls, and return when it did."""
     assert process.stdout is not None
     while line := await process.stdout.readline():
@@ -266,18 +267,19 @@ async def _called_at(process: asyncio.subprocess.Process, turn: int) -> float:
     raise AssertionError("The other process ended.")
 
 
-async def _approval(folder: Path, effort: Effort) -> Row:
-    path, taken_s = folder / "approval.db", list[float]()
-    async with Durable(path) as durable, _elsewhere(path, "asks") as process:
+async def approval(store: str, effort: Effort) -> Row:
+    """Measure how long a run that waits goes on after it was allowed to."""
+    taken_s = list[float]()
+    async with Durable(store) as durable, elsewhere(store, "asks") as process:
         for _ in range(effort.rounds(10)):
-            handle = await durable.start(_reader(2), PROMPT, host=Host(gate=_Asking()))
-            await _called_at(process, 0)
+            handle = await durable.start(reader(2), PROMPT, host=Host(gate=Asking()))
+            await called_at(process, 0)
             while (await handle.info()).status != "waiting":
                 await durable.hub.changed(0.05)
             [question] = (await handle.info()).waits_for
             began_s = time.time()
             await handle.approve(question.digest, Allow())
-            taken_s.append(await _called_at(process, 1) - began_s)
+            taken_s.append(await called_at(process, 1) - began_s)
             await handle.result()
     return alone("approval to next model call, another process", taken_s, unit="s", target="≤ 0.5")
 
@@ -290,10 +292,10 @@ async def _takeover(folder: Path, effort: Effort) -> Row:
         async def note(_: int, called: asyncio.Event = called) -> None:
             called.set()
 
-        async with Durable(path) as durable, _elsewhere(path, "hangs") as process:
-            agent, stop = _reader(4, at=note), asyncio.Event()
+        async with Durable(path) as durable, elsewhere(str(path), "hangs") as process:
+            agent, stop = reader(4, at=note), asyncio.Event()
             handle = await durable.start(agent, PROMPT)
-            await _called_at(process, 0)
+            await called_at(process, 0)
             serving = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
             began_s = time.perf_counter()
             process.kill()
@@ -305,22 +307,22 @@ async def _takeover(folder: Path, effort: Effort) -> Row:
     return alone("takeover of a run whose process was killed", taken_s, unit="s")
 
 
-class _Asking:
+class Asking:
     """Lets somebody decide about each call."""
 
     async def decide(self, request: GateRequest) -> Verdict:
         return Ask("Read?")
 
 
-async def _serve(path: str, how: str) -> None:
+async def _serve(store: str, how: str) -> None:
     async def note(turn: int) -> None:
         print(turn, time.time(), flush=True)
         if how == "hangs":
             await asyncio.Event().wait()
 
-    gate = _Asking() if how == "asks" else None
-    async with Durable(path, linger_s=0.0) as durable:
-        await Worker(durable, agents=[_reader(2, at=note)], host=Host(gate=gate)).run()
+    gate = Asking() if how == "asks" else None
+    async with Durable(store, linger_s=0.0) as durable:
+        await Worker(durable, agents=[reader(2, at=note)], host=Host(gate=gate)).run()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 
 from journeyman import Agent, Chat
 from journeyman.durable import Durable
-from journeyman.durable.memory import InMemoryEngine
+from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.errors import DefinitionError, SessionInUse, StoreError
 from journeyman.store import Redacted, Store
 from tests.chat.test_sessions import session_of
@@ -125,11 +125,18 @@ async def test_each_place_keeps_the_chat_under_its_id(path: Path) -> None:
         assert [(info.id, info.messages) for info in store.sessions()] == [("user-42", 12)]
 
 
-async def test_a_durable_without_a_file_keeps_no_chats(path: Path) -> None:
-    async with Durable(InMemoryEngine()) as durable:
-        with pytest.raises(StoreError, match="InMemoryEngine keeps runs, and no sessions of chats"):
-            async with Chat.open(talker(), durable):
-                pass
+async def test_a_durable_in_memory_keeps_chats_as_long_as_the_memory_is_there() -> None:
+    memory = Memory()
+    for number in (1, 2):
+        async with (
+            Durable(InMemoryEngine(memory)) as durable,
+            Chat.open(talker(), durable, id="a", create=True) as chat,
+        ):
+            with pytest.raises(SessionInUse, match="Session a in the memory is open in this process"):
+                async with Chat.open(talker(), durable, id="a", create=True):
+                    pass
+            assert len(chat.messages) == 2 * (number - 1)
+            assert (await chat.prompt(f"{number}.")).unwrap() == f"<{number}.>"
 
 
 async def test_who_begins_a_session_that_is_being_begun_is_told_that_it_is_in_use(kept: Kept) -> None:

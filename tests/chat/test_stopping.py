@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from journeyman import Agent, Callbacks, ChatHeld, Limits, Output, run, tool
-from journeyman.chat.runs import CLOSING
 from journeyman.chat.turn import ABORTED
+from journeyman.chat.writer import CLOSING
 from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.models.scripted import Scripted, call

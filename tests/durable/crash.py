@@ -22,11 +22,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from journeyman.durable import ddl
 from tests.durable.crash_judge import Line, Lives, faults
 from tests.durable.crash_program import World, live
+from tests.support.postgres import NoPostgres, PostgresServer
 
 MOST_LIVES = 8
 LONGEST_S = 20
+SKIPPED = 3
+"""The exit code where there is no Postgres."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +48,20 @@ class Case:
         return f"python -m tests.durable.crash --kills {','.join(map(str, self.kills))}{power}"
 
 
-def run_case(case: Case, folder: Path) -> Lives:
-    """Let a run live until it is over, and return what its lives have left.
+def run_case(case: Case, folder: Path, server: PostgresServer | None = None) -> Lives:
+    """Let a run live until it is over, and return what its lives have left. With a server, in a database there.
 
     Raises:
         RuntimeError: a life did not end as it should.
     """
     folder.mkdir(parents=True)
     log, outcome = folder / "log", folder / "outcome"
+    store = folder / "runs.db" if server is None else server.url(server.emptied(ddl()))
     for life in range(1, MOST_LIVES + 1):
         kill = case.kills[life - 1] if life <= len(case.kills) else 0
-        status = _forked(folder, case, life, dies_at=kill)
+        status = _forked(folder, case, life, store=store, dies_at=kill)
+        if server is not None:  # the next life does not begin before the database knows that this one has ended
+            server.kill_connections("application_name LIKE 'journeyman %%'")
         if status == 0:
             break
         if status != -signal.SIGKILL:
@@ -77,7 +84,7 @@ def _tail(log: Path) -> str:
     return "\n".join(log.read_text().splitlines()[-15:]) if log.exists() else ""
 
 
-def _forked(folder: Path, case: Case, life: int, *, dies_at: int) -> int:
+def _forked(folder: Path, case: Case, life: int, *, store: Path | str, dies_at: int) -> int:
     """Let one life pass in a process of its own. Return how it ended: 0, or the signal as a negative number."""
     child = os.fork()
     if child == 0:
@@ -87,7 +94,7 @@ def _forked(folder: Path, case: Case, life: int, *, dies_at: int) -> int:
             log = os.open(folder / "log", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
             words = os.open(folder / "warnings", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
             os.dup2(words, 2)
-            world = World(log, life, dies_at, store=folder / "runs.db", stays=case.stays)
+            world = World(log, life, dies_at, store=store, stays=case.stays)
             world.notes_syncs = case.loses_power
             asyncio.run(live(world, folder / "outcome"))
             status = 0
@@ -117,22 +124,24 @@ _MORE = 10
 # -- many cases --------------------------------------------------------------------------------------------------------
 
 
-def all_cases(n_points: int, seed: int, *, n_double: int) -> list[Case]:
-    """Return each kill point with and without a power cut, and some pairs."""
+def all_cases(n_points: int, seed: int, *, n_double: int, with_power: bool) -> list[Case]:
+    """Return each kill point, also with a power cut, and some pairs."""
     random = Random(seed)
     points = range(1, n_points + _MORE + 1)
     pairs = [(first, random.randint(1, n_points + 2 * _MORE - first)) for first in random.choices(points, k=n_double)]
-    single = [Case((point,), loses_power) for loses_power in (False, True) for point in points]
+    single = [Case((point,), bool(loses_power)) for loses_power in range(1 + with_power) for point in points]
     return [Case(()), *single, *[Case(pair) for pair in pairs]]
 
 
-def judged(cases: Sequence[Case], undisturbed: Lives, folder: Path) -> Iterator[tuple[Case, str, list[str]]]:
+def judged(
+    cases: Sequence[Case], undisturbed: Lives, folder: Path, server: PostgresServer | None
+) -> Iterator[tuple[Case, str, list[str]]]:
     """Yield what came of each case: how often it was killed, and whether its result is equal, or a call was told as
     unknown; and what is wrong."""
     for number, case in enumerate(cases):
         place = folder / f"{number}"
         try:
-            lives = run_case(case, place)
+            lives = run_case(case, place, server)
             found = list(faults(lives, undisturbed, loses_power=case.loses_power))
             n_killed = sum([line.word == "died" for line in lives.lines])
             what = f"power cut {n_killed}" if case.loses_power and n_killed else f"killed {n_killed}"
@@ -152,19 +161,30 @@ def main() -> int:
     parser.add_argument("--double", type=int, default=500, help="how many runs are killed twice")
     parser.add_argument("--sample", type=int, help="only so many cases, chosen by the seed")
     parser.add_argument("--share", default="1/1", help="2/3: the second of three parts of the cases")
+    parser.add_argument("--postgres", action="store_true", help="in a database instead of a file")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="journeyman-crash-") as name:
-        folder = Path(name)
-        undisturbed = run_case(Case((), stays=True), folder / "undisturbed")
-        if given.kills:
-            return _one(Case(tuple(map(int, given.kills.split(","))), given.power), undisturbed, folder)
-        return _many(given, undisturbed, folder)
+    try:
+        server = PostgresServer() if given.postgres else None
+    except NoPostgres as error:
+        print(f"skipped: no Postgres can be had: {error}")  # noqa: T201 - a program
+        return SKIPPED
+    try:
+        with tempfile.TemporaryDirectory(prefix="journeyman-crash-") as name:
+            folder = Path(name)
+            undisturbed = run_case(Case((), stays=True), folder / "undisturbed", server)
+            if given.kills:
+                case = Case(tuple(map(int, given.kills.split(","))), given.power)
+                return _one(case, undisturbed, folder, server)
+            return _many(given, undisturbed, folder, server)
+    finally:
+        if server is not None:
+            server.stop()
 
 
-def _one(case: Case, undisturbed: Lives, folder: Path) -> int:
+def _one(case: Case, undisturbed: Lives, folder: Path, server: PostgresServer | None) -> int:
     place = folder / "case"
     try:
-        lives = run_case(case, place)
+        lives = run_case(case, place, server)
     finally:
         print((place / "log").read_text())  # noqa: T201 - a program
         print((place / "warnings").read_text())  # noqa: T201
@@ -173,19 +193,19 @@ def _one(case: Case, undisturbed: Lives, folder: Path) -> int:
     return bool(found)
 
 
-def _many(given: Any, undisturbed: Lives, folder: Path) -> int:  # noqa: ANN401 - of argparse
-    n_points = run_case(Case(()), folder / "not killed").outcome["points"]
-    cases = all_cases(n_points, given.seed, n_double=given.double)
+def _many(given: Any, undisturbed: Lives, folder: Path, server: PostgresServer | None) -> int:  # noqa: ANN401 - of argparse
+    n_points = run_case(Case(()), folder / "not killed", server).outcome["points"]
+    cases = all_cases(n_points, given.seed, n_double=given.double, with_power=server is None)
     if given.sample is not None:
         cases = Random(given.seed).sample(cases, given.sample)
     part, n_parts = map(int, given.share.split("/"))
     n_ways: Counter[str] = Counter()
     n_wrong = 0
-    for case, came_of_it, found in judged(cases[part - 1 :: n_parts], undisturbed, folder):
+    for case, came_of_it, found in judged(cases[part - 1 :: n_parts], undisturbed, folder, server):
         n_ways[came_of_it] += 1
         if found:
             n_wrong += 1
-            print(f"FAULT  {case}\n  " + "\n  ".join(found), flush=True)  # noqa: T201
+            print(f"FAULT  {case}{' --postgres' * given.postgres}\n  " + "\n  ".join(found), flush=True)  # noqa: T201
     print(json.dumps({"points": n_points, "wrong": n_wrong, "cases": n_ways}))  # noqa: T201
     return bool(n_wrong)
 

@@ -13,13 +13,14 @@ import signal
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, ToolContext, ask_user, tool
 from journeyman.durable import Durable, Handle
-from journeyman.durable.engine import Taken, Written
+from journeyman.durable.engine import Engine, Taken, Written
+from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import BEGUN, DONE, OVER, Change, Claim, Record, Row, Signal, Status, kind_of, unpacked
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
@@ -67,7 +68,8 @@ class World:
     dies_at: int = 0
     """The point at which the process kills itself; 0: nowhere."""
     n_points: int = 0
-    store: Path = Path()
+    store: Path | str = Path()
+    """A file, or the URL of a database."""
     notes_syncs: bool = False
     stays: bool = False
     """The run stays in memory while it waits: it has one life, and replays nothing."""
@@ -97,13 +99,14 @@ class World:
 
 # -- the store ---------------------------------------------------------------------------------------------------------
 
+_Base = SqliteEngine if TYPE_CHECKING else object
+"""What `_Mortal` stands before, for whoever looks at the types."""
 
-class MortalEngine(SqliteEngine):
+
+class _Mortal(_Base):
     """An engine whose process may die before and after each of its writes."""
 
-    def __init__(self, path: Path, world: World) -> None:
-        super().__init__(path)
-        self.world = world
+    world: World
 
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         self.world.point("before add")
@@ -127,12 +130,20 @@ class MortalEngine(SqliteEngine):
         self.world.point("after claim")
         return claim
 
-    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+    async def write(
+        self,
+        claim: Claim,
+        record: Record,
+        *,
+        is_synced: bool = False,
+        starts: Row | None = None,
+        posts: Signal | None = None,
+    ) -> Written:
         word = "begun" if record.kind == BEGUN else "done"
         self.world.point(f"before {word} {record.key}")
         if record.kind == BEGUN:
             self.world.line("begins", name_of(record))
-        written = await super().write(claim, record, is_synced=is_synced)
+        written = await super().write(claim, record, is_synced=is_synced, starts=starts, posts=posts)
         if is_synced:
             self.note_sync()
         if record.kind == DONE and written == "written":
@@ -146,9 +157,11 @@ class MortalEngine(SqliteEngine):
         self.world.stirred.set()
         self.world.point("after note")
 
-    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+    async def settle(
+        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
+    ) -> bool:
         self.world.point(f"before {change.status}")
-        is_settled = await super().settle(claim, change, now=now, n_signals=n_signals)
+        is_settled = await super().settle(claim, change, now=now, n_signals=n_signals, posts=posts)
         if is_settled and change.status in OVER:
             self.note_sync()
             self.world.line("ended", change.status)
@@ -169,11 +182,36 @@ class MortalEngine(SqliteEngine):
         return found
 
     def note_sync(self) -> None:
+        """Note how much is on the disk, where a power cut is played."""
+
+
+class MortalFileEngine(_Mortal, SqliteEngine):
+    """One on a file."""
+
+    def __init__(self, path: Path, world: World) -> None:
+        super().__init__(path)
+        self.world = world
+
+    def note_sync(self) -> None:
         """Note how long the log of SQLite is now that all of it is on the disk, and which log it is."""
         log = self.path.with_name(f"{self.path.name}-wal")
         if self.world.notes_syncs and log.exists():
             with log.open("rb") as file:
                 self.world.line("synced", f"{log.stat().st_size} {file.read(32).hex()}")
+
+
+class MortalDatabaseEngine(_Mortal, PostgresEngine):
+    """One on a database."""
+
+    def __init__(self, url: str, world: World) -> None:
+        PostgresEngine.__init__(self, url, grace_s=0.0)
+        self.world = world
+
+
+def engine_of(world: World) -> MortalFileEngine | MortalDatabaseEngine:
+    """Return the engine of one life."""
+    store = world.store
+    return MortalDatabaseEngine(store, world) if isinstance(store, str) else MortalFileEngine(store, world)
 
 
 def name_of(record: Record) -> str:
@@ -360,7 +398,7 @@ MOST_TOKENS = 3_815
 
 async def live(world: World, outcome: Path) -> None:
     """Let the run live until it is over, and write down how it ended."""
-    engine = MortalEngine(world.store, world)
+    engine = engine_of(world)
     async with Durable(engine, linger_s=600 if world.stays else 0.01) as durable:
         engine.note_sync()  # what a life finds, it finds on the disk
 
@@ -390,7 +428,7 @@ async def live(world: World, outcome: Path) -> None:
     outcome.write_text(json.dumps(document))
 
 
-async def _told_before(world: World, engine: SqliteEngine, handle: Handle[Any]) -> None:
+async def _told_before(world: World, engine: Engine, handle: Handle[Any]) -> None:
     """Say the first words, if no life has, and note which steps are known."""
     for record in await engine.records(handle.id):
         if record.kind == DONE:

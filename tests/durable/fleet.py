@@ -1,6 +1,7 @@
 """Three workers on one database: one is killed, one is stopped past its lease, and the database is restarted.
 
-`python -m tests.durable.fleet --jobs 200` prints what came of it as JSON, and what is wrong. Each worker is a fork.
+`python -m tests.durable.fleet --jobs 200 --dispatcher pgqueuer` prints what came of it as JSON, and what is wrong. Each
+worker is a fork.
 What a call does is a line in a file: whatever dies, that is seen.
 """
 
@@ -30,6 +31,7 @@ from journeyman.errors import StoreError
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
+from tests.durable.dispatchers import DISPATCHERS, Jobs
 from tests.support.postgres import NoPostgres, PostgresServer
 
 LEASE_S = 2.0
@@ -89,6 +91,7 @@ class Fleet:
     url: str
     folder: Path
     seed: int
+    jobs: Jobs
     pids: list[int] = field(default_factory=list[int])
     lives: Counter[int] = field(default_factory=Counter[int])
     """How many jobs had so many lives."""
@@ -193,9 +196,9 @@ class Fleet:
         return [f"a worker ended with {code}" for code in codes if code]
 
     def left(self) -> list[str]:
-        """Return what is wrong with the jobs of Procrastinate: none should be left."""
+        """Return what is wrong with the jobs of the dispatcher: none should be left."""
         with psycopg.connect(self.url) as connection:
-            jobs = connection.execute("SELECT args, status FROM procrastinate_jobs").fetchall()
+            jobs = connection.execute(self.jobs.all.encode()).fetchall()
         return [f"the job {job} is left" for job in jobs]
 
     def kill(self) -> None:
@@ -210,6 +213,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.durable.fleet")
     parser.add_argument("--jobs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--dispatcher", choices=[each.name for each in DISPATCHERS], default="procrastinate")
     parser.add_argument("--logs", action="store_true", help="show what the workers have said")
     given = parser.parse_args()
     try:
@@ -219,7 +223,9 @@ def main() -> int:
         return 3
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="journeyman-fleet-") as name:
-        fleet = Fleet(server=server, url=server.url(server.database(ddl())), folder=Path(name), seed=given.seed)
+        jobs = next(each for each in DISPATCHERS if each.name == given.dispatcher)
+        url = server.url(server.database(ddl(jobs.name)))
+        fleet = Fleet(server=server, url=url, folder=Path(name), seed=given.seed, jobs=jobs)
         (fleet.folder / "effects").touch()
         try:
             for _ in range(3):
@@ -236,8 +242,8 @@ def main() -> int:
                 print(f"-- {each.name}", each.read_text()[-3000:], sep="\n")  # noqa: T201
         server.stop()
     took_s = round(time.monotonic() - began_s, 1)
-    report = {"seed": given.seed, "jobs": given.jobs, "seconds": took_s, "lives": fleet.lives, "wrong": found}
-    print(json.dumps(report))  # noqa: T201
+    report = {"dispatcher": given.dispatcher, "seed": given.seed, "jobs": given.jobs, "seconds": took_s}
+    print(json.dumps({**report, "lives": fleet.lives, "wrong": found}))  # noqa: T201
     return bool(found)
 
 

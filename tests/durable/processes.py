@@ -17,12 +17,13 @@ from journeyman.durable.dispatch import Tickets
 from journeyman.durable.durable import Durable
 from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.memory import InMemoryEngine, Memory
-from journeyman.durable.postgres import PostgresEngine
+from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import (
     DONE,
     Change,
     Claim,
     Kind,
+    QueueState,
     Record,
     Row,
     Signal,
@@ -33,6 +34,7 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
+from journeyman.session import SharedSession, Snapshot
 from tests.support.clock import VirtualClock
 from tests.support.postgres import PostgresServer
 
@@ -58,6 +60,8 @@ class Process:  # noqa: PLR0904 - those of the port
         """Awaited before each call, with its name: it may take a while, or raise."""
         self.after: Callable[[str], Awaitable[None]] = at_once
         """Awaited after each call, when what it does is done: it may raise, too."""
+        self.sessions: list[SharedSession] = []
+        """The sessions that were opened in this process. With it, their locks go."""
         self.is_open = False
         self.is_dead = False
         self._die = die
@@ -67,6 +71,8 @@ class Process:  # noqa: PLR0904 - those of the port
         """Let the process be dead, in the middle of whatever it does."""
         self.is_dead = True
         self._die(self.owner)
+        for session in self.sessions:
+            session.close()
 
     async def _call(self, work: Callable[[], Awaitable[T]], name: str) -> T:
         if self.is_dead:
@@ -108,6 +114,9 @@ class Process:  # noqa: PLR0904 - those of the port
     async def get(self, id: str) -> Row | None:
         return await self._call(lambda: self.engine.get(id), "get")
 
+    async def queues(self, *, now: float) -> Sequence[QueueState]:
+        return await self._call(lambda: self.engine.queues(now=now), "queues")
+
     async def rows(
         self,
         *,
@@ -146,14 +155,30 @@ class Process:  # noqa: PLR0904 - those of the port
     async def records(self, id: str) -> Sequence[Record]:
         return await self._call(lambda: self.engine.records(id), "records")
 
-    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
-        return await self._call(lambda: self.engine.write(claim, record, is_synced=is_synced), "write")
+    async def write(
+        self,
+        claim: Claim,
+        record: Record,
+        *,
+        is_synced: bool = False,
+        starts: Row | None = None,
+        posts: Signal | None = None,
+    ) -> Written:
+        def work() -> Awaitable[Written]:
+            return self.engine.write(claim, record, is_synced=is_synced, starts=starts, posts=posts)
+
+        return await self._call(work, "write")
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
         await self._call(lambda: self.engine.note(claim, asked), "note")
 
-    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
-        return await self._call(lambda: self.engine.settle(claim, change, now=now, n_signals=n_signals), "settle")
+    async def settle(
+        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
+    ) -> bool:
+        def work() -> Awaitable[bool]:
+            return self.engine.settle(claim, change, now=now, n_signals=n_signals, posts=posts)
+
+        return await self._call(work, "settle")
 
     async def signal(self, signal: Signal) -> Taken:
         return await self._call(lambda: self.engine.signal(signal), "signal")
@@ -164,6 +189,14 @@ class Process:  # noqa: PLR0904 - those of the port
     async def newest(self) -> int:
         return await self._call(self.engine.newest, "newest")
 
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+        session = self.engine.session(id, agent=agent, any_agent=any_agent, create=create)
+        self.sessions.append(session)
+        return session
+
+    async def conversation(self, session: str) -> Snapshot:
+        return await self._call(lambda: self.engine.conversation(session), "conversation")
+
     def listen(self, wake: Callable[[], None]) -> None:
         """Nobody tells: the tests look."""
 
@@ -172,8 +205,11 @@ class Process:  # noqa: PLR0904 - those of the port
             raise asyncio.CancelledError
         return self.engine.has_news()
 
-    async def forget(self, ids: Collection[str]) -> int:
-        return await self._call(lambda: self.engine.forget(ids), "forget")
+    async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
+        return await self._call(lambda: self.engine.forget(ids, by_days=by_days), "forget")
+
+    async def drop_days(self, before: float) -> None:
+        await self._call(lambda: self.engine.drop_days(before), "drop_days")
 
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction
 from tests.durable.processes import START, Process
-from tests.durable.world import World, do
+from tests.durable.world import World, do, following
 from tests.support.clock import on_virtual_clock
 
 N_RUNS: Final = 6
@@ -34,6 +34,8 @@ class Malicious:
     """How often a ticket is lost, from 0 to 1."""
     repeating: float
     lease_s: float = 10.0
+    joins: bool = True
+    drive_s: float | None = None
     jobs: list[tuple[Ticket, float]] = field(default_factory=list[tuple[Ticket, float]])
     """With the moment before which it is not brought, by the event loop."""
 
@@ -162,3 +164,23 @@ async def _live(seed: int, losing: float, repeating: float) -> None:
 @given(st.integers(0, 2**32), st.floats(0, 0.5), st.floats(0, 0.4))
 def test_every_run_ends_once_whatever_becomes_of_its_tickets(seed: int, losing: float, repeating: float) -> None:  # D9
     on_virtual_clock(lambda: _live(seed, losing, repeating))
+
+
+def test_a_run_that_is_driven_for_too_long_goes_on_by_another_ticket_between_two_steps() -> None:
+    world = World(random=Random(3), slowest_s=2.0)
+
+    async def live() -> None:
+        random, memory = Random(3), Memory()
+        engine = InMemoryEngine(memory, dispatcher=Malicious(random, 0.0, 0.0, drive_s=3.0))
+        calls = [do("once", f"{n}") for n in range(8)]
+        agent = Agent(name="clerk", model=following([*calls, "Done."]), tools=world.tools())
+        async with Durable(engine, now=lambda: START + asyncio.get_running_loop().time()) as durable:
+            handle = await durable.start(agent, "Go.")
+            working = asyncio.create_task(Worker(durable, agents=[agent]).run())
+            assert (await asyncio.wait_for(handle.result(), 600)).unwrap() == "Done."
+            assert (await handle.info()).lives > 2
+            working.cancel()
+            await asyncio.wait({working})
+
+    on_virtual_clock(live)
+    assert sorted(world.done) == [f"{n}" for n in range(8)]

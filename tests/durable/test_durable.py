@@ -33,13 +33,12 @@ from journeyman import (
 )
 from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Queue, RunInfo, Worker
 from journeyman.durable.engine import Engine
-from journeyman.durable.postgres import PostgresEngine
+from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import Change
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnknown, StoreError
 from journeyman.events import RunResumed
 from journeyman.gate import Allow, Approval, Decision, Deny
-from journeyman.loop.calls import SKIPPED
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.store.store import Store
@@ -309,6 +308,28 @@ async def test_a_blocked_run_goes_on_where_its_owner_accepts_the_stored_answers(
         assert isinstance(result, Success)
 
 
+async def test_a_blocked_run_that_is_stopped_ends_with_what_it_has_used(process: Process) -> None:
+    world = World(hangs_in="B")
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
+        await world.reached.wait()
+        await cancelled(living)
+        handle = await durable.get("7")
+        used = (await handle.info()).tokens
+        assert used > 0
+        changed = payer(world, system="Be careful.")
+        with pytest.raises(RunBlocked):
+            await durable.run(changed, "Pay.", id="7")
+        assert (await handle.info()).tokens == used
+        await handle.stop("enough")
+        result = await durable.resume("7", changed)
+        assert isinstance(result, Failure)
+        assert result.code == "EXECUTION_CANCELLED"
+        assert result.metadata.usage is not None
+        assert (result.metadata.usage.total_tokens, result.metadata.usage.exact) == (used, False)
+        assert (await handle.info()).tokens == used
+
+
 async def test_a_strict_program_does_not_go_on_with_a_changed_agent(process: Process) -> None:
     world = World(hangs_in="A")
     async with process() as durable:
@@ -516,10 +537,10 @@ async def test_what_is_said_to_a_run_is_said_once(process: Process) -> None:
             await handle.steer("  ")
         await handle.steer("In euros.")
         assert (await handle.info()).status == "ready"
+        await handle.approve(asked.waits_for[0].digest, Allow())
         result = await durable.run(agent, "Pay.", id="7")
     assert [message.text for message in result.history if message.text == "In euros."] == ["In euros."]
-    assert results(result) == ["paid A", SKIPPED], "what waited had not begun, and the model reads first what is new"
-    assert len(asked.waits_for) == 1
+    assert results(result) == ["paid A", "paid B"], "what waits for an answer has begun, whatever was said since"
 
 
 async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: Process) -> None:
@@ -723,7 +744,8 @@ async def test_a_clock_that_must_be_wrong_is_told(process: Process, caplog: pyte
 async def test_a_wrong_input_begins_no_run(process: Process) -> None:
     agent = Agent(name="counter", model=Scripted([]), input=Report)
     async with process() as durable:
-        result = await durable.run(agent, "three", id="7")  # pyright: ignore[reportArgumentType]
+        given: Any = "three"
+        result = await durable.run(agent, given, id="7")
         assert isinstance(result, Failure)
         assert result.code is ErrorCode.INVALID_INPUT
         assert await durable.list() == ()

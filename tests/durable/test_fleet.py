@@ -1,6 +1,6 @@
 """Several workers drive the runs of one database while they are killed and stopped, and the database is restarted.
 
-`make crash` does it with more jobs, several times.
+`make crash` does it with more jobs, several times, and with each dispatcher.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import pytest
 _IS_LONG = os.environ.get("JOURNEYMAN_CRASH") == "all"
 _SEED = int(os.environ.get("JOURNEYMAN_CRASH_SEED", "7"))
 _SKIPPED = 3
+_SEEDS = range(_SEED, _SEED + (5 if _IS_LONG else 1))
+_CASES = [(name, seed) for name in ("procrastinate", "pgqueuer")[: 2 if _IS_LONG else 1] for seed in _SEEDS]
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
 
 @pytest.mark.timeout(160)
-@pytest.mark.parametrize("seed", range(_SEED, _SEED + (5 if _IS_LONG else 1)))
-def test_every_job_ends_once_whatever_becomes_of_its_workers_and_the_database(seed: int) -> None:
-    words = ("--jobs", "200" if _IS_LONG else "40", "--seed", str(seed))
+@pytest.mark.parametrize(("dispatcher", "seed"), _CASES)
+def test_every_job_ends_once_whatever_becomes_of_its_workers_and_the_database(dispatcher: str, seed: int) -> None:
+    words = ("--jobs", "200" if _IS_LONG else "40", "--seed", str(seed), "--dispatcher", dispatcher)
     done = subprocess.run(
         [sys.executable, "-m", "tests.durable.fleet", *words], capture_output=True, text=True, check=False
     )

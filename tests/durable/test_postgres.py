@@ -41,7 +41,7 @@ async def test_ten_processes_that_begin_at_once_make_the_tables_once(postgres: P
     for each in engines:
         await each.close()
     with psycopg.connect(postgres.url(database)) as connection:
-        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(2,)]
+        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(3,)]
     postgres.drop(database)
 
 
@@ -64,7 +64,7 @@ async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgre
 async def test_tables_of_a_newer_version_are_not_touched(postgres: PostgresServer, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("UPDATE jm_version SET version = 7")
-    with pytest.raises(StoreError, match="tables of version 7; this version of journeyman knows those up to 2"):
+    with pytest.raises(StoreError, match="tables of version 7; this version of journeyman knows those up to 3"):
         await opened(database)
 
 
@@ -278,6 +278,22 @@ async def test_a_lost_answer_changes_nothing(postgres: PostgresServer, database:
         assert row.lives == (name in ("claim", "write", "settle"))
         assert row.n_signals == len(await engine.signals()) == (name == "signal")
         assert len(await engine.records("b")) == (name == "add")
+        await engine.close()
+
+
+async def test_a_connection_that_is_half_open_keeps_nobody_waiting(postgres: PostgresServer, database: str) -> None:
+    async with DeafSocket(postgres, str(conninfo_to_dict(database)["dbname"])) as between:
+        between.stays_open = True
+        engine = PostgresEngine(between.url, grace_s=0.0, answer_s=1.0)
+        await engine.open()
+        await engine.add(a_row("a"))
+        between.swallow(0)
+        with pytest.raises(StoreError, match=r"has not answered within 1 s\..*what it waits for") as late:
+            await engine.add(a_row("b"))
+        assert late.value.may_pass
+        between.swallow(None)
+        await engine.add(a_row("b"))
+        assert {each.id for each in await engine.rows()} == {"a", "b"}
         await engine.close()
 
 

@@ -8,7 +8,9 @@ from signal import SIGKILL, SIGTERM
 
 import pytest
 
+from journeyman.record import Recordings
 from tests.cli.program import Running, Warm, assert_one_error_line, running
+from tests.support.postgres import PostgresServer
 
 AGENTS = Path(__file__).parent.parent / "cli" / "durable_agents.py"
 CLERK = f"{AGENTS}:clerk"
@@ -54,10 +56,12 @@ def test_a_worker_goes_on_where_another_one_was_killed(warm: Warm, tmp_path: Pat
         killed.send(SIGKILL)
         assert killed.done().code == -SIGKILL
     (tmp_path / "stuck").unlink()
-    with running(*words, cwd=tmp_path, start=warm.start) as worker:
+    with running(*words, "--record", cwd=tmp_path, start=warm.start) as worker:
         worker.wait_for("Serving clerk from ")
         info = until_done(warm, tmp_path, store)
         stop(worker)
+    with Recordings(store) as recordings:
+        assert [(each.id, each.kind, each.status) for each in recordings.runs()] == [(info["id"], "durable", "success")]
     assert (info["status"], info["lives"]) == ("done", 2)
     assert done_in(tmp_path) == ["look A", "pay A", "pay B"]
 
@@ -88,12 +92,36 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_is_not_done_in_time(
         ([CLERK, "--store", "mysql://host/db"], ["there is no kind 'mysql'", "postgresql://"]),
         ([CLERK, "--store", "postgresql://ann:sesame@127.0.0.1:1/db"], ["could not be opened"]),
         ([CLERK, "--store", "postgresql://host/db?direct=x"], ["direct=x"]),
+        ([CLERK, "--dispatcher", "kafka"], ["--dispatcher 'kafka' is none.", "procrastinate or pgqueuer"]),
+        ([CLERK, "--dispatcher", CLERK], ["is an Agent, not a dispatcher."]),
+        ([CLERK, "--dispatcher", f"{AGENTS}:nothing"], ["is a NoneType, not a dispatcher."]),
+        ([CLERK, "--dispatcher", "pgqueuer", "--store", "runs.db"], ["dispatcher='pgqueuer' is for the URL"]),
     ],
 )
 def test_what_a_worker_cannot_do_is_one_line(warm: Warm, tmp_path: Path, words: list[str], parts: list[str]) -> None:
     done = warm("worker", *words, cwd=tmp_path)
     assert_one_error_line(done, 2, parts)
     assert "sesame" not in done.stderr
+
+
+def test_a_worker_takes_the_dispatcher_that_it_is_given_and_records_beside_its_runs(
+    warm: Warm, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    name = postgres.database()
+    words = ("--store", postgres.url(name))
+    with running(
+        "worker", CLERK, *words, "--dispatcher", "pgqueuer", "--record", cwd=tmp_path, start=warm.start
+    ) as worker:
+        worker.wait_for("Serving clerk from ")
+        begun = warm("run", CLERK, "Pay.", "--durable", "--detach", "--id", "pay", *words, cwd=tmp_path)
+        assert begun.code == 0, begun.stderr
+        info = until_done(warm, tmp_path, words[1])
+        stop(worker)
+    assert (info["status"], info["lives"]) == ("done", 1)
+    with Recordings(words[1]) as recordings:
+        assert [(each.id, each.kind, each.status) for each in recordings.runs()] == [(info["id"], "durable", "success")]
+    assert not (tmp_path / ".journeyman").exists()
+    postgres.drop(name)
 
 
 def test_a_command_that_is_named_on_a_database_shows_no_password(warm: Warm, tmp_path: Path, database: str) -> None:

@@ -198,7 +198,7 @@ async def test_a_working_member_is_asked_and_may_end_its_turn(recorder: Recorder
         await asyncio.sleep(1.0)
         assert await timed(team.shutdown("ada", grace_s=30.0)) == (Shutdown(finished=("ada",)), 9.0)
         assert team.member("ada").last_text == "I stop here."
-    asked = "Please come to an end: you will be stopped in 30 seconds. Your last words are kept."
+    asked = "Please finish: you will be stopped in 30 seconds. Your last words are kept."
     assert mail_read(model.requests[1])[-1] == ("team-lead", asked)
     assert lives(recorder.events, "ada") == [(1, "working"), (1, "stopping"), (1, "gone")]
     assert list(fates(recorder).values()) == [["delivered"]]

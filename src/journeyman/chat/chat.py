@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from functools import partial
 from threading import get_ident
@@ -17,32 +17,24 @@ from typing import Any, Final, Generic, TypeAlias, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Agent, Host, host_problems
+from journeyman.agent import Agent, Host
 from journeyman.cancel import call_in, ended
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
-from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn
+from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
 from journeyman.connect import connect, connect_session
-from journeyman.errors import (
-    ChatBusy,
-    ChatHeld,
-    DefinitionError,
-    ModelUnavailable,
-    NothingToContinue,
-    NothingToUndo,
-    Problem,
-)
+from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, NothingToContinue, NothingToUndo, Problem
 from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, Queue, Receipt
+from journeyman.loop.prepare import host_problems
 from journeyman.loop.streaming import Events
-from journeyman.loop.watch import Watch
+from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
 from journeyman.session import Session, Sessions
 from journeyman.tools.check import callback_problems, listener_problems, model_problems
-from journeyman.tools.deps import deps_of_run, lacks_deps
-from journeyman.types import Message, Usage
+from journeyman.types import Content, Message, Usage
 
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)
@@ -84,7 +76,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         Raises:
             DefinitionError: what is given cannot be used; it lists every problem.
         """
-        problems = [*_problems(agent, deps, history), *host_problems(host), *callback_problems(callbacks)]
+        problems = [*problems_of(agent, deps, history), *host_problems(host), *callback_problems(callbacks)]
         if on_event is not None:
             problems += listener_problems(on_event)
         if problems:
@@ -144,9 +136,8 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
         Args:
             agent: Whom to chat with.
-            place: The path of a file, `sqlite:PATH`, `postgresql://…`, an open `Store`, or an open `Durable`, which
-                keeps sessions where its runs are: the conversation outlives the process; a turn that was cut off is
-                gone on with by `continue_`, and is no durable run.
+            place: The path of a file, `sqlite:PATH`, `postgresql://…`, an open `Store`, or an open `Durable`: then
+                each turn is a durable run. One that was cut off goes on as soon as the chat is open: it is `turn`.
             deps: What the agent's tools and functions use, in every turn. They are never kept.
             id: That of an earlier session; None begins one, called `chat.session.id`.
             host: What surrounds the chat.
@@ -160,6 +151,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             DefinitionError: sessions cannot be kept at `place`.
             StoreError: the place cannot be used, there is no such session, it is another agent's, or the id is no id.
             SessionInUse: somebody has the session open, or begins it at this moment.
+            RunBlocked, RunDiffers: in a `Durable`, of a turn that was cut off: it cannot go on, or not with this agent.
         """
         if isinstance(place, str | os.PathLike):
             where = os.fspath(place)
@@ -180,26 +172,42 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._open = AsyncExitStack()
         self._inbox.is_left = False  # it may be that of a chat before
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
-        model = await _opened(self._runs.host.model or self.agent.model, self._open)
+        model = await opened_model(self._runs.host.model or self.agent.model, self._open)
         self._path = self._runs.enter(model)
+        self._watch.tape = self._runs.tape = begin_tape(self._runs.host, "chat", self.agent.name)
+        self._runs.listen(self.inject, self.abort)
+        try:
+            if await self._runs.find():
+                self._begin(None, goes_on=True, is_new=False, resumes=True)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self._has_closed = True
         stack, self._open = self._open, None
         try:
+            if any(raised) and self._turn is not None and self._runs.unfinished is not None:
+                self._turn.cancel()  # whoever opens the chat next goes on with it
+                await self._turn.settled()
             await self._stop("the chat was left")
             if self._compaction is not None:
                 self._compaction.cancel()
                 await ended(self._compaction)
         finally:
             self._runs.writer.leave()
+            await end_tape(self._runs.host, self._watch.tape, "left")
             if stack is not None:
                 await stack.aclose()
 
     # -- turns
 
-    async def prompt(self, input: In) -> Result[Out]:
+    @overload
+    async def prompt(self, input: In) -> Result[Out]: ...
+    @overload
+    async def prompt(self: Chat[Out, str], input: Content) -> Result[Out]: ...
+    async def prompt(self, input: Any) -> Result[Out]:
         """Say `input`, and return how the turn ended: at its natural stop, with nothing left in the queues, or before.
 
         The result is that of the last run. Cancelling this cancels the turn.
@@ -212,7 +220,11 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         await turn.stopped()
         return await turn
 
-    def start(self, input: In) -> Turn[Out]:
+    @overload
+    def start(self, input: In) -> Turn[Out]: ...
+    @overload
+    def start(self: Chat[Out, str], input: Content) -> Turn[Out]: ...
+    def start(self, input: Any) -> Turn[Out]:
         """Begin a turn with `input`, and return at once.
 
         Raises:
@@ -222,7 +234,11 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._check_free()
         return self._begin(input, goes_on=False)
 
-    def stream(self, input: In) -> Events[Out]:
+    @overload
+    def stream(self, input: In) -> Events[Out]: ...
+    @overload
+    def stream(self: Chat[Out, str], input: Content) -> Events[Out]: ...
+    def stream(self, input: Any) -> Events[Out]:
         """Say `input`, and show every event of the turn as it happens, up to its `TurnEnded`.
 
         Use it as `async with chat.stream(input) as events:`, iterate over `events`, then read `events.result`. Leaving
@@ -250,6 +266,10 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             ChatHeld: the chat is held.
         """
         self._check_free()
+        if self._runs.unfinished is not None:
+            turn = self._begin(None, goes_on=True, is_new=False, resumes=True)
+            await turn.stopped()
+            return await turn
         has_texts = self._is_at_rest() and self._inbox.pick_up()
         if self._is_at_rest() and not has_texts:
             raise NothingToContinue("The model has nothing to answer, and no text waits. Use prompt().")
@@ -270,6 +290,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             StoreError: the session could not be written. The turn is hidden here, and there with the next step.
         """
         self._check_idle()
+        self._check_ended()
         self._last, last = None, self._last
         if not self._runs.undo():
             self._last = last
@@ -291,6 +312,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             StoreError: the session could not be written.
         """
         self._check_free()
+        self._check_ended()
         self._holds += 1
         try:
             work = self._runs.compact()
@@ -341,26 +363,32 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         if self._turn is not None:
             raise ChatBusy("A turn goes on. Use steer() or follow_up(), or abort() it first.")
 
+    def _check_ended(self) -> None:
+        if self._runs.unfinished is not None:
+            raise ChatBusy("The last turn was cut off, and has not ended. Use continue_(), or reset().")
+
     def _is_at_rest(self) -> bool:
         """Tell whether the conversation came to a natural stop, so that only something new can make it go on."""
-        return isinstance(self._last, Success) or not self._runs.history.expects_answer
+        is_at_rest = isinstance(self._last, Success) or not self._runs.history.expects_answer
+        return is_at_rest and self._runs.unfinished is None
 
-    def _begin(self, input: Any, *, goes_on: bool, is_new: bool = True) -> Turn[Out]:  # noqa: ANN401 - `In` may not stand here
+    def _begin(self, input: Any, *, goes_on: bool, is_new: bool = True, resumes: bool = False) -> Turn[Out]:  # noqa: ANN401 - `In` may not stand here
         if is_new:
             self._runs.begin_turn()
         self._turn = turn = Turn[Out](self.agent.name)
         self._last = None
         self._inbox.open()
         turn.task = asyncio.create_task(
-            self._drive(turn, input, goes_on=goes_on), name=f"turn of chat {self.agent.name}"
+            self._drive(turn, input, goes_on=goes_on, resumes=resumes), name=f"turn of chat {self.agent.name}"
         )
         turn.task.add_done_callback(lambda _: self._end(turn, None))  # a task may be cancelled before it begins
         return turn
 
-    async def _drive(self, turn: Turn[Out], input: Any, *, goes_on: bool) -> Result[Out]:  # noqa: ANN401 - see `_begin`
+    async def _drive(self, turn: Turn[Out], input: Any, *, goes_on: bool, resumes: bool) -> Result[Out]:  # noqa: ANN401 - see `_begin`
         result: Result[Out] | None = None
         try:
-            result = await self._runs.run(turn, input, goes_on=goes_on)
+            begun = self._runs.resume(turn) if resumes else self._runs.run(turn, input, goes_on=goes_on)
+            result = await begun
             while isinstance(result, Success) and result.terminal_result is None:
                 if turn.signal.aborted or not self._inbox.pick_up():
                     break
@@ -474,6 +502,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         Background work that was started by then goes on, but its notifications no longer come here.
         """
         async with self.hold():
+            await self._runs.finish()
             self._last = None
             self._runs.reset()
 
@@ -531,8 +560,15 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         """
         if self._turn is not None:
             raise ChatBusy("A turn goes on, so its conversation cannot be replaced. Abort it, or hold the chat.")
+        self._check_ended()
         self._last = None
         self._runs.replace(messages)
+
+    @property
+    def turn(self) -> Turn[Out] | None:
+        """The turn that goes on; None when none does. A chat that is opened with a `Durable` goes on by itself with the
+        turn that was cut off when its process died."""
+        return self._turn
 
     @property
     def session(self) -> Session | None:
@@ -558,27 +594,3 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             last_error=self._last.error if isinstance(self._last, Failure) else None,
             listener_errors=tuple(self._watch.errors),
         )
-
-
-async def _opened(model: Model | str, stack: AsyncExitStack) -> Model | None:
-    """Return the model, open until `stack` is left. None: there is none of that name, as every prompt will say."""
-    if isinstance(model, str):
-        try:
-            model = connect(model)
-        except ModelUnavailable:
-            return None
-    await stack.enter_async_context(opened(model))
-    return model
-
-
-def _problems(agent: object, deps: object, history: object) -> Iterator[Problem]:
-    declared: object = getattr(agent, "deps", None)
-    if not isinstance(agent, Agent):
-        yield Problem("INVALID_ARGUMENT", f"The agent is {agent!r}.", "Pass an Agent(name=…, model=…).")
-    elif (lack := lacks_deps(deps_of_run(deps, declared), declared)) is not None:
-        yield Problem("WRONG_DEPS", lack, "")
-    messages = cast("Sequence[object]", history) if isinstance(history, Sequence) else (history,)
-    wrong = next((message for message in messages if not isinstance(message, Message)), None)
-    if wrong is not None:
-        hint = "Pass the messages of an earlier chat, or what load_messages gives."
-        yield Problem("INVALID_ARGUMENT", f"history holds {wrong!r}, which is no message.", hint)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -17,6 +18,7 @@ from pydantic_core import from_json
 from journeyman.cancel import call_in
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop, current_guard
+from journeyman.inbox import Outside
 from journeyman.loop.watch import Watch
 from journeyman.tools.context import ToolContext, current_asker
 from journeyman.tools.tools import tool
@@ -35,6 +37,8 @@ class Questions:
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         """Hears of the questions: it is that of the chat."""
+        self.outside: Outside | None = None
+        """Who may answer from outside of the process, too: whoever is first is heard."""
         self._open: dict[str, tuple[_Expected, asyncio.Future[Decision | str]]] = {}
         self._n_asked = 0
 
@@ -60,9 +64,9 @@ class Questions:
 
         call_in(future.get_loop(), resolve)
 
-    async def approve(self, approval: Approval) -> Decision:
-        """Let the chat's user decide about a call."""
-        if not self.watch.is_heard:
+    async def approve(self, approval: Approval, *, opened: Callable[[str], None] | None = None) -> Decision:
+        """Let the chat's user decide about a call. `opened` is told the id under which it waits."""
+        if not self._is_anybody_there:
             return Deny(approval.question)
         id, request = self._next("approval"), approval.request
         asked = ApprovalRequested(
@@ -78,34 +82,61 @@ class Questions:
         )
         decision: Decision = Deny(UNANSWERED)
         try:
-            answer = await self._answered(id, "a decision", lambda: self.watch.show(asked))
+            shown = partial(self.watch.show, asked)
+            answer = await self._answered(id, "a decision", shown, opened, digest=approval.digest)
             decision = Deny(answer) if isinstance(answer, str) else answer
             return decision
         finally:
             self.watch.show(_event_of(request.path, id, decision))
 
-    async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
-        """Let the chat's user answer a question. None: nobody is there."""
-        if not self.watch.is_heard:
+    async def ask(
+        self,
+        path: RunPath,
+        question: str,
+        options: Sequence[str],
+        *,
+        call: str = "",
+        opened: Callable[[str], None] | None = None,
+    ) -> str | None:
+        """Let the chat's user answer a question. None: nobody is there. `opened` is told the id under which it
+        waits."""
+        if not self._is_anybody_there:
             return None
         id = self._next("question")
         asked = QuestionAsked(path=path, id=id, question=question, options=tuple(options))
         answer: str | None = None
         try:
-            given = await self._answered(id, "a text", lambda: self.watch.show(asked))
+            given = await self._answered(id, "a text", lambda: self.watch.show(asked), opened)
             answer = given if isinstance(given, str) else None
             return answer
         finally:
             self.watch.show(QuestionAnswered(path=path, id=id, answer=answer))
 
-    async def _answered(self, id: str, expects: _Expected, show: Callable[[], None]) -> Decision | str:
+    @property
+    def _is_anybody_there(self) -> bool:
+        return self.watch.is_heard or (self.outside is not None and self.outside.asks)
+
+    async def _answered(
+        self,
+        id: str,
+        expects: _Expected,
+        show: Callable[[], None],
+        opened: Callable[[str], None] | None,
+        *,
+        digest: str = "",
+    ) -> Decision | str:
         """Show what waits, once it can be answered, and wait for the answer."""
         future: asyncio.Future[Decision | str] = asyncio.get_running_loop().create_future()
         self._open[id] = (expects, future)
+        close = None if self.outside is None else self.outside.open(id, digest=digest, take=partial(self.answer, id))
         try:
+            if opened is not None:
+                opened(id)
             show()
             return await future
         finally:
+            if close is not None:
+                close()
             self._open.pop(id, None)
 
     def _next(self, kind: str) -> str:

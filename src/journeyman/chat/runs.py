@@ -7,40 +7,32 @@ conversation, or in neither. A step that could not be written is part of the nex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from threading import RLock
-from typing import Any, Final
+from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.chat.turn import Turn
+from journeyman.chat.writer import DurableSession, SessionWriter, TurnLife, closing_of, first_difference
 from journeyman.connect import connect
-from journeyman.errors import StoreError
+from journeyman.errors import InvalidArguments, StoreError
 from journeyman.events import Callbacks, ContextCompacted, Listener
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
-from journeyman.journal import Section
+from journeyman.journal import Digests, Section, SharedTape, Tape
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options, current_path, current_run
+from journeyman.loop.record import Options, Run, current_path, current_run
 from journeyman.loop.request import compact
-from journeyman.model import Model, Prefix
+from journeyman.model import Model
 from journeyman.result import Result
-from journeyman.session import Session, Snapshot, Step, TurnStart
+from journeyman.session import Session, TurnStart
 from journeyman.tools.context import current_asker
-from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolResult, ToolUse, Usage, UserContent
-from journeyman.window import CompactedView, Compaction, SentView
-
-BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
-
-CLOSING: Final[Mapping[Effect, str]] = {
-    "pure": "Error: interrupted before it finished. It changes nothing, so it may be called again.",
-    "idempotent": "Error: interrupted before it finished. It may be called again with the same arguments.",
-    "once": "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again.",
-}
-"""The result of a call that was cut off when its process or its task ended, by the effect of its tool."""
+from journeyman.types import NOTHING_USED, Message, RunPath, Usage
+from journeyman.window import CompactedView
 
 
 class Runs:
@@ -60,40 +52,79 @@ class Runs:
     ) -> None:
         """Begin with the conversation that the session keeps, or else with the `history` that is given."""
         self.agent = agent
+        self.closing = partial(closing_of, agent)
         self.host = host or NOTHING_AROUND
         self.listeners = listeners
         self.inbox = inbox
         self.input: Any = ""
         """The input of the last run."""
         self.writer = SessionWriter(session, inbox)
-        self.history = self.writer.loaded(history, self._closing)
+        self.history = self.writer.loaded(history, self.closing)
         self.usage = self.writer.usage
         self.n_runs = self.writer.n_runs
         self.turns: list[TurnStart] = [*self.writer.turns]
         """Where the turns began that can be undone, oldest first."""
+        self.unfinished: TurnLife | None = None
+        """The turn that is a durable run, and has begun and not ended."""
+        self._durable = session if isinstance(session, DurableSession) else None
+        self._digests = Digests()
+        """Those of the conversation, which no run has to make again."""
+        self._is_unsure = False
+        """True when a turn may have been stored of which nobody has heard: its beginning was cut off."""
+        self._begins_later = False
+        """True when a turn begins once that one has ended."""
         self._callbacks = callbacks
         self._questions = questions
+        self.tape: Tape | None = None
+        """Records the whole chat."""
         self._numbers = count(1)
         self._above: RunPath = ()
         self._run_above = current_run.get()
 
-    def _closing(self, call: ToolUse) -> str:
-        """Return the result of a call that was cut off."""
-        plan = self.agent.plan
-        if call.name in (plan.output_name, plan.submit_name):
-            return CLOSING["pure"]
-        tool = plan.tools.get(call.name)
-        default: Effect = "idempotent" if self.agent.tools_are_idempotent else "once"
-        return CLOSING["once" if tool is None else tool.effect or default]
-
     def enter(self, model: Model | None) -> RunPath:
         """Make the runs part of the run that goes on here, if any. Return the path of the chat."""
         self._above, self._run_above = current_path.get(), current_run.get()
-        self.host = replace(self.host, approve=self.host.approve or self._questions.approve, model=model)
+        self.host = replace(self.host, model=model)
+        if self._durable is None:  # else the answer may come from elsewhere, too
+            self.host = replace(self.host, approve=self.host.approve or self._questions.approve)
         return (*self._above, self.agent.name)
 
+    def listen(self, say: Callable[[str], Receipt], stop: Callable[[str], None]) -> None:
+        """Let what is said from outside of the process be said here."""
+        if self.tape is None or self.tape.outside is None or isinstance(self.host.record, SharedTape):
+            return
+        self._questions.outside = self.tape.outside
+
+        def said(text: str, queue: Queue) -> Receipt:
+            return say(text) if queue == "steering" else self.inbox.put(text, queue)
+
+        self.tape.outside.listen(say=said, withdraw=self.inbox.withdraw, stop=stop)
+
     async def run(self, turn: Turn[Any], input: Any, *, goes_on: bool) -> Result[Any]:  # noqa: ANN401 - any agent's
-        """Do one run of a turn. Its conversation and its usage are kept, however it ends."""
+        """Do one run of a turn. Its conversation and its usage are kept, however it ends.
+
+        A turn that is a durable run is not ended by a cancellation: it is gone on with by `resume`, or by whoever opens
+        the chat next.
+        """
+        if self._durable is not None:
+            await self.finish()
+            if self._begins_later:
+                self._begins_later = False
+                self.begin_turn()
+            self.keep()
+            self._is_unsure = True
+            try:
+                await self._durable.begin_turn(
+                    self.agent, input, number=self.n_runs + 1, goes_on=goes_on, host=self.host
+                )
+            except InvalidArguments:
+                self._is_unsure = False  # it ends at once, before anything was done
+            else:
+                self._is_unsure = False
+                self.input = input
+                self.writer.note_base(self.history)
+                self.unfinished = self._life(goes_on=goes_on)
+                return await self.resume(turn)
         self.n_runs += 1
         self.input = input
         current_path.set(self._above)
@@ -105,7 +136,7 @@ class Runs:
         try:
             result = await carry_out(turn.run)
         except BaseException as error:
-            self.history.close(self._closing)
+            self.history.close(self.closing)
             try:
                 self._end(turn)
             except StoreError as unsaved:  # what goes on is `error`
@@ -113,6 +144,66 @@ class Runs:
             raise
         self._end(turn)
         return result
+
+    # -- turns that are durable runs
+
+    async def find(self) -> bool:
+        """Tell whether a turn has begun and not ended, which is then `unfinished`."""
+        if self._durable is None:
+            return False
+        found = await self._durable.open_turn(self.agent, self.n_runs + 1)
+        if found is not None:
+            self.input, goes_on = found
+            self.unfinished = self._life(goes_on=goes_on)
+        return found is not None
+
+    def _life(self, *, goes_on: bool) -> TurnLife:
+        return TurnLife(
+            number=self.n_runs + 1,
+            goes_on=goes_on,
+            agent=self.agent,
+            writer=self.writer,
+            inbox=self.inbox,
+            history=self.history,
+            questions=self._questions,
+        )
+
+    async def resume(self, turn: Turn[Any]) -> Result[Any]:
+        """Go on with the unfinished turn to its end, or wait for it while somebody else drives it."""
+        durable, life = self._durable, self.unfinished
+        assert durable is not None
+        assert life is not None
+
+        def told(run: Run) -> None:
+            turn.run, self.history, run.digests = run, life.history, self._digests
+
+        life.told = told
+        life.around = lambda options: replace(
+            options, callbacks=self._callbacks, listeners=self.listeners, abort_note=lambda: turn.note
+        )
+        current_path.set(self._above)
+        try:
+            host = self.host if self.tape is None else replace(self.host, record=SharedTape(self.tape))
+            result, stored = await durable.carry(life, host=host, abort=turn.signal)
+            turn.spent += turn.used() if life.is_ended else result.metadata.usage or NOTHING_USED
+        finally:
+            turn.run = None
+        self.unfinished = None
+        if stored is not None:
+            self.writer.read(stored)
+            self.history, self.turns = self.writer.loaded((), self.closing), [*stored.turns]
+        self.n_runs, self.usage = self.writer.n_runs, self.writer.usage
+        return result
+
+    async def finish(self) -> None:
+        """End the unfinished turn, if there is one: it is stopped where it was cut off."""
+        if self._is_unsure:
+            self._is_unsure = False
+            await self.find()
+        if self.unfinished is not None:
+            turn = Turn[Any](self.agent.name)
+            turn.stop("something else was said")
+            await self.resume(turn)
 
     def _options(self, turn: Turn[Any], *, goes_on: bool) -> Options:
         # The place in the journal is the same again only for the same run of the same chat.
@@ -129,6 +220,7 @@ class Runs:
             going_on=self.inbox.hand_over if goes_on else None,
             abort_note=lambda: turn.note,
             numbers=self._numbers,
+            tape=self.tape,
         )
 
     def _end(self, turn: Turn[Any]) -> None:
@@ -164,6 +256,9 @@ class Runs:
 
     def begin_turn(self) -> None:
         """Note where a turn begins, so that it can be undone."""
+        if self.unfinished is not None:
+            self._begins_later = True
+            return
         messages = self.history.messages
         end = len(messages)
         if not self.history.may_say:  # what was begun at the provider may be left out of what is sent from now on
@@ -185,8 +280,8 @@ class Runs:
                 last = messages[-1]
                 messages[-1] = replace(last, content=last.content[: start.n_blocks])
             if len(messages) < len(before) or messages[-1:] != [*before[-1:]]:
-                view, self.history = self.history.view, History(messages, closing=self._closing)
-                self.history.changed_from = _first_difference(before, self.history.messages)
+                view, self.history = self.history.view, History(messages, closing=self.closing)
+                self.history.changed_from = first_difference(before, self.history.messages)
                 self.writer.bring_view(self.history, view)
                 self.keep()
                 return True
@@ -194,7 +289,7 @@ class Runs:
 
     def replace(self, messages: Sequence[Message]) -> None:
         """Go on from another conversation, whose turns are not known."""
-        self.history, self.turns = History(messages, closing=self._closing), []
+        self.history, self.turns = History(messages, closing=self.closing), []
         self.keep()
 
     def reset(self) -> None:
@@ -203,126 +298,3 @@ class Runs:
         self.inbox.conversation = object()
         self.writer.clear()
         self.keep()
-
-
-class SessionWriter:
-    """Writes one chat to one session. Without a session, it writes nothing."""
-
-    def __init__(self, session: Session | None, inbox: Inbox) -> None:
-        """Put the texts that had been queued into `inbox`, and keep what is queued from now on."""
-        self.session = session
-        self._inbox = inbox
-        self._lock = RLock()
-        self._snapshot = snapshot = Snapshot() if session is None else session.snapshot
-        self._n_messages = len(snapshot.messages)
-        """How many messages the session holds."""
-        self._staged: list[UserContent | ToolResult] = []
-        """What the session holds beyond them."""
-        self.usage = snapshot.usage
-        """What all turns have used, as the session knows it."""
-        self.n_runs = snapshot.n_runs
-        """How many runs there were, as the session knows it."""
-        self.turns: Sequence[TurnStart] = snapshot.turns
-        """The turns that can be undone, as the session knows them."""
-        self._numbers: dict[Receipt, int] = {}
-        """The texts that wait, as the session knows them, with their numbers there."""
-        self._kept_view: SentView | None = snapshot.view
-        """What is sent in place of the first messages, as the session knows it."""
-        self._sent: list[Message] | None = None
-        """The list of messages in which it is sent; another one is another view."""
-
-        for text in snapshot.waiting:
-            self._numbers[inbox.put(text.text, text.queue)] = text.number
-        if session is not None:
-            inbox.on_put = self._put
-
-    def loaded(self, given: Sequence[Message], closing: Callable[[ToolUse], str]) -> History:
-        """Return the conversation that is kept, or else the one that is `given`, with its open calls closed."""
-        snapshot = self._snapshot
-        said = (Message("user", snapshot.staged),) if snapshot.staged else ()
-        history = History((*snapshot.messages, *said) or given, closing=closing)
-        history.changed_from = _first_difference(snapshot.messages, history.messages)
-        if snapshot.view is not None and history.messages:
-            self._show_again(history, snapshot.view)
-        return history
-
-    def bring_view(self, history: History, view: object) -> None:
-        """Let a history that ends earlier have the last view that was kept of the longer one, if it fits."""
-        kept = self._kept_view if isinstance(view, CompactedView) else None
-        if kept is not None and history.changed_from >= kept.position:
-            self._show_again(history, kept)
-
-    def _show_again(self, history: History, kept: SentView) -> None:
-        history.view = view = CompactedView(Prefix(), Compaction(()))
-        view.restore(kept)
-        self._kept_view, self._sent = kept, view.messages
-
-    def write(self, history: History, usage: Usage, n_runs: int, turns: Sequence[TurnStart]) -> None:
-        """Write what is new, or raise a `StoreError`. Call it in the chat's own thread only."""
-        view = history.view if isinstance(history.view, CompactedView) and history.view.is_compacted else None
-        sent, kept = None if view is None else view.messages, self._kept_view
-        has_view = sent is not self._sent
-        if has_view:
-            kept = None if view is None else view.kept()
-        if self.session is None:
-            self._kept_view, self._sent = kept, sent
-            return
-        with self._lock:
-            position, total = history.changed_from, len(history.messages)
-            has_changed = position < total or total < self._n_messages
-            staged, known = history.staged, set(map(id, self._staged))
-            n_turns = min(len(turns), len(self.turns))
-            while n_turns and turns[n_turns - 1] is not self.turns[n_turns - 1]:
-                n_turns -= 1
-            step = Step(
-                position=position,
-                messages=history.messages[position:] if has_changed else None,
-                staged=staged if has_changed else [block for block in staged if id(block) not in known],
-                gone=self._gone("delivered", "withdrawn"),
-                usage=None if (usage, n_runs) == (self.usage, self.n_runs) else usage,
-                n_runs=n_runs,
-                turns=turns[n_turns:] if n_turns < max(len(turns), len(self.turns)) else None,
-                n_turns=n_turns,
-                view=kept,
-                has_view=has_view,
-            )
-            is_new = has_changed or has_view or step.usage is not None or step.turns is not None
-            if is_new or step.staged or step.gone:
-                self._write(self.session, step)
-                history.changed_from = self._n_messages = total
-                self._staged = list(staged)
-                self.usage, self.n_runs, self.turns = usage, n_runs, tuple(turns)
-                self._kept_view, self._sent = kept, sent
-
-    def clear(self, *queues: Queue) -> tuple[str, ...]:
-        """Withdraw what waits, and return it; raise a `StoreError` if that could not be written. Any thread may."""
-        withdrawn = self._inbox.clear(*(queues or BOTH))
-        with self._lock:
-            gone = self._gone("withdrawn")
-            if gone and self.session is not None:
-                self._write(self.session, Step(position=self._n_messages, gone=gone))
-        return withdrawn
-
-    def leave(self) -> None:
-        """Tell everybody whose text was not said what becomes of it."""
-        self._inbox.leave("withdrawn" if self.session is None else "kept")
-
-    def _write(self, session: Session, step: Step) -> None:
-        session.write(step)
-        gone = set(step.gone)
-        if gone:
-            self._numbers = {receipt: number for receipt, number in self._numbers.items() if number not in gone}
-
-    def _put(self, receipt: Receipt, queue: Queue) -> None:
-        with self._lock:
-            if self.session is not None:
-                self._numbers[receipt] = self.session.add(receipt.text, queue)
-
-    def _gone(self, *statuses: str) -> list[int]:
-        return [number for receipt, number in self._numbers.items() if receipt.status in statuses]
-
-
-def _first_difference(before: Sequence[Message], after: Sequence[Message]) -> int:
-    """Return the position of the first message that is not the same in both, or where the shorter one ends."""
-    pairs = enumerate(zip(before, after, strict=False))
-    return next((position for position, (old, new) in pairs if old != new), min(len(before), len(after)))

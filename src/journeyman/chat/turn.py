@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from threading import RLock
-from typing import Final, Generic, TypedDict
+from typing import Final, Generic, TypedDict, cast
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Host
+from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort, NeverAwaited, ended, is_done_for
 from journeyman.chat.questions import Questions
+from journeyman.connect import connect
 from journeyman.endings import Ending
+from journeyman.errors import ModelUnavailable, Problem
 from journeyman.events import Callbacks, Listener
 from journeyman.inbox import Inbox
 from journeyman.loop.record import Run
+from journeyman.model import Model, opened
 from journeyman.result import CallbackError, Result
 from journeyman.session import Session
+from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import NOTHING_USED, Message, ToolUse, Usage
 
 Out = TypeVar("Out", default=str, covariant=True)
@@ -197,3 +202,31 @@ class Hold(NeverAwaited):
 
     def __await__(self) -> Generator[object, None, Hold]:
         return self.__aenter__().__await__()
+
+
+# -- what a chat is made of -------------------------------------------------------------------------------------------
+
+
+async def opened_model(model: Model | str, stack: AsyncExitStack) -> Model | None:
+    """Return the model, open until `stack` is left. None: there is none of that name, as every prompt will say."""
+    if isinstance(model, str):
+        try:
+            model = connect(model)
+        except ModelUnavailable:
+            return None
+    await stack.enter_async_context(opened(model))
+    return model
+
+
+def problems_of(agent: object, deps: object, history: object) -> Iterator[Problem]:
+    """Return what is wrong with what a chat is made of."""
+    declared: object = getattr(agent, "deps", None)
+    if not isinstance(agent, Agent):
+        yield Problem("INVALID_ARGUMENT", f"The agent is {agent!r}.", "Pass an Agent(name=…, model=…).")
+    elif (lack := lacks_deps(deps_of_run(deps, declared), declared)) is not None:
+        yield Problem("WRONG_DEPS", lack, "")
+    messages = cast("Sequence[object]", history) if isinstance(history, Sequence) else (history,)
+    wrong = next((message for message in messages if not isinstance(message, Message)), None)
+    if wrong is not None:
+        hint = "Pass the messages of an earlier chat, or what load_messages gives."
+        yield Problem("INVALID_ARGUMENT", f"history holds {wrong!r}, which is no message.", hint)

@@ -53,6 +53,11 @@ class Dispatcher(Protocol):
 
     lease_s: float
     """A worker that was silent for so many seconds is taken for dead."""
+    joins: bool
+    """True: `enqueue` is a part of the transaction of its connection. False: it is called once that has ended."""
+    drive_s: float | None
+    """A run that is driven for longer, in seconds, is given back between two steps, and comes by another ticket; None:
+    never. For a queue that brings again what is not done in time, though it is being done."""
 
     async def setup(self, connection: Any) -> None:  # noqa: ANN401 - of the driver
         """Make its tables, if they are not there. Several processes may do so at once."""
@@ -68,7 +73,8 @@ class Dispatcher(Protocol):
         after_s: float,
         connection: Any,  # noqa: ANN401 - of the driver
     ) -> None:
-        """Write a ticket, in the transaction of the connection, instead of those of the run that nobody has taken.
+        """Write a ticket, instead of those of the run that nobody has taken. A dispatcher that joins does so in the
+        transaction of the connection.
 
         Higher priority first; not before `after_s` seconds.
         """

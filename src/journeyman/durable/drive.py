@@ -9,39 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort, ended
+from journeyman.chat.writer import SessionWriter, TurnLife, closing_of
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving, Life, RunJournal
-from journeyman.durable.records import (
-    OVER,
-    Change,
-    Claim,
-    Head,
-    Signal,
-    Status,
-    dump_questions,
-    gates_of,
-    load_head,
-    prints_of,
-)
-from journeyman.errors import InvalidArguments, RunBlocked, StoreError
-from journeyman.events import Callbacks, Listener
+from journeyman.durable.program import Program
+from journeyman.durable.records import OVER, Change, Claim, Head, Signal, Status, dump_questions, load_head, prints_of
+from journeyman.durable.sent import Here, SentOut, SignalPost, budget_of, told
+from journeyman.endings import START
+from journeyman.errors import InvalidArguments, RunBlocked, StoreError, SubagentMisused
 from journeyman.inbox import Inbox, Receipt
+from journeyman.journal import Tape
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options, Run, detached
+from journeyman.loop.record import Options, Origin, Run, current_path, detach
 from journeyman.loop.results import dump_result
+from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
+from journeyman.store.log import lines_of, queued
 from journeyman.tools.context import current_asker
-from journeyman.tools.deps import deps_of_run, lacks_deps
-from journeyman.types import Usage, record_class
+from journeyman.types import NOTHING_USED, Usage, record_class
 
 T = TypeVar("T")
 
@@ -49,29 +42,9 @@ _log = logging.getLogger("journeyman")
 _AGAIN_S: Final = 1.0
 _ANOTHERS: Final = "somebody else drives it now"
 _LOOK_S: Final = 1.0
+_TRIES: Final = 5
+"""How often the end of a run looks what was said in the moment of it."""
 """How often a run is looked at when nothing calls for it."""
-
-
-@record_class(kw_only=True)
-class Program:
-    """What is not stored of a run, and comes from the program in each of its lives."""
-
-    agent: Agent[Any, Any, Any]
-    deps: object = field(default=None, repr=False)
-    host: Host = NOTHING_AROUND
-    callbacks: Callbacks | None = None
-    on_event: Listener | None = None
-    abort: Abort | None = None
-
-    def lacks(self, head: Head) -> str | None:
-        """Say what a run would lack here: its deps, or a gate that it was begun with. None: nothing."""
-        lack = lacks_deps(deps_of_run(self.deps, self.agent.deps), self.agent.deps)
-        if lack is not None:
-            return lack
-        missing = Counter(head.gates) - Counter(gates_of(self.agent, self.host))
-        if not missing:
-            return None
-        return f"it was begun with the gate {next(iter(missing))}, which this program does not give it"
 
 
 @record_class(kw_only=True)
@@ -86,16 +59,33 @@ class Drive:
     """How long a run that only waits stays in memory, in seconds."""
     look: Callable[[], Awaitable[bool]]
     """Delivers what was sent to the runs that are driven here."""
+    here: Here
+    stored: Callable[..., None] | None = None
+    """Gets the key, size and time of each step that was stored."""
     strict: bool = False
-    inbox: Inbox = field(default_factory=Inbox)
+    post: SignalPost = field(default_factory=SignalPost)
+    """What other runs have said to it."""
+    inbox: Inbox = field(init=False)
     abort: Abort = field(default_factory=Abort)
     is_held: bool = False
+    n_weighed: int = 0
+    """How many signals had come when a run that rests was last found to have to wait; -1 once it is about to end."""
+    is_let_go: bool = False
+    """True when it is a member of a team that is to end after its turn."""
     seen: set[int] = field(default_factory=set[int])
     """The numbers of the signals that have come."""
     receipts: dict[int, Receipt] = field(default_factory=dict[int, Receipt])
     """What was said and is not heard yet, by the number of its signal."""
+    spoken: dict[int, Signal] = field(default_factory=dict[int, Signal])
+    """The signals of those."""
     life: Life | None = None
+    tape: Tape | None = None
+    """Records the life; all lives of a run are one recording."""
     journal: RunJournal = field(init=False)
+    turn: TurnLife | None = None
+    """What the run is in its chat, if it is a turn."""
+    sent: SentOut = field(init=False)
+    run: Run = field(init=False)
     unsubscribe: Callable[[], None] = lambda: None
     left: asyncio.Future[Leaving] = field(init=False)
     looked_s: float = 0.0
@@ -109,36 +99,62 @@ class Drive:
         Raises:
             asyncio.CancelledError: the surrounding task was cancelled. The run may be claimed by whoever comes next.
         """
-        self.left = asyncio.get_running_loop().create_future()
+        status, code = "left", None
+        try:
+            outcome = await self._driven()
+            if not isinstance(outcome, Leaving):
+                status, code = ("success", None) if isinstance(outcome, Success) else ("failure", str(outcome.code))
+            return outcome
+        finally:
+            await end_tape(self.program.host, self.tape, status, code)
+
+    async def _driven(self) -> Result[Any] | Leaving:
+        self.left, self.inbox = asyncio.get_running_loop().create_future(), Inbox(self.post)
+        around = copy_context()
         try:
             head = load_head(self.claim.row)
             life = self.life = await self._life(head)
-            run = await self._begun(head, life)
+            life.stored = self.stored
+            options = await self._options(head, life)
+            run = self.run = around.run(self._begun, head, options)
+            await self._catch_up()
         except RunBlocked as blocked:
             return await self._gone(None, Leaving(how="blocked", why=blocked.why))
         except BaseException:
             await self._gone(None, Leaving(how="released"))
             raise
-        around = copy_context()
         around.run(current_asker.set, self.journal)  # whoever asks the user asks through it
+        if self.turn is not None:
+            around.run(self.turn.enter)
+            self.inbox.posts = (*self.inbox.posts, self.post)
         carrying = asyncio.create_task(_carried(run), context=around)
         try:
             leaving = await self._watched(carrying, run, life, head)
         except BaseException:
             life.close()
             await _taken_down(carrying)
+            self.inbox.take_out(list(self.receipts.values()))
             await self._gone(run, Leaving(how="released"))
             raise
         finally:
             self.unsubscribe()
+            if self.turn is not None:
+                self.inbox.posts = tuple([each for each in self.inbox.posts if each is not self.post])
         if leaving is not None:
             await _taken_down(carrying)
+            self.inbox.take_out(list(self.receipts.values()))  # they come again with the next life
             return leaving
         result = carrying.result()
         if isinstance(result, BaseException):
             await self._gone(run, Leaving(how="released"))
             raise result
-        return await self._over(run, life, result)
+        return await self._over(run, life, head, result)
+
+    def release(self) -> None:
+        """Give the run back for another process, once the steps that are under way have ended."""
+        if self.life is not None and not self.left.done():
+            self.life.close()
+            self.left.set_result(Leaving(how="released"))
 
     def deliver(self, signal: Signal) -> None:
         """Take a signal in hand, once."""
@@ -146,15 +162,21 @@ class Drive:
         if signal.n in self.seen or life is None:
             return
         self.seen.add(signal.n)
+        self._note(signal, None)
         match signal.kind:
             case "steer" if signal.n not in life.used_up:
                 text = signal.body.get("text")
                 if isinstance(text, str) and text.strip():
-                    self.receipts[signal.n] = self.inbox.put(text, "steering")
+                    self.spoken[signal.n] = signal
+                    self.receipts[signal.n] = self.inbox.put(text, "steering", is_kept=True)
                 else:
                     _log.warning("What %s has sent to the run %s is no text, and not said.", signal.who, signal.run)
             case "approve" | "answer":
                 self.journal.answer(signal)
+            case "task_ended" | "mail":
+                self.is_let_go = self.is_let_go or bool(signal.body.get("ends"))
+                self.sent.note(signal)
+                self.post.put(signal, is_new=signal.n not in life.used_up)
             case "stop":
                 self._stop(str(signal.body.get("reason") or "cancelled"))
             case "hold" | "release":
@@ -164,6 +186,15 @@ class Drive:
             case _:
                 pass
         self.stirred.set()
+
+    def _note(self, signal: Signal, outcome: str | None) -> None:
+        """Take down what became of a signal that people have sent; None: it has come, for the first time."""
+        is_known = outcome is None and (self.life is None or signal.n in self.life.used_up)
+        outcome = outcome or ("waits" if signal.kind == "steer" else "taken")
+        if self.tape is not None and not is_known and signal.kind not in ("mail", "task_ended"):
+            facts = {"signal": signal.n, "what": signal.kind, "who": signal.who, "outcome": outcome}
+            text = signal.body.get("text") or signal.body.get("reason")
+            self.tape.note("SignalTaken", ((self.program.agent.name,), START), **facts, text=text, id=signal.dedup)
 
     # -- a life begins
 
@@ -187,22 +218,31 @@ class Drive:
         parts = [name for name, each in now.items() if head.prints.get(name, each) != each]
         return f"the agent's {' and '.join(parts)} differ from those it was begun with" if parts else ""
 
-    async def _begun(self, head: Head, life: Life) -> Run:
-        program = self.program
-        try:
-            given = head.input if program.agent.input is str else program.agent.plan.input.load(head.input.encode())
-        except InvalidArguments as invalid:
-            why = f"its input no longer fits the agent's type: {'; '.join(invalid.issues)}"
-            raise RunBlocked(self.claim.row.id, why) from invalid
+    async def _options(self, head: Head, life: Life) -> Options:
+        program, turn = self.program, await self._turn(head)
+        self.turn = turn
 
         def taken() -> list[int]:
             heard = [n for n, receipt in self.receipts.items() if receipt.status == "delivered"]
             for n in heard:
                 del self.receipts[n]
-            return heard
+                self._note(self.spoken.pop(n), "taken")
+            said = [] if turn is None else [-n for n in turn.writer.delivered() if -n not in life.used_up]
+            return [*heard, *said, *self.post.taken()]
 
         life.taking = taken
+        id, above_all = self.claim.row.id, head.traceparent or ""
+        self.tape = begin_tape(program.host, "durable", program.agent.name, id=id, traceparent=above_all)
         self.journal = RunJournal(life)
+        self.journal.tape = self.tape
+        self.journal.questions = program.questions
+        self.journal.sends = self.sent = SentOut(life, self.journal, head, program=program, here=self.here)
+        host, above = replace(program.host, journal=self.journal, budget=budget_of(head, program.host)), head.above
+        if above is not None and above.model and program.tool is not None:
+            try:
+                host = replace(host, model=await program.tool.model(above.model))
+            except SubagentMisused as misused:
+                raise RunBlocked(self.claim.row.id, str(misused)) from misused
         options = Options(
             deps=program.deps,
             max_attempts=head.max_attempts,
@@ -210,17 +250,95 @@ class Drive:
             listeners=() if program.on_event is None else (program.on_event,),
             abort=self.abort,
             history=head.history,
-            host=replace(program.host, journal=self.journal),
+            host=host,
             inbox=self.inbox,
-            hears_to_the_end=True,
+            more=self._has_more,
+            origin=above and Origin(mode="background", tool_use_id=above.tool_use_id, number=above.number),
+            tape=self.tape,
         )
-        with detached():
-            run = begin(program.agent, given, options)
-        await self._catch_up()
+        if turn is None:
+            return options
+        said = {-n for n in life.used_up if n < 0}
+        self.journal.questions = turn.questions
+        return turn.options(options, said=said, has_begun="prompt" in life.known)
+
+    def _begun(self, head: Head, options: Options) -> Run:
+        program = self.program
+        try:
+            is_text, schema = program.agent.input is str, program.agent.plan.input
+            given = (head.content or head.input) if is_text else schema.load(head.input.encode())
+        except InvalidArguments as invalid:
+            why = f"its input no longer fits the agent's type: {'; '.join(invalid.issues)}"
+            raise RunBlocked(self.claim.row.id, why) from invalid
+        detach()
+        if head.above is not None:
+            current_path.set(head.above.path)
+            program.guard(head, head.above, self.abort.abort)
+        run = begin(program.agent, given, options)
+        if self.turn is not None:
+            self.turn.told(run)
         if program.abort is not None:
             abort = program.abort
             self.unsubscribe = abort.subscribe(lambda: self._stop(abort.reason or ""))
         return run
+
+    async def _turn(self, head: Head) -> TurnLife | None:
+        """Return what the run is in its chat: as the chat has it, if that is open here, or as it is stored."""
+        if head.session is None:
+            return None
+        turn = self.program.turn
+        if turn is None:
+            snapshot = await self._read(lambda _: self.engine.conversation(head.session or ""))
+            writer = SessionWriter(None, self.inbox, snapshot)
+            turn = TurnLife(
+                number=head.number,
+                goes_on=head.goes_on,
+                agent=self.program.agent,
+                writer=writer,
+                inbox=self.inbox,
+                history=writer.loaded((), partial(closing_of, self.program.agent)),
+            )
+        self.inbox = turn.inbox
+        if turn.writer.n_runs != head.number - 1:
+            why = f"the session {head.session} has gone on without it: it has had {turn.writer.n_runs} runs"
+            raise RunBlocked(self.claim.row.id, why)
+        return turn
+
+    async def _has_more(self) -> bool:
+        """Wait for what may still be said to the run, which has its answer. False: nothing can come; what else is said
+        to a chat is said in another run."""
+        if self.life is None or not (self.sent.has_sent or self._is_member()):
+            return self.turn is None and self.inbox.has_news
+        with self.life.resting():
+            if self.life.at_edge is not None:  # it was stopped before it was here again
+                at_edge, self.life.at_edge = self.life.at_edge, None
+                at_edge()
+            while not self.inbox.has_news:
+                mark, n_seen = self.here.mark(), len(self.seen)
+                may_come = await self._may_come()
+                self.n_weighed = n_seen if may_come else -1
+                if not may_come:
+                    await self._catch_up()  # what has ended has told so in the same transaction
+                    break
+                await self.here.changed(_LOOK_S, since=mark)
+        return self.inbox.has_news
+
+    def _is_member(self) -> bool:
+        """Tell whether the run is a member of a team, which waits for mail."""
+        above = load_head(self.claim.row).above
+        return above is not None and bool(above.member) and not self.is_let_go
+
+    async def _may_come(self) -> bool:
+        """Tell whether something may still be said to the run: by what it has sent out, or to a member of a team."""
+        attempt = self.run.attempt
+        if await self._read(lambda _: self.sent.has_open()):
+            return True
+        if not self._is_member():
+            return False
+        if not self.inbox.has_news:
+            key = f"attempt/{attempt.number}/iteration/{attempt.iteration}/idle"
+            await self.sent.rest(key, self.run.answer, n_calls=self.run.ledger.n_model_calls, n_seen=len(self.seen))
+        return True
 
     def _stop(self, reason: str) -> None:
         """End the run; but not before it is where it was: it would end without what it has done and used."""
@@ -230,7 +348,10 @@ class Drive:
                 self.journal.go_live("stop")
                 self.abort.abort(reason)
 
-            self.life.at_edge = at_edge
+            if self.life.rests:  # it is where it was, though no step has said so
+                at_edge()
+            else:
+                self.life.at_edge = at_edge
         else:
             self.abort.abort(reason)
 
@@ -241,6 +362,12 @@ class Drive:
         while True:
             await self._stirring(carrying, life)
             leaving = self.left.result() if self.left.done() else None
+            if leaving is not None and leaving.how == "blocked" and life.at_edge is not None:
+                # It cannot be brought to where it was, and is to be stopped: it ends with what is known of it.
+                run.ledger.add(self._beyond(run))
+                self.left, at_edge, life.at_edge = asyncio.get_running_loop().create_future(), life.at_edge, None
+                at_edge()
+                continue
             if leaving is None and carrying.done():
                 return None
             if leaving is None:
@@ -254,7 +381,7 @@ class Drive:
 
     async def _stirring(self, carrying: asyncio.Task[Any], life: Life) -> None:
         """Wait until there is something to look at."""
-        patience_s = min(_LOOK_S, max(self.linger_s / 4, 0.005)) if life.questions else _LOOK_S
+        patience_s = min(_LOOK_S, max(self.linger_s / 4, 0.005)) if life.questions or life.rests else _LOOK_S
         if self.left.done() or self.is_held:
             patience_s = 0.05
         stirring = asyncio.ensure_future(self.stirred.wait())
@@ -277,7 +404,11 @@ class Drive:
             if (taken := await self._taken_over()) is not None:
                 return taken
         is_stopping = self.abort.aborted or life.at_edge is not None
-        return await self._suspended(run, life) if life.is_idle_for(self.linger_s) and not is_stopping else None
+        return await self._suspended(run, life) if self._is_idle(life) and not is_stopping else None
+
+    def _is_idle(self, life: Life) -> bool:
+        """Tell whether the run has only waited for a while, and has made up its mind about all that has come."""
+        return life.is_idle_for(self.linger_s) and (not life.rests or self.n_weighed == len(self.seen))
 
     async def _taken_over(self) -> Leaving | None:
         """Say whether another process drives the run now. One that writes nothing learns of it only so."""
@@ -290,7 +421,7 @@ class Drive:
         life.close()
         expiries = [each.expires_at for each in life.questions.values() if each.expires_at is not None]
         async with life.noting:
-            if not life.is_idle_for(self.linger_s):  # an answer has come while a note was written
+            if not self._is_idle(life):  # an answer has come while a note was written
                 life.open()
                 return None
             change = self._change(run, life, "waiting", wake=min(expiries, default=None))
@@ -312,16 +443,39 @@ class Drive:
 
     # -- a life ends
 
-    async def _over(self, run: Run, life: Life, result: Result[Any]) -> Result[Any] | Leaving:
-        late = [receipt.text for receipt in self.receipts.values() if receipt.status == "queued"]
-        if late:
-            _log.warning("%s: %s was said too late: the run had its answer", run.path[-1], ", ".join(map(repr, late)))
+    async def _over(self, run: Run, life: Life, head: Head, result: Result[Any]) -> Result[Any] | Leaving:
+        turn = self.turn
         status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         change = self._change(run, life, status, why=why)
-        change = replace(change, result=dump_result(result, self.program.agent))
-        if await self._settled(change):
-            return result
-        return Leaving(how="fenced", why=_ANOTHERS)
+        await patiently(self.sent.leave, what=f"that the members of {self.claim.row.id} may go")
+        # The conversation of a turn has its history, which is not stored again with every turn.
+        kept = result if turn is None else replace(result, history=())
+        change = replace(change, result=dump_result(kept, self.program.agent))
+        posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
+        step, written = (None, None) if turn is None else turn.ended(run.ledger.usage)
+        late = dict[int, str]()
+        for n_left in range(_TRIES, -1, -1):
+            late |= {n: receipt.text for n, receipt in self.receipts.items() if receipt.status == "queued"}
+            if turn is not None:
+                self.inbox.take_out(list(self.receipts.values()))
+                lines = [
+                    *(() if step is None else lines_of(step)),
+                    *[queued(text, "steering") for text in late.values()],
+                ]
+                change = replace(change, session=head.session or "", lines=lines)
+            if await self._settled(change, n_signals=len(self.seen) if n_left else None, posts=posts):
+                break
+            if await self._taken_over() is not None:
+                return Leaving(how="fenced", why=_ANOTHERS)
+            await self._catch_up()  # something was said in this moment
+        if late and turn is None:
+            said = ", ".join(map(repr, late.values()))
+            _log.warning("%s: %s was said too late: the run had its answer", run.path[-1], said)
+        if turn is not None:
+            turn.has_late_texts = bool(late)
+        if written is not None:
+            written()
+        return result
 
     async def _gone(self, run: Run | None, leaving: Leaving) -> Leaving:
         """Give back a run that cannot go on here."""
@@ -357,14 +511,20 @@ class Drive:
             wake=wake,
             asked=None if status in OVER else dump_questions(life.asked),
             used_s=life.used_s(),
-            usage=run.ledger.usage,
+            usage=run.ledger.usage + self._beyond(run),
             attempt=max(attempt, run.attempt.number),
             iteration=iteration,
         )
 
-    async def _settled(self, change: Change, *, n_signals: int | None = None) -> bool:
+    def _beyond(self, run: Run) -> Usage:
+        """Return what earlier lives have used that this one has not come to, of which the row has only the sums."""
+        row, used = self.claim.row, run.ledger.usage
+        lost, cost = row.tokens - used.total_tokens, max(row.cost - (used.cost or 0.0), 0.0)
+        return Usage(input_tokens=lost, cost=cost, exact=False) if lost > 0 else NOTHING_USED
+
+    async def _settled(self, change: Change, *, n_signals: int | None = None, posts: Signal | None = None) -> bool:
         return await patiently(
-            lambda: self.engine.settle(self.claim, change, now=self.now(), n_signals=n_signals),
+            lambda: self.engine.settle(self.claim, change, now=self.now(), n_signals=n_signals, posts=posts),
             what=f"that the run {self.claim.row.id} is {change.status}",
         )
 

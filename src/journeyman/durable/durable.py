@@ -13,50 +13,50 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from types import TracebackType
-from typing import Any, Final, Self, Unpack, overload
+from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
 from journeyman.cancel import Abort
-from journeyman.durable.drive import Program
+from journeyman.durable.chats import ChatSession
+from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
-from journeyman.durable.handle import Handle, is_before
+from journeyman.durable.handle import Handle, check_place, copied, is_before
 from journeyman.durable.hub import Hub
-from journeyman.durable.journal import Leaving, place_of
-from journeyman.durable.postgres import PostgresEngine
+from journeyman.durable.journal import Leaving
+from journeyman.durable.postgres.dispatchers import DispatcherName
+from journeyman.durable.postgres.engine import PostgresEngine
+from journeyman.durable.program import Program
 from journeyman.durable.records import (
-    DONE,
     Head,
-    Record,
+    QueueState,
     Row,
     RunInfo,
     Status,
-    crc_of,
     dump_head,
     gates_of,
     info_of,
     load_head,
     name_fault,
-    new_id,
-    packed,
     prints_of,
     wall_clock,
 )
-from journeyman.durable.records import record as made_record
 from journeyman.durable.sqlite import SqliteEngine
-from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, StoreError, quoted
-from journeyman.events import Callbacks, Listener
-from journeyman.journal import as_json
+from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
+from journeyman.events import Callbacks, Listener, RunQueued
+from journeyman.journal import new_id
 from journeyman.loop.attempts import run as run_once
 from journeyman.loop.record import RunOptions
+from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
-from journeyman.session import Session
 from journeyman.store.database import SCHEMES
-from journeyman.store.postgres import PostgresSessions
-from journeyman.store.store import open_session
 from journeyman.tools.deps import deps_of_run, lacks_deps
-from journeyman.types import Message
+from journeyman.types import Content, Message, UserContent
 
 LINGER_S: Final = 5.0
+_DAY_S: Final = 86_400.0
+_AT_ONCE: Final = 1_000
+"""So many runs are forgotten at a time."""
+_MOST_SHOWN: Final = 1_000_000
 _version: Final = cache(lambda: version("journeyman"))
 """Its metadata is a file, which takes longer to parse than a run to begin."""
 
@@ -65,6 +65,23 @@ class DurableOptions(RunOptions, total=False):
     """What `Durable.run` takes beside the agent, its input and the deps."""
 
     id: str | None
+
+
+class StartOptions(TypedDict, total=False):
+    """What `Durable.start` takes beside the agent and its input."""
+
+    id: str | None
+    queue: str
+    priority: int
+    after_s: float
+    dedup: str | None
+    max_attempts: int | None
+    history: Sequence[Message]
+    host: Host | None
+    target: str
+    model: str
+    here: bool
+    mode: str
 
 
 class Durable:
@@ -78,30 +95,42 @@ class Durable:
         self,
         store: str | os.PathLike[str] | Engine,
         *,
+        dispatcher: DispatcherName | Dispatcher | None = None,
         app: str = "",
         linger_s: float = LINGER_S,
         strict: bool = False,
         now: Callable[[], float] = wall_clock,
+        on_event: Listener | None = None,
     ) -> None:
         """`store` is the path of a file, which is made if it is not there, the URL of a database, or an engine.
 
         Args:
             store: The path of a file, `sqlite:PATH`, `postgresql://…`, or an engine.
+            dispatcher: What brings the runs of a database to workers: `procrastinate`, `pgqueuer`, or an object, the
+                same in all processes. None: what the database has.
             app: A label of the program that begins runs; `list` shows it.
             linger_s: How long a run that only waits for somebody stays in memory, in seconds.
             strict: Block a run whose agent is not as it was begun with, instead of going on while its steps fit.
             now: The wall clock, in seconds since 1970.
+            on_event: Gets what this process does with the store's runs: the events of `journeyman.events.durable`.
+                What happens in a run, the run's own listeners get.
 
         Raises:
-            ValueError: `store` is neither a path nor one of the forms.
+            ValueError: `store` is neither a path nor one of the forms, there is no such dispatcher, or there is one for
+                what is no URL.
         """
         if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
-            engine: Engine = PostgresEngine(store)
+            engine: Engine = PostgresEngine(store, dispatcher=dispatcher)
+        elif dispatcher is not None:
+            raise ValueError(
+                f"dispatcher={dispatcher!r} is for the URL of a database, and the store is {store!r}. Leave it out: a"
+                " file needs none, and an engine has its own."
+            )
         elif isinstance(store, str | os.PathLike):
             engine = SqliteEngine(path_of(store, forms="a path, sqlite:PATH, or postgresql://…"))
         else:
             engine = store
-        self.hub: Final = Hub(engine, linger_s=linger_s, strict=strict, now=now)
+        self.hub: Final = Hub(engine, linger_s=linger_s, strict=strict, now=now, on_event=on_event)
         self._app: Final = app
 
     async def __aenter__(self) -> Self:
@@ -121,10 +150,16 @@ class Durable:
     async def run(
         self, agent: Agent[Out, In, Deps], input: In, *, deps: Deps, **options: Unpack[DurableOptions]
     ) -> Result[Out]: ...
+    @overload
+    async def run(self, agent: Agent[Out, str], input: Content, **options: Unpack[DurableOptions]) -> Result[Out]: ...
+    @overload
+    async def run(
+        self, agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[DurableOptions]
+    ) -> Result[Out]: ...
     async def run(  # noqa: PLR0913 - one for each choice, all by name
         self,
-        agent: Agent[Out, In, Any],
-        input: In,
+        agent: Agent[Out, Any, Any],
+        input: object,
         *,
         deps: object = None,
         id: str | None = None,
@@ -140,7 +175,7 @@ class Durable:
 
         The run is driven here. While it waits for somebody, for longer than it lingers, it is a row in the store, and
         this waits for its end, whoever drives it then. If the surrounding task is cancelled, the run may be gone on
-        with by the same call. `deps` are never stored: each call gives them anew.
+        with by the same call. `deps` are never stored: each call gives them again.
 
         Raises:
             RunDiffers: there is a run with this id, of another agent, input or options, or with more gates.
@@ -170,10 +205,16 @@ class Durable:
             also = ()
             await self.hub.changed(since=mark)
 
+    @overload
+    async def start(self, agent: Agent[Out, In, Any], input: In, **options: Unpack[StartOptions]) -> Handle[Out]: ...
+    @overload
+    async def start(
+        self, agent: Agent[Out, str, Any], input: Content, **options: Unpack[StartOptions]
+    ) -> Handle[Out]: ...
     async def start(  # noqa: PLR0913 - one for each choice, all by name
         self,
-        agent: Agent[Out, In, Any],
-        input: In,
+        agent: Agent[Out, Any, Any],
+        input: object,
         *,
         id: str | None = None,
         queue: str = "default",
@@ -185,6 +226,8 @@ class Durable:
         host: Host | None = None,
         target: str = "",
         model: str = "",
+        here: bool = False,
+        mode: str = "",
     ) -> Handle[Out]:
         """Store a run for a `Worker` to do, and return at once. Deps are given by the worker.
 
@@ -201,6 +244,8 @@ class Durable:
             host: Its gates are noted, so that no worker does it with fewer.
             target: Where a command finds the agent: `agents.py:analyst`.
             model: The model that a command uses instead of the agent's.
+            here: This program drives it itself, at once; a worker begins it only if that has not happened in a minute.
+            mode: What a command lets the agent do unasked.
 
         Raises:
             InvalidArguments: the input does not fit the agent's type.
@@ -210,9 +255,11 @@ class Durable:
         head = self._head(
             agent, input, max_attempts=max_attempts, history=history, host=NOTHING_AROUND if host is None else host
         )
-        head = replace(head, target=target, model=model)
-        wake = self.hub.now() + after_s if after_s > 0 else None
-        row = await self._begun(head, id=id, queue=queue, priority=priority, wake=wake, dedup=dedup)
+        head = replace(head, target=target, model=model, mode=mode)
+        later_s = LATE_S if here else after_s
+        wake = self.hub.now() + later_s if later_s > 0 else None
+        options = {"queue": queue, "priority": priority, "wake": wake, "dedup": dedup}
+        row = await self._begun(head, id=id, is_queued=not here, **options)
         return Handle(self.hub, row.id, agent)
 
     async def resume(  # noqa: PLR0913 - one for each choice, all by name
@@ -250,8 +297,12 @@ class Durable:
             Program(agent=agent, deps=deps, host=around, callbacks=callbacks, on_event=on_event, abort=abort)
         )
         head = load_head(row)
-        if head.agent != agent.name:
+        if head.agent.partition("/")[0] != agent.name:
             raise RunDiffers(run, f"it is one of the agent {head.agent!r}, not of {agent.name!r}")
+        try:
+            program = program.sent(head)
+        except SubagentMisused as misused:
+            raise RunDiffers(run, str(misused)) from misused
         accepting = dump_head(replace(head, accepts=True)) if accept else None
         outcome = await self.hub.driven(row.id, program, also=("waiting", "blocked"), steal=steal, head=accepting)
         if not isinstance(outcome, Leaving):
@@ -274,7 +325,7 @@ class Durable:
         `resume` it, or let a worker do it.
 
         What was done before is taken as it is, also if the agent or the input is another now. That a call was begun is
-        not taken: what was not finished before is done anew.
+        not taken: what was not finished before is done again.
 
         Args:
             run: The id or name of the run.
@@ -286,21 +337,24 @@ class Durable:
 
         Raises:
             RunUnknown: there is no such run.
-            ValueError: the run was never there, or `at` is no place.
+            ValueError: the run was never there, or `at` is no place; or the run is a turn of a chat.
             RunDiffers: there is another run with this id.
         """
         row = await self.hub.row(run)
+        if load_head(row).session is not None:
+            raise ValueError(f"The run {run!r} is a turn of a chat. Branch its session instead, with Store.branch.")
         head, records = load_head(row), await self.hub.engine.records(row.id)
-        _check_place(run, records, at)
+        check_place(run, records, at)
         if agent is not None:
             head = replace(head, agent=agent.name, prints=prints_of(agent))
         if input is not None:
-            head = replace(head, input=_input_text(agent, input))
+            text, content = _stored_input(agent, input)
+            head = replace(head, input=text, content=content)
         head = replace(head, target=head.target if target is None else target)
         made = self._made(head, id=id, status="ready", parent=row.id)
         leaves_out = () if agent is None else ("system",)
         kept = [each for each in records if is_before(each.key, at) and each.key not in leaves_out]
-        stored = await self.hub.engine.add(made, _copied(made, head, kept))
+        stored = await self.hub.engine.add(made, copied(made, head, kept))
         if stored.id != made.id:
             raise RunDiffers(id or "", "it is no fork that was made just now")
         return Handle(self.hub, made.id, agent)
@@ -324,6 +378,14 @@ class Durable:
         rows = await self.hub.engine.rows(statuses=statuses, agent=agent, limit=limit)
         return tuple(map(info_of, rows))
 
+    async def queues(self) -> Sequence[QueueState]:
+        """Return how many runs are where, for each queue with a run that is not over, by name.
+
+        It reads one row of every run that is kept: ask it each minute, not each second.
+        """
+        self.hub.check()
+        return await self.hub.engine.queues(now=self.hub.now())
+
     async def cancel(self, run: str, reason: str = "cancelled", *, who: str | None = None) -> None:
         """Let a run end as cancelled, wherever it is driven. One that nobody drives ends when somebody resumes it.
 
@@ -339,6 +401,9 @@ class Durable:
         """Forget runs that have ended, with all that is stored of them, and return what was known of them. A run that
         has not ended is never forgotten.
 
+        In a database, with `older_s` of a day or more, what is stored of the runs goes with the day on which they
+        began, as soon as that has been over for so long, too.
+
         Args:
             runs: Their ids or names; none: all that ended more than `older_s` seconds ago.
             older_s: How long ago they ended at least, in seconds.
@@ -350,42 +415,51 @@ class Durable:
             ValueError: one of them has not ended.
         """
         self.hub.check()
-        if runs:
-            found: Sequence[Row] = [await self.hub.row(each) for each in runs]
-            for row in found:
-                if not info_of(row).is_over:
-                    raise ValueError(
-                        f"The run {row.name or row.id!r} is {row.status}: only one that has ended is forgotten."
-                    )
-        else:
-            before = self.hub.now() - older_s
-            found = await self.hub.engine.rows(statuses=statuses, ended_before=before, limit=1_000_000)
+        if not runs:
+            return await self._forget_older(older_s, statuses, dry=dry)
+        found = tuple([info_of(await self.hub.row(each)) for each in runs])
+        for each in found:
+            if not each.is_over:
+                raise ValueError(
+                    f"The run {each.name or each.id!r} is {each.status}: only one that has ended is forgotten."
+                )
         if not dry:
-            await self.hub.engine.forget([row.id for row in found])
-        return tuple(map(info_of, found))
+            await self.hub.engine.forget([each.id for each in found])
+        return found
+
+    async def _forget_older(self, older_s: float, statuses: Collection[Status], *, dry: bool) -> tuple[RunInfo, ...]:
+        engine, before = self.hub.engine, self.hub.now() - older_s
+        by_days, found = older_s >= _DAY_S, dict[str, RunInfo]()
+        while True:
+            limit = _MOST_SHOWN if dry else _AT_ONCE
+            rows = await engine.rows(statuses=statuses, ended_before=before, limit=limit)
+            new = {row.id: info_of(row) for row in rows if row.id not in found}
+            found |= new
+            if not dry:
+                await engine.forget(list(new), by_days=by_days)
+            if dry or not new:
+                break
+        if by_days and not dry:
+            await engine.drop_days(before)
+        return tuple(found.values())
 
     # -- chats
 
-    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False) -> Session:
+    def session(
+        self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False
+    ) -> ChatSession:
         """Open a session of a chat in the store of the runs: `Chat.open(agent, durable, id="user-42", create=True)`.
 
         The conversation is kept there, as `Store.session` keeps it in a file, or `PostgresSessions.session` in a
-        database. Its turns are no durable runs.
+        database. Each turn is a durable run, called `chat/ID/NUMBER`.
 
         Raises:
-            StoreError: as for those; or the runs are neither in a file nor in a database.
+            StoreError: as for those.
             SessionInUse: somebody has it open.
         """
         self.hub.check()
-        match self.hub.engine:
-            case SqliteEngine() as engine:
-                return open_session(str(engine.path), id, agent=agent, any_agent=any_agent, create=create)
-            case PostgresEngine() as engine:
-                sessions = PostgresSessions(engine.connections.database.url)
-                return sessions.session(id, agent=agent, any_agent=any_agent, create=create)
-            case engine:
-                hint = "Give Chat.open the path of a file, or the URL of a database, instead."
-                raise StoreError(f"{type(engine).__name__} keeps runs, and no sessions of chats.", hint=hint)
+        session = self.hub.engine.session(id, agent=agent, any_agent=any_agent, create=create)
+        return ChatSession(self.hub, session, head=self._head, app=self._app)
 
     # -- inside
 
@@ -405,14 +479,17 @@ class Durable:
         host: Host,
     ) -> Head:
         self.hub.check()
+        text, content = _stored_input(agent, input)
         return Head(
             agent=agent.name,
-            input=_input_text(agent, input),
+            input=text,
+            content=content,
             prints=prints_of(agent),
             gates=gates_of(agent, host),
             max_attempts=max_attempts,
             history=tuple(history),
             version=_version(),
+            traceparent=traceparent_of(host, agent.name) or None,
         )
 
     def _made(self, head: Head, *, id: str | None, status: Status, **options: Any) -> Row:  # noqa: ANN401 - of a row
@@ -438,6 +515,10 @@ class Durable:
             difference = _difference(load_head(row), head)
             if difference is not None:
                 raise RunDiffers(id, difference)
+        if row.id == made.id and is_queued:
+            after_s = 0.0 if row.wake is None else row.wake - row.created
+            queued = RunQueued(path=(row.agent,), run=row.id, queue=row.queue, priority=row.priority, after_s=after_s)
+            self.hub.show(queued)
         self.hub.notify()
         return row
 
@@ -463,34 +544,8 @@ def path_of(store: str | os.PathLike[str], *, forms: str = "a path, or sqlite:PA
     return text
 
 
-def _check_place(run: str, records: Sequence[Record], at: tuple[int, int]) -> None:
-    """Raise a `ValueError` if a run was never at an attempt and iteration."""
-    places = {place_of(each.key) for each in records} - {(0, 0)}
-    most = max(places, default=(0, 0))
-    if not places:
-        raise ValueError(f"The run {run!r} has done nothing yet, so there is nothing to fork. Start another one.")
-    if min(at) < 1 or at > (most[0], most[1] + 1):
-        raise ValueError(
-            f"The run {run!r} was never at {at[0]}/{at[1]}. Its last step is of attempt {most[0]}, iteration {most[1]};"
-            " both count from 1."
-        )
-
-
-def _copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record]:
-    """Return the first records of a fork: a head that says whose journal it is, and what another run has done. That is
-    taken as it is, whatever it was the answer to; and that something was only begun is not taken."""
-    whose = packed(as_json({"agent": head.agent, "input": head.input}), key="head")
-    first = made_record(
-        made.id, "head", DONE, about=None, effect="pure", epoch=0, at=made.created, used_s=0.0, body=whose
-    )
-    done = [each for each in records if each.kind == DONE]
-    crcs = [crc_of(made.id, each.key, each.kind, each.body) for each in done]
-    copies = zip(done, crcs, strict=True)
-    return [first, *[each._replace(run=made.id, epoch=0, about=None, crc=crc) for each, crc in copies]]
-
-
-def _input_text(agent: Agent[Any, Any, Any] | None, input: object) -> str:
-    """Return an input as it is stored: a text as it is, any other as JSON.
+def _stored_input(agent: Agent[Any, Any, Any] | None, input: object) -> tuple[str, tuple[UserContent, ...]]:
+    """Return an input as it is stored: a text as it is, any other as JSON; of content what it says, and its blocks.
 
     Raises:
         InvalidArguments: it does not fit the agent's type.
@@ -500,9 +555,12 @@ def _input_text(agent: Agent[Any, Any, Any] | None, input: object) -> str:
             raise ValueError(
                 "Another input that is no text needs the agent, which says how it is written: give it, too."
             )
-        return input
-    checked = agent.plan.input.check(input)
-    return checked if agent.input is str else agent.plan.input.dump(checked).decode()
+        return input, ()
+    schema = agent.plan.input
+    checked: object = schema.check(input)
+    if agent.input is not str:
+        return schema.dump(checked).decode(), ()
+    return schema.told(checked), cast("tuple[UserContent, ...]", checked) if isinstance(checked, tuple) else ()
 
 
 def _difference(known: Head, given: Head) -> str | None:

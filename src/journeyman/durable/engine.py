@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.durable.dispatch import Tickets
-from journeyman.durable.records import Change, Claim, Record, Row, Signal, Status
+from journeyman.durable.records import Change, Claim, QueueState, Record, Row, Signal, Status
+from journeyman.session import SharedSession, Snapshot
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
 """What became of a record. `taken`: there is one under its key; `fenced`: somebody else has claimed the run."""
@@ -63,6 +64,10 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         """Return runs, newest first; `prefix` is the beginning of their id or name."""
         ...
 
+    async def queues(self, *, now: float) -> Sequence[QueueState]:
+        """Return the state of each queue that has a run which is not over, by name. Reads the row of every run."""
+        ...
+
     async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
         """Return runs that may be claimed: those that are ready, those whose moment has come, and those whose owner is
         dead; higher priority first, then older. No `queues`: of all queues."""
@@ -92,18 +97,33 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         """Return the records of a run, in the order in which they were written."""
         ...
 
-    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
-        """Write a record, if the claim still holds. `is_synced`: no power cut undoes it once this has returned."""
+    async def write(
+        self,
+        claim: Claim,
+        record: Record,
+        *,
+        is_synced: bool = False,
+        starts: Row | None = None,
+        posts: Signal | None = None,
+    ) -> Written:
+        """Write a record, if the claim still holds. `is_synced`: no power cut undoes it once this has returned.
+
+        With it, in one transaction, a run is stored as `add` does, and a signal as `signal` does. A run whose id is
+        there, and a signal that is known or comes too late, change nothing. Both are synced.
+        """
         ...
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
         """Note the questions of a run that is driven."""
         ...
 
-    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+    async def settle(
+        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
+    ) -> bool:
         """Give a run back. False, and nothing changed: the claim no longer holds, or more than `n_signals` have come.
 
-        A run that goes back to `ready` has another `gen`.
+        A run that goes back to `ready` has another `gen`. What the change adds to a session is written in the same
+        step, and so is a signal, as `signal` does it: all, or nothing.
         """
         ...
 
@@ -127,6 +147,25 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         """Tell whether another process may have written since this was last asked. Quick."""
         ...
 
-    async def forget(self, ids: Collection[str]) -> int:
-        """Forget runs that are over, with all that is stored of them. Return how many that were."""
+    async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
+        """Forget runs that are over, with all that is stored of them. Return how many that were.
+
+        `by_days`: what is stored of them may stay until `drop_days`.
+        """
+        ...
+
+    async def drop_days(self, before: float) -> None:
+        """Drop what is stored of runs that were forgotten and that began on days that were over at this moment."""
+        ...
+
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+        """Open a session of a chat that is kept with the runs, as `Sessions.session` does.
+
+        Raises:
+            SessionInUse: somebody has it open.
+        """
+        ...
+
+    async def conversation(self, session: str) -> Snapshot:
+        """Return what is stored of a session; of one that is not there, nothing."""
         ...

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import secrets
-import socket
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, Final, Generic, cast
 
 from pydantic_core import from_json
@@ -16,6 +13,8 @@ from journeyman.agent import Agent
 from journeyman.durable.hub import Hub, result_of
 from journeyman.durable.journal import place_of
 from journeyman.durable.records import (
+    DONE,
+    Head,
     Question,
     QuestionKind,
     Record,
@@ -23,11 +22,16 @@ from journeyman.durable.records import (
     RunInfo,
     Signal,
     SignalKind,
+    crc_of,
     info_of,
+    packed,
     questions_of,
 )
+from journeyman.durable.records import record as made_record
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
 from journeyman.gate import DECISION, Decision
+from journeyman.journal import as_json
+from journeyman.processes import somebody
 from journeyman.result import Result
 from journeyman.types import JsonObject
 
@@ -66,8 +70,9 @@ class Handle(Generic[Value]):
                 raise RunBlocked(row.name or row.id, row.why or "")
             await self.hub.changed(since=mark)
 
-    async def steer(self, text: str, *, who: str | None = None) -> None:
-        """Say something to the run before its next model call; what is said is said once, in whichever life.
+    async def steer(self, text: str, *, who: str | None = None, dedup: str | None = None) -> None:
+        """Say something to the run before its next model call; what is said is said once, in whichever life. With a
+        `dedup` that was used before, nothing is said.
 
         Raises:
             ValueError: the text is blank.
@@ -75,7 +80,7 @@ class Handle(Generic[Value]):
         """
         if not text.strip():
             raise ValueError("The text is blank: there is nothing to say.")
-        await self._send("steer", {"text": text}, who=who)
+        await self._send("steer", {"text": text}, dedup=dedup, who=who)
 
     async def approve(self, digest: str, decision: Decision, *, who: str | None = None) -> Question:
         """Answer a call that waits, and return the question. The first answer counts.
@@ -192,11 +197,30 @@ def is_before(key: str, at: tuple[int, int]) -> bool:
     return iteration < at[1] and (iteration > 0 or key == f"attempt/{attempt}/state")
 
 
-@cache
-def somebody() -> str:
-    """Return who uses this program, as far as the system tells."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "somebody"
-    return f"{user}@{socket.gethostname()}"
+# -- forks
+
+
+def check_place(run: str, records: Sequence[Record], at: tuple[int, int]) -> None:
+    """Raise a `ValueError` if a run was never at an attempt and iteration."""
+    places = {place_of(each.key) for each in records} - {(0, 0)}
+    most = max(places, default=(0, 0))
+    if not places:
+        raise ValueError(f"The run {run!r} has done nothing yet, so there is nothing to fork. Start another one.")
+    if min(at) < 1 or at > (most[0], most[1] + 1):
+        raise ValueError(
+            f"The run {run!r} was never at {at[0]}/{at[1]}. Its last step is of attempt {most[0]}, iteration {most[1]};"
+            " both count from 1."
+        )
+
+
+def copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record]:
+    """Return the first records of a fork: a head that says whose journal it is, and what another run has done. That is
+    taken as it is, whatever it was the answer to; and that something was only begun is not taken."""
+    whose = packed(as_json({"agent": head.agent, "input": head.input}), key="head")
+    first = made_record(
+        made.id, "head", DONE, about=None, effect="pure", epoch=0, at=made.created, used_s=0.0, body=whose
+    )
+    done = [each for each in records if each.kind == DONE]
+    crcs = [crc_of(made.id, each.key, each.kind, each.body) for each in done]
+    copies = zip(done, crcs, strict=True)
+    return [first, *[each._replace(run=made.id, epoch=0, about=None, crc=crc) for each, crc in copies]]

@@ -6,17 +6,32 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection
+from contextvars import Context
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import partial
+from math import inf
 from typing import Any, Final
 
 from journeyman.agent import Agent
-from journeyman.durable.drive import Drive, Program, patiently
+from journeyman.durable.drive import Drive, patiently
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving
-from journeyman.durable.records import Row, Status, load_head
+from journeyman.durable.program import Program
+from journeyman.durable.records import OVER, Claim, Row, Status, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
+from journeyman.events import (
+    DurableEvent,
+    Listener,
+    RunClaimed,
+    RunFenced,
+    RunHalted,
+    RunSuspended,
+    RunWoken,
+    StepStored,
+)
 from journeyman.loop.results import load_result
+from journeyman.loop.watch import Watch
 from journeyman.result import Result
 
 _log = logging.getLogger("journeyman")
@@ -32,15 +47,26 @@ _YEAR_2020: Final = 1_577_836_800.0
 class Hub:
     """What a `Durable`, its handles and its workers share. It is used from one event loop."""
 
-    def __init__(self, engine: Engine, *, linger_s: float, strict: bool, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        linger_s: float,
+        strict: bool,
+        now: Callable[[], float],
+        on_event: Listener | None = None,
+    ) -> None:
         self.engine: Final = engine
         self.now: Final = now
         """The wall clock, in seconds since 1970."""
         self._linger_s: Final = linger_s
         self._strict: Final = strict
+        self._watch: Final = None if on_event is None else Watch(path=(), listeners=(on_event,))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._drives: dict[str, Drive] = {}
+        self._adopted: dict[str, asyncio.Task[None]] = {}
+        """What drives the runs here that others have sent out and no worker looks for."""
         self._newest_signal = 0
         self._looked_s = -1.0
         """When another process was last looked for, by the clock of the event loop."""
@@ -79,8 +105,10 @@ class Hub:
 
     async def close(self) -> None:
         """Close the store. What is driven here must have ended."""
-        self._polling.cancel()
-        await asyncio.wait({self._polling})
+        adopted = list(self._adopted.values())
+        for task in (self._polling, *adopted):
+            task.cancel()
+        await asyncio.wait({self._polling, *adopted})
         await self.engine.close()
 
     def check(self) -> None:
@@ -161,6 +189,11 @@ class Hub:
         """Tell whether a run is driven here."""
         return id in self._drives
 
+    def release(self, id: str) -> None:
+        """Give a run back that is driven here, once the steps that are under way have ended."""
+        if id in self._drives:
+            self._drives[id].release()
+
     async def row(self, run: str) -> Row:
         """Return the run with this id or name, or whose id or name alone begins so.
 
@@ -171,7 +204,8 @@ class Hub:
         row = await self.engine.get(run)
         if row is not None:
             return row
-        near = await self.engine.rows(prefix=run, limit=2) if run else ()
+        near = await self.engine.rows(prefix=run, limit=100) if run else ()
+        near = [each for each in near if "." not in each.id] or near  # what a run has sent out begins as it does
         if len(near) == 1:
             return near[0]
         known = [each.name or each.id for each in near or await self.engine.rows(limit=200)]
@@ -187,18 +221,20 @@ class Hub:
         head: bytes | None = None,
         at_once: int | None = None,
         gen: int | None = None,
+        row: Row | None = None,
     ) -> Result[Any] | Leaving:
         """Drive a run, if it may be; else say why not. `head` replaces what it was begun with; `gen` is that of the
-        ticket that brought it."""
-        row = await self.row(id)
+        ticket that brought it; `row` is the run as it was just read, if the program lacks nothing that it needs."""
+        if row is None:
+            row = await self.row(id)
+            lacking = None if row.result is not None else program.lacks(load_head(row))
+            if lacking is not None:
+                raise RunDiffers(row.name or row.id, lacking)
         if row.result is not None:
             return result_of(row, program.agent)
-        lacking = program.lacks(load_head(row))
-        if lacking is not None:
-            raise RunDiffers(row.name or row.id, lacking)
         if row.status == "blocked" and "blocked" not in also:
             return Leaving(how="blocked", why=row.why or "")
-        claim = None
+        claim, began_s = None, asyncio.get_running_loop().time()
         if id not in self._drives:
             claim = await self.engine.claim(
                 id, now=self.now(), also=also, steal=steal, head=head, at_once=at_once, gen=gen
@@ -209,23 +245,84 @@ class Hub:
                 raise RunInUse(row.name or row.id, "this process" if id in self._drives else f"the process {row.owner}")
             how = "blocked" if row.status == "blocked" else "held"
             return Leaving(how=how, why=row.why or "")
-        drive = self._drives[id] = Drive(
+        self._tell_claimed(row, claim, asyncio.get_running_loop().time() - began_s)
+        outcome = await self._driven(claim, program)
+        if isinstance(outcome, Leaving) and outcome.error is not None:
+            raise outcome.error
+        return outcome
+
+    async def _driven(self, claim: Claim, program: Program) -> Result[Any] | Leaving:
+        drive = self._drives[claim.row.id] = Drive(
             engine=self.engine,
             claim=claim,
             program=program,
             now=self.now,
-            linger_s=self._linger_s,
+            linger_s=self._linger_s if program.turn is None else inf,  # an open chat is in memory anyway
             strict=self._strict,
             look=self.look,
+            stored=None if self._watch is None else partial(self._tell, StepStored, claim),
+            here=self,
         )
         try:
             outcome = await drive.drive()
         finally:
-            del self._drives[id]
+            del self._drives[claim.row.id]
             self.notify()
-        if isinstance(outcome, Leaving) and outcome.error is not None:
-            raise outcome.error
+        match outcome:
+            case Leaving(how="suspended"):
+                self._tell(RunSuspended, claim)
+            case Leaving(how="fenced"):
+                self._tell(RunFenced, claim)
+            case Leaving(how="blocked"):
+                self._tell(RunHalted, claim, why=outcome.why)
+            case _:
+                pass
         return outcome
+
+    def show(self, event: DurableEvent) -> None:
+        """Give an event to whoever watches the store's runs here."""
+        if self._watch is not None:
+            self._watch.show(event)
+
+    def _tell(self, kind: Callable[..., DurableEvent], claim: Claim, **facts: object) -> None:
+        if self._watch is None:
+            return
+        row = claim.row
+        self._watch.show(kind(path=(row.agent,), run=row.id, worker=self.engine.owner, epoch=claim.epoch, **facts))
+
+    def _tell_claimed(self, before: Row, claim: Claim, duration_s: float) -> None:
+        """Tell that a run was claimed, and whether it waits no more. `before`: as it was."""
+        row = claim.row
+        self._tell(
+            RunClaimed, claim, taken_from=before.owner, n_lives=row.lives, n_steps=row.n_steps, duration_s=duration_s
+        )
+        if before.owner is None and before.asked is not None:
+            self._tell(RunWoken, claim)
+
+    # -- what is sent out here
+
+    def adopt(self, id: str, program: Program) -> None:
+        if id not in self._adopted:
+            task = asyncio.create_task(self._adopted_run(id, program), context=Context())
+            self._adopted[id] = task
+            task.add_done_callback(lambda _: self._adopted.pop(id, None))
+
+    async def _adopted_run(self, id: str, program: Program) -> None:
+        is_said = False
+        while True:
+            mark = self.mark()
+            try:
+                row = await self.engine.get(id)
+                if row is None or row.status in OVER:
+                    return
+                await self.driven(id, program)
+                is_said = False
+            except Exception as error:  # noqa: BLE001 - of one run, and the others go on
+                if not is_said:
+                    _log.warning("The run %s is not driven: %s", id, name_and_words(error))
+                is_said = True
+                mark = self.mark()
+            await self.changed(since=mark)
 
 
 def result_of(row: Row, agent: Agent[Any, Any, Any] | None) -> Result[Any]:

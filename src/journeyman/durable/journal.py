@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import nullcontext
+import re
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from json import dumps, loads
 from typing import Final, Literal, NoReturn, TypeVar
 
+from pydantic import JsonValue
+from pydantic_core import from_json
+
 from journeyman.cancel import current_scope
+from journeyman.chat.questions import Questions
 from journeyman.durable.engine import Engine, Written
 from journeyman.durable.records import (
     BEGUN,
@@ -25,6 +30,7 @@ from journeyman.durable.records import (
     Kind,
     Question,
     Record,
+    Row,
     Signal,
     check,
     dump_questions,
@@ -33,10 +39,11 @@ from journeyman.durable.records import (
     record,
     unpacked,
 )
+from journeyman.endings import START
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.gate import DECISION, Approval, Decision
-from journeyman.journal import About, Codec, Journal, Lives, Reservation
-from journeyman.types import Effect, RunPath, frozen, record_class
+from journeyman.journal import About, Codec, Journal, Lives, Reservation, SentRuns, Tape
+from journeyman.types import Effect, JsonObject, RunPath, frozen, record_class
 
 T = TypeVar("T")
 
@@ -100,6 +107,8 @@ class Life:
         """The steps that are under way."""
         self.questions: dict[str, Question] = {}
         """What waits for an answer, by the key of its step."""
+        self.rests = False
+        """True while the run has its answer, and waits for what may still be said to it."""
         self.answered: set[str] = set()
         """The keys of the questions that wait no more, though their answers may not be stored yet."""
         self.known: dict[str, Known] = {}
@@ -107,6 +116,8 @@ class Life:
         self._leave = leave
         self._look = look
         self._stir = stir
+        self.stored: Callable[..., None] | None = None
+        """Gets the key, size and time of each step that was written."""
         self._accepts = accepts
         self._is_open = asyncio.Event()
         self._is_open.set()
@@ -174,13 +185,26 @@ class Life:
 
     def used_s(self) -> float:
         """Return how long the run has worked in all its lives, in seconds, without the time in which it waited."""
-        waited_s = self._waited_s + (self._clock() - self._waits_since if self.questions else 0.0)
+        waited_s = self._waited_s + (self._clock() - self._waits_since if self.questions or self.rests else 0.0)
         return self._used_s + max(0.0, self._clock() - self._began_s - waited_s)
 
     def is_idle_for(self, seconds: float) -> bool:
-        """Tell whether nothing but questions has been open for so long."""
-        only_waits = bool(self.questions) and self.answered.isdisjoint(self.questions) and not self.n_working
+        """Tell whether nothing but questions, or what may still be said, has been open for so long."""
+        waits = self.rests or bool(self.questions)
+        only_waits = waits and self.answered.isdisjoint(self.questions) and not self.n_working
         return only_waits and self._clock() - self._moved_s >= seconds
+
+    @contextmanager
+    def resting(self) -> Generator[None]:
+        """Let the run wait in this block for what may be said to it. Nothing else of it goes on."""
+        self.rests, self._waits_since = True, self._clock()
+        self._moved_s = self._waits_since
+        self._stir()
+        try:
+            yield
+        finally:
+            self.rests, self._moved_s = False, self._clock()
+            self._waited_s += self._moved_s - self._waits_since
 
     @property
     def place(self) -> tuple[int, int]:
@@ -198,10 +222,13 @@ class Life:
         value: bytes | None,
         about: bytes | None = None,
         used_up: Sequence[int] = (),
+        starts: Row | None = None,
+        posts: Signal | None = None,
     ) -> bytes | None:
         """Write a record. Return the value that is stored: that of a late write of an earlier life, if there is one.
 
-        What cannot be written because of what may pass is tried again, and said; it is never an end of the run.
+        What cannot be written because of what may pass is tried again, and said; it is never an end of the run. A run
+        and a signal are stored with it.
 
         Raises:
             StepTooLarge: nothing was written.
@@ -218,7 +245,10 @@ class Life:
             used_s=self.used_s(),
             body=body,
         )
-        written = await self._written(made)
+        began_s = self._clock()
+        written = await self._written(made, starts, posts)
+        if self.stored is not None and written == "written":
+            self.stored(key=key, bytes=len(body or b""), duration_s=self._clock() - began_s)
         if written == "fenced":
             await self.leave(Leaving(how="fenced", why="somebody else drives it now"))
         if written == "taken":
@@ -230,11 +260,13 @@ class Life:
         self._moved_s = self._clock()
         return self.known[key].value
 
-    async def _written(self, made: Record) -> Written:
+    async def _written(self, made: Record, starts: Row | None, posts: Signal | None) -> Written:
         n_tries = 0
         while True:
             try:
-                return await self.engine.write(self.claim, made, is_synced=made.kind == BEGUN)
+                return await self.engine.write(
+                    self.claim, made, is_synced=made.kind == BEGUN, starts=starts, posts=posts
+                )
             except StoreError as error:
                 if not error.may_pass:
                     await self.leave(Leaving(how="lost", why=str(error), error=error))
@@ -286,6 +318,16 @@ class RunJournal(Journal):
         self._answers: dict[str, Signal] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._asked_before = {each.key: each for each in questions_of(life.claim.row)}
+        self.questions: Questions | None = None
+        """Where the user of a chat is asked who is here; whoever answers first, here or elsewhere, is heard."""
+        self.sends: SentRuns | None = None
+        """Set by whoever drives the run."""
+        self.tape: Tape | None = None
+        """Takes down what is asked of somebody elsewhere, and how it is answered."""
+
+    @property
+    def sent(self) -> SentRuns | None:
+        return self.sends
 
     def name(self, key: str) -> str:
         return f"{self._life.claim.row.id}/{key}"
@@ -310,7 +352,8 @@ class RunJournal(Journal):
         return sum([max(times) - min(times) for times in lives.values()])
 
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
-        return ((key, known.value) for key, known in list(self._life.known.items()) if key.startswith(prefix))
+        known = {**dict.fromkeys(self._asked_before), **{key: each.value for key, each in self._life.known.items()}}
+        return ((key, value) for key, value in known.items() if key.startswith(prefix))
 
     def is_replaying(self, prefix: str = "") -> bool:
         return self._lives.is_replaying(prefix)
@@ -322,8 +365,14 @@ class RunJournal(Journal):
     # -- waiting for an answer
 
     async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
-        question = _question(key, approval)
-        value = await self._asked(question, "decision", expires_s=expires_s)
+        question, here = _question(key, approval), self.questions
+
+        async def decision(opened: Callable[[str], None]) -> JsonValue:
+            assert here is not None
+            return from_json(DECISION.encode(await here.approve(approval, opened=opened)))
+
+        asking = None if here is None or not here.watch.is_heard else _Here(here, decision)
+        value = await self._asked(question, "decision", expires_s=expires_s, here=asking)
         return None if value is None else await self.decoded(key, value, DECISION)
 
     async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
@@ -343,16 +392,24 @@ class RunJournal(Journal):
             question=question,
             options=tuple(options),
         )
-        scope = current_scope.get()
+        scope, here = current_scope.get(), self.questions
+
+        async def text(opened: Callable[[str], None]) -> JsonValue:
+            assert here is not None
+            return await here.ask(path, question, options, call=call, opened=opened)
+
+        asking = None if here is None or not here.watch.is_heard else _Here(here, text)
         self._life.n_working -= 1  # its call only waits
         try:
             async with nullcontext() if scope is None else scope.unhurried():
-                value = await self._asked(asked, "text", expires_s=None)
+                value = await self._asked(asked, "text", expires_s=None, here=asking)
         finally:
             self._life.n_working += 1
         return None if value is None else str(loads(value))
 
-    async def _asked(self, question: Question, field: str, *, expires_s: float | None) -> bytes | None:
+    async def _asked(
+        self, question: Question, field: str, *, expires_s: float | None, here: _Here | None
+    ) -> bytes | None:
         """Wait for the answer to a question, and return that field of it as JSON, as it is stored; None: time is up."""
         life, key = self._life, question.key
         known = life.known.get(key)
@@ -363,18 +420,61 @@ class RunJournal(Journal):
         expires_at = None if expires_s is None else life.now() + expires_s
         if before is not None:
             expires_at = before.expires_at
+
+        async def answered(here: _Here) -> None:
+            answer = await here.ask(here.opened)
+            if key not in self._answers and answer is not None:
+                self.answer(Signal(0, life.claim.row.id, "answer", key, {field: answer}, life.now(), "here"))
+
+        asking = None if here is None else asyncio.ensure_future(answered(here))
+        if here is None:
+            self._note_asked(question)
         try:
             await life.ask(replace(question, expires_at=expires_at))
             signal = await self._answer(key, expires_at)
+            if here is not None and signal is not None:
+                here.tell(signal.body.get(field))
+                await asyncio.sleep(0)  # what was asked here is answered, and not withdrawn
         except BaseException:
             life.withdraw(key)
             raise
+        finally:
+            if asking is not None:
+                asking.cancel()
+                await asyncio.wait((asking,))
+        if here is None:
+            self._note_answered(question, signal)
         life.answered.add(key)
         value = _EXPIRED if signal is None else dumps(signal.body.get(field)).encode()
         self.go_live(key)
-        await life.put(key, DONE, effect="pure", value=value, used_up=[] if signal is None else [signal.n])
+        used_up = [signal.n] if signal is not None and signal.n else []
+        await life.put(key, DONE, effect="pure", value=value, used_up=used_up)
         await life.settle(key)
         return None if signal is None else value
+
+    def _note_asked(self, question: Question) -> None:
+        """Take down a question, as a chat tells of its own."""
+        if self.tape is None:
+            return
+        kind = "ApprovalRequested" if question.kind == "approve" else "QuestionAsked"
+        facts = {"question": question.question, "digest": question.digest, "options": list(question.options)}
+        about = {"arguments": question.arguments, "offers": ["once"], "tool_name": question.tool}
+        facts |= about if question.kind == "approve" else {}
+        self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_of(question.key), **facts)
+
+    def _note_answered(self, question: Question, signal: Signal | None) -> None:
+        if self.tape is None:
+            return
+        facts: JsonObject = {"answer": None if signal is None else signal.body.get("text")}
+        if question.kind == "approve":
+            decision: object = {} if signal is None else signal.body.get("decision")
+            facts = {
+                "decision": "deny",
+                "reason": "nobody answered",
+                **(decision if isinstance(decision, dict) else {}),
+            }
+        kind = "ApprovalAnswered" if question.kind == "approve" else "QuestionAnswered"
+        self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_of(question.key), **facts)
 
     async def _answer(self, key: str, expires_at: float | None) -> Signal | None:
         while key not in self._answers:
@@ -405,6 +505,25 @@ class RunJournal(Journal):
 _EXPIRED: Final = b"null"
 
 
+@record_class()
+class _Here:
+    """A question that waits here, too."""
+
+    questions: Questions
+    ask: Callable[[Callable[[str], None]], Awaitable[JsonValue]]
+    """Asks, and returns the answer as JSON. It is given what to tell the id under which it waits."""
+    id: str = ""
+
+    def opened(self, id: str) -> None:
+        self.id = id
+
+    def tell(self, answer: JsonValue) -> None:
+        """Let those who are here know what was answered elsewhere."""
+        if self.id in self.questions.open:
+            text = answer if isinstance(answer, str) else None
+            self.questions.answer(self.id, DECISION.decode(dumps(answer).encode()) if text is None else text)
+
+
 def _question(key: str, approval: Approval) -> Question:
     request = approval.request
     fits = len(request.input_json) <= _LONGEST_ARGUMENTS
@@ -417,6 +536,12 @@ def _question(key: str, approval: Approval) -> Question:
         arguments=request.arguments if fits else None,
         question=approval.question,
     )
+
+
+def _call_of(key: str) -> str | None:
+    """Return the id of the call that a question is about."""
+    found = re.search(r"(?:^|/)call/([^/]+)", key)
+    return None if found is None else found[1]
 
 
 def place_of(key: str) -> tuple[int, int]:
@@ -470,5 +595,6 @@ class _Reserved:
         await self._put(DONE, codec.encode(value), None if self.about is None else self.about())
 
     async def _put(self, kind: Kind, value: bytes | None, about: bytes | None) -> bytes | None:
-        used_up = self.life.taking() if value is not None and self.key.endswith("/said") else ()
+        says = value is not None and (self.key == "prompt" or self.key.endswith("/said"))
+        used_up = self.life.taking() if says else ()
         return await self.life.put(self.key, kind, effect=self.effect, value=value, about=about, used_up=used_up)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import count
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from journeyman.durable.dispatch import LATE_S, SWEEP_S, Dispatcher, Ticket, Tickets, may_be_handed_over, urgency
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
-from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, signalled
-from journeyman.types import Usage
+from journeyman.durable.records import OVER, Change, Claim, QueueState, Record, Row, Signal, Status, is_free, signalled
+from journeyman.errors import SessionInUse, StoreError
+from journeyman.inbox import Queue
+from journeyman.session import SharedSession, Snapshot, Step, check_session_id
+from journeyman.store.log import Line, added_up, lines_of, queued
+from journeyman.store.log import Record as SessionRecord
+from journeyman.types import Usage, record_class
 
 
 class Memory:
@@ -29,8 +37,27 @@ class Memory:
         """Grows with every change."""
         self.parked: list[str] = []
         """Runs whose queue was full when a ticket brought them."""
+        self.sessions: dict[str, _Said] = {}
+        self.open_in: dict[str, str] = {}
+        """Who has which session open."""
         self.swept = float("-inf")
         """When runs were last looked for that no ticket carries, in seconds since 1970."""
+
+
+def _state(queue: str, rows: Sequence[Row], *, now: float) -> QueueState:
+    counts = Counter(row.status for row in rows)
+    is_due = [row for row in rows if row.status == "ready" and (row.wake is None or row.wake <= now)]
+    begins = [row.created if row.wake is None else row.wake for row in is_due]
+    return QueueState(
+        queue=queue,
+        ready=len(is_due),
+        oldest_s=max(0.0, now - min(begins, default=now)),
+        delayed=counts["ready"] - len(is_due),
+        running=counts["running"],
+        waiting=counts["waiting"],
+        held=counts["held"],
+        blocked=counts["blocked"],
+    )
 
 
 class InMemoryEngine:  # noqa: PLR0904 - those of the port
@@ -82,6 +109,13 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
             and (ended_before is None or (row.ended is not None and row.ended < ended_before))
         ]
         return sorted(found, key=lambda row: (row.created, row.id), reverse=True)[:limit]
+
+    async def queues(self, *, now: float) -> Sequence[QueueState]:
+        is_open = [row for row in self.memory.rows.values() if row.status not in OVER]
+        return [
+            _state(queue, [row for row in is_open if row.queue == queue], now=now)
+            for queue in sorted({row.queue for row in is_open})
+        ]
 
     async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
         found = [
@@ -138,13 +172,25 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
     async def records(self, id: str) -> Sequence[Record]:
         return tuple(self.memory.records.get(id, ()))
 
-    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+    async def write(
+        self,
+        claim: Claim,
+        record: Record,
+        *,
+        is_synced: bool = False,
+        starts: Row | None = None,
+        posts: Signal | None = None,
+    ) -> Written:
         if self._held(claim) is None:
             return "fenced"
         records = self.memory.records[record.run]
         if any((known.key, known.kind) == (record.key, record.kind) for known in reversed(records)):
             return "taken"
         records.append(record)
+        if starts is not None and starts.id not in self.memory.rows:
+            await self.add(starts)
+        if posts is not None:
+            await self.signal(posts)
         return "written"
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
@@ -152,10 +198,14 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         if row is not None:
             self._put(replace(row, asked=asked))
 
-    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+    async def settle(
+        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
+    ) -> bool:
         row = self._held(claim)
         if row is None or (n_signals is not None and row.n_signals != n_signals):
             return False
+        if change.lines:
+            self.memory.sessions[change.session].add(change.lines)
         self._put(after := settled(row, change, now=now))
         await self._enqueue(after, now=now)
         beside = [self.memory.rows[id] for id in self.memory.parked if self.memory.rows[id].queue == row.queue]
@@ -163,6 +213,8 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
             self.memory.parked.remove(first.id)
             if self.tickets is not None:
                 await self.tickets.hand_over(Ticket(first.id, first.gen), now=now)
+        if posts is not None:
+            await self.signal(posts)
         return True
 
     async def signal(self, signal: Signal) -> Taken:
@@ -191,12 +243,39 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         seen, self._seen = self._seen, self.memory.version
         return seen != self._seen
 
-    async def forget(self, ids: Collection[str]) -> int:
+    async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
         over = [id for id in ids if id in self.memory.rows and self.memory.rows[id].status in OVER]
         for id in over:
             del self.memory.rows[id], self.memory.records[id]
         self.memory.signals = [each for each in self.memory.signals if each.run not in over]
         return len(over)
+
+    async def drop_days(self, before: float) -> None:
+        """Nothing is kept by days."""
+
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+        if id is not None:
+            check_session_id(id)
+        memory, is_new = self.memory, id is None
+        id = token_hex(4) if id is None else id
+        known = memory.sessions.get(id)
+        if known is None and not create and not is_new:
+            raise StoreError(f"The memory has no session {id!r}.", hint="To begin one of this id, give create=True.")
+        if known is not None and known.agent != agent and not any_agent:
+            raise StoreError(
+                f"Session {id} is one of the agent {known.agent!r}, not of {agent!r}.",
+                hint="Open it with that agent, or give any_agent=True to go on with this one.",
+            )
+        if memory.open_in.get(id) in memory.owners:
+            raise SessionInUse(
+                f"Session {id} in the memory is open in this process.", hint="Close it there first.", pid=os.getpid()
+            )
+        memory.open_in[id] = self.owner
+        return InMemorySession(memory, id, agent, owner=self.owner)
+
+    async def conversation(self, session: str) -> Snapshot:
+        known = self.memory.sessions.get(session)
+        return Snapshot() if known is None else added_up(known.records)
 
     def _put(self, row: Row) -> None:
         self.memory.rows[row.id] = row
@@ -212,6 +291,52 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
 
     def _is_dead(self, row: Row) -> bool:
         return row.owner not in self.memory.owners
+
+
+@record_class()
+class _Said:
+    """What is kept of a session."""
+
+    agent: str
+    records: list[SessionRecord] = field(default_factory=list[SessionRecord])
+
+    def add(self, lines: Sequence[Line]) -> int:
+        """Add records. Return the number of the last one."""
+        for n, line in enumerate(lines, len(self.records) + 1):
+            self.records.append(SessionRecord(n, line.kind, line.position, line.body, 0))
+        return len(self.records)
+
+
+class InMemorySession:
+    """One session in memory, open for writing."""
+
+    notice = None
+
+    def __init__(self, memory: Memory, id: str, agent: str, *, owner: str) -> None:
+        known = memory.sessions.get(id)
+        self.id: str = id
+        self.snapshot: Snapshot = Snapshot() if known is None else added_up(known.records)
+        self._memory = memory
+        self._agent = agent
+        self._owner = owner
+
+    def add(self, text: str, queue: Queue) -> int:
+        return self._add([queued(text, queue)])
+
+    def write(self, step: Step) -> None:
+        self._add([*lines_of(step)])
+
+    def _add(self, lines: Sequence[Line]) -> int:
+        if self._memory.open_in.get(self.id) != self._owner:
+            raise StoreError(f"Session {self.id} was opened elsewhere. Nothing is written.", hint="Open it again.")
+        return self._memory.sessions.setdefault(self.id, _Said(self._agent)).add(lines)
+
+    def refresh(self) -> None:
+        """Whoever writes sees the end."""
+
+    def close(self) -> None:
+        if self._memory.open_in.get(self.id) == self._owner:
+            del self._memory.open_in[self.id]
 
 
 class _InMemoryTickets:
@@ -293,3 +418,4 @@ def killer(deaths: int) -> str:
 
 if TYPE_CHECKING:
     _engine: type[Engine] = InMemoryEngine
+    _session: type[SharedSession] = InMemorySession

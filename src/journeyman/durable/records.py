@@ -1,12 +1,11 @@
 """What is stored of durable runs: a row for each run, a record for each step, a signal for each word from outside.
 
 A record is never changed. Its body is JSON with the number of its format, deflated where that saves a quarter. Formats
-are read for ever: what changes gets the next number, and one function in `UPCASTS` that lifts what was stored before.
+are read forever: what changes gets the next number, and one function in `UPCASTS` that lifts what was stored before.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import time
 import zlib
@@ -19,8 +18,21 @@ import orjson
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent, Host
+from journeyman.budget import Allowance
 from journeyman.errors import RunBlocked, StepTooLarge
-from journeyman.types import JsonObject, Message, Usage, adapter_of, canonical_json, frozen, record_class, value_class
+from journeyman.session import TURN
+from journeyman.store.log import Line
+from journeyman.types import (
+    JsonObject,
+    Message,
+    Usage,
+    UserContent,
+    adapter_of,
+    canonical_json,
+    frozen,
+    record_class,
+    value_class,
+)
 
 FORMAT: Final = 1
 """The format that is written. Older ones are read."""
@@ -32,7 +44,7 @@ is over."""
 OVER: Final[tuple[Status, ...]] = ("done", "failed")
 OPEN: Final[tuple[Status, ...]] = ("ready", "running", "waiting", "held", "blocked")
 
-SignalKind: TypeAlias = Literal["approve", "answer", "steer", "hold", "release", "stop"]
+SignalKind: TypeAlias = Literal["approve", "answer", "steer", "task_ended", "mail", "hold", "release", "stop"]
 
 # -- one step ----------------------------------------------------------------------------------------------------------
 
@@ -168,6 +180,7 @@ UPCASTS: Final[Mapping[int, Callable[[str, Any], Any]]] = {}
 _KINDS: Final = (
     ("answer", re.compile(r"answer/.+", re.DOTALL)),  # before all others: its key ends with that of a call
     ("call", re.compile(r"(.*/)?call/[^/]+", re.DOTALL)),
+    ("sent", re.compile(r"(.*/)?(call/[^/]+/(background|member|mail)|iteration/\d+/idle)/[^/]+", re.DOTALL)),
     ("approval", re.compile(r"(.*/)?call/[^/]+/approval/\d+/[0-9a-f]+", re.DOTALL)),
     ("model", re.compile(r"(.*/)?model(/(extended|smaller))*", re.DOTALL)),
     ("compaction", re.compile(r"(.*/)?model(/\w+)*/(fit|shrink)/\d+", re.DOTALL)),
@@ -191,12 +204,36 @@ def kind_of(key: str) -> str | None:
 
 
 @frozen
+class Above:
+    """Where a run comes from that another run has sent out, to work on by itself."""
+
+    run: str
+    """The id of the run that is told of its end."""
+    path: tuple[str, ...]
+    """The run that has sent it, from the root down."""
+    description: str
+    tool_use_id: str
+    number: int
+    """Tells it from the other runs below the same one."""
+    model: str = ""
+    """The name of the model that the call asked for; empty for the agent's own."""
+    allowance: Allowance = field(default_factory=Allowance)
+    """What the runs above had left when it was sent: it spends no more."""
+    member: str = ""
+    """Its name in the team that the run leads that has sent it; empty for one that is in no team."""
+    incarnation: int = 0
+    """Which member of that name it is, from 1."""
+    team: str = ""
+    """What that team is called."""
+
+
+@frozen
 class Head:
     """What a run was begun with, as far as it can be stored. The rest comes from the program, in each life."""
 
     agent: str
     input: str
-    """A text as it is; any other input as JSON."""
+    """A text as it is; content as its words with a note for each file; any other input as JSON."""
     prints: Mapping[str, str]
     """Digests of the parts of the agent's definition."""
     gates: tuple[str, ...]
@@ -208,10 +245,24 @@ class Head:
     """Where a command finds the agent: `agents.py:analyst`."""
     model: str = ""
     """The model that a command was told to use instead of the agent's."""
+    mode: str = ""
+    """What a command was told to let the agent do unasked."""
     accepts: bool = False
     """True when somebody has accepted that stored answers are to other questions than are asked now."""
+    session: str | None = None
+    """The session that it is a turn of: its conversation is the one that the run goes on from, and adds to."""
+    number: int = 0
+    """Which of the runs of that session it is, from 1."""
+    goes_on: bool = False
+    """True for a turn without a prompt: it says what waits, or goes on where the one before was interrupted."""
     version: str = ""
     """Of this library."""
+    content: tuple[UserContent, ...] = ()
+    """The blocks of an input that is content."""
+    above: Above | None = None
+    """Where it comes from, if another run has sent it out."""
+    traceparent: str | None = None
+    """What all its lives are a part of for who follows them from outside: as W3C Trace Context has it."""
 
 
 def dump_head(head: Head) -> bytes:
@@ -308,6 +359,44 @@ class Row:
     """Seconds since 1970."""
 
 
+@frozen
+class QueueState:
+    """How many runs of a queue are where. Those that are over are not counted."""
+
+    queue: str
+    ready: int
+    """They could go on now, if a worker had room."""
+    oldest_s: float
+    """How long ago the oldest of those was started, or was to begin; 0 when none is ready."""
+    delayed: int
+    """They are ready, and begin later."""
+    running: int
+    waiting: int
+    held: int
+    blocked: int
+
+
+_IS_DUE: Final = "status = 'ready' AND (wake IS NULL OR wake <= {now})"
+_PLACES: Final[Mapping[str, str]] = {
+    "ready": _IS_DUE,
+    "delayed": "status = 'ready' AND wake > {now}",
+    **{status: f"status = '{status}'" for status in OPEN if status != "ready"},
+}
+QUEUES: Final = (
+    f"SELECT queue, min(coalesce(wake, created)) FILTER (WHERE {_IS_DUE}),"
+    f" {', '.join(f'count(*) FILTER (WHERE {each})' for each in _PLACES.values())}"
+    " FROM jm_runs WHERE status NOT IN ('done', 'failed') GROUP BY queue ORDER BY queue"
+)
+"""What `queue_state` is made from; `{now}` is the place of the moment."""
+
+
+def queue_state(found: Sequence[Any], *, now: float) -> QueueState:
+    """Return what one row of what `QUEUES` finds says."""
+    queue, oldest, *counts = found
+    oldest_s = 0.0 if oldest is None else max(0.0, now - oldest)
+    return QueueState(queue=queue, oldest_s=oldest_s, **dict(zip(_PLACES, counts, strict=True)))
+
+
 def signalled(row: Row, kind: SignalKind) -> Row:
     """Return a run as it is once it was sent a signal of this kind.
 
@@ -334,7 +423,7 @@ def woken(status: Status, kind: SignalKind) -> Status:
             return "ready"
         case "stop", "waiting" | "held" | "blocked":
             return "ready"
-        case "approve" | "answer" | "steer", "waiting":
+        case "approve" | "answer" | "steer" | "task_ended" | "mail", "waiting":
             return "ready"
         case _:
             return status
@@ -476,18 +565,12 @@ class Change:
     attempt: int = 0
     iteration: int = 0
     result: bytes | None = None
+    session: str = ""
+    """The session to which `lines` are added in the same step."""
+    lines: Sequence[Line] = ()
 
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
-
-
-def new_id(now: float) -> str:
-    """Return a UUID of version 7 (RFC 9562, section 5.7): those of one millisecond lie together."""
-    number = (int(now * 1000) & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10), "big")
-    number = number & ~(0xF << 76) | 0x7 << 76
-    number = number & ~(0x3 << 62) | 0x2 << 62
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 _MOST_CHARACTERS: Final = 200
@@ -501,6 +584,8 @@ def name_fault(name: str) -> str | None:
         return f"it has {len(name):,} characters, and {_MOST_CHARACTERS} are the most"
     if not name.isprintable():
         return "it has characters that cannot be shown"
+    if name.startswith(TURN):
+        return f"turns of chats are called {TURN}…"
     return None
 
 

@@ -14,6 +14,7 @@ import json
 import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, fields
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,10 +22,27 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from journeyman.cancel import ended
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.memory import killer, settled
-from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, signalled
+from journeyman.durable.records import (
+    OVER,
+    QUEUES,
+    Change,
+    Claim,
+    QueueState,
+    Record,
+    Row,
+    Signal,
+    Status,
+    is_free,
+    queue_state,
+    signalled,
+)
 from journeyman.errors import StoreError
+from journeyman.session import SharedSession, Snapshot
 from journeyman.store.file import Lock, is_held
+from journeyman.store.log import Record as SessionRecord
+from journeyman.store.log import readable
 from journeyman.store.repair import opened, rescue_on_close
+from journeyman.store.store import add_lines, open_session
 
 T = TypeVar("T")
 
@@ -114,6 +132,10 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             given.append(ended_before)
         return await self._rows(f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?", (*given, limit))
 
+    async def queues(self, *, now: float) -> Sequence[QueueState]:
+        found = await self._read(QUEUES.format(now="?"), [now] * QUEUES.count("{now}"))
+        return [queue_state(each, now=now) for each in found]
+
     async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
         which = "agent IN (SELECT value FROM json_each(?))"
         given: list[object] = [json.dumps(list(agents))]
@@ -180,17 +202,30 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         change = "UPDATE jm_runs SET asked = ? WHERE id = ? AND epoch = ?"
         await self._written(lambda connection: connection.execute(change, (asked, claim.row.id, claim.epoch)))
 
-    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+    async def settle(
+        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
+    ) -> bool:
         def work(connection: Connection) -> bool:
             row = _row_of(connection, claim.row.id)
             if row is None or row.epoch != claim.epoch or (n_signals is not None and row.n_signals != n_signals):
                 return False
             _put(connection, settled(row, change, now=now))
+            if change.lines:
+                add_lines(connection, change.session, change.lines)
+            if posts is not None:
+                _signal(connection, posts)
             return True
 
         return await self._written(work, is_synced=change.status in OVER)
 
-    async def forget(self, ids: Collection[str]) -> int:
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+        return open_session(str(self.path), id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
+
+    async def conversation(self, session: str) -> Snapshot:
+        query = "SELECT n, kind, position, body, crc FROM records WHERE session = ? ORDER BY n"
+        return readable([SessionRecord(*row) for row in await self._read(query, (session,))], session)[1]
+
+    async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
         def work(connection: Connection) -> int:
             marks = ", ".join("?" * len(OVER))
             over = f"SELECT id FROM jm_runs WHERE id IN (SELECT value FROM json_each(?)) AND status IN ({marks})"
@@ -201,13 +236,28 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
 
         return await self._written(work)
 
+    async def drop_days(self, before: float) -> None:
+        """Nothing is kept by days."""
+
     # -- steps and signals
 
     async def records(self, id: str) -> Sequence[Record]:
         found = await self._read(f"SELECT {_STEP} FROM jm_steps WHERE run = ? ORDER BY n", (id,))
         return [Record(*each) for each in found]
 
-    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+    async def write(
+        self,
+        claim: Claim,
+        record: Record,
+        *,
+        is_synced: bool = False,
+        starts: Row | None = None,
+        posts: Signal | None = None,
+    ) -> Written:
+        if starts is not None or posts is not None:
+            with_others = partial(_write, claim=claim, record=record, starts=starts, posts=posts)
+            return await self._written(with_others, is_synced=True)
+
         def work() -> Written:
             if self._file.write(_WRITE, (*record, claim.row.id, claim.epoch), is_synced=is_synced) == 1:
                 return "written"
@@ -224,21 +274,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         return await self._patiently(work, in_thread=is_synced)
 
     async def signal(self, signal: Signal) -> Taken:
-        def work(connection: Connection) -> Taken:
-            row = _row_of(connection, signal.run)
-            if row is None or row.status in OVER:
-                return "over"
-            add = (
-                "INSERT INTO jm_signals (run, kind, dedup, body, at, who) VALUES (?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT DO NOTHING"
-            )
-            given = (signal.run, signal.kind, signal.dedup, json.dumps(signal.body), signal.at, signal.who)
-            if connection.execute(add, given).rowcount != 1:
-                return "known"
-            _put(connection, signalled(row, signal.kind))
-            return "taken"
-
-        return await self._written(work)
+        return await self._written(lambda connection: _signal(connection, signal))
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         query = "SELECT n, run, kind, dedup, body, at, who FROM jm_signals WHERE n > ?"
@@ -306,6 +342,31 @@ def _row_of(connection: Connection, id: str) -> Row | None:
 
 def _put(connection: Connection, row: Row) -> None:
     connection.execute(_UPDATE, (*astuple(row), row.id))
+
+
+def _write(
+    connection: Connection, *, claim: Claim, record: Record, starts: Row | None, posts: Signal | None
+) -> Written:
+    if connection.execute(_WRITE, (*record, claim.row.id, claim.epoch)).rowcount != 1:
+        row = _row_of(connection, claim.row.id)
+        return "taken" if row is not None and row.epoch == claim.epoch else "fenced"
+    if starts is not None and _row_of(connection, starts.id) is None:
+        connection.execute(_ADD_RUN, astuple(starts))
+    if posts is not None:
+        _signal(connection, posts)
+    return "written"
+
+
+def _signal(connection: Connection, signal: Signal) -> Taken:
+    row = _row_of(connection, signal.run)
+    if row is None or row.status in OVER:
+        return "over"
+    add = "INSERT INTO jm_signals (run, kind, dedup, body, at, who) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    given = (signal.run, signal.kind, signal.dedup, json.dumps(signal.body), signal.at, signal.who)
+    if connection.execute(add, given).rowcount != 1:
+        return "known"
+    _put(connection, signalled(row, signal.kind))
+    return "taken"
 
 
 if TYPE_CHECKING:

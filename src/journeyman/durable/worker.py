@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import ended
+from journeyman.connect import connect
 from journeyman.durable.dispatch import Ticket, Tickets, may_be_handed_over
-from journeyman.durable.drive import Program
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import Leaving
-from journeyman.durable.records import Row, load_head
+from journeyman.durable.program import Program
+from journeyman.durable.records import Head, Row, load_head
 from journeyman.errors import JourneymanError, name_and_words
 from journeyman.events import Callbacks, Listener
+from journeyman.subagents.tool import crew_of
 from journeyman.types import frozen
 
 _log = logging.getLogger("journeyman")
@@ -37,7 +40,8 @@ class Worker:
     """Drives runs of some agents: those that were started, those that wait no more, and those whose process has died.
 
     What is not stored of a run, its gates above all, is what this worker gives it; and the deps that its agents were
-    given: `agents=[analyst.with_deps(db)]`.
+    given: `agents=[analyst.with_deps(db)]`. A run that was started with a model of its own (`run --model … --detach`)
+    gets that, unless `host` has one.
     """
 
     def __init__(
@@ -50,8 +54,10 @@ class Worker:
         host: Host | None = None,
         callbacks: Callbacks | None = None,
         on_event: Listener | None = None,
+        equip: Callable[[Row, Program], Program] | None = None,
     ) -> None:
-        """`slots` is how many runs go on here at once. Without `queues`, all of them are served.
+        """`slots` is how many runs go on here at once. Without `queues`, all of them are served. `equip` gives a run
+        what only it gets.
 
         Raises:
             ValueError: there is no agent or no slot, two agents have one name, or a limit is no number.
@@ -69,12 +75,16 @@ class Worker:
                 raise ValueError(f"Queue {name!r} lets {queue.at_once} runs go on at once. Give it one at least.")
         self._hub: Final = durable.hub
         self._agents: Final = {agent.name: agent for agent in agents}
+        crew = ["/".join((agent.name, *way)) for agent in agents for way in crew_of(agent)]
+        self._served: Final = (*self._agents, *dict.fromkeys(crew))
+        """What is served: the agents, and what their runs send out."""
         self._slots: Final = slots
         self._queues: Final = dict(queues or {})
         self._host: Final = NOTHING_AROUND if host is None else host
         self._callbacks: Final = callbacks
         self._on_event: Final = on_event
-        self._driving: dict[str, asyncio.Task[None]] = {}
+        self._equip: Final = equip
+        self._driving: dict[str, asyncio.Task[bool]] = {}
         self._unfit: set[str] = set()
         """The runs that this worker must not drive, which it has said."""
         self._full: set[str] = set()
@@ -84,7 +94,8 @@ class Worker:
         """Serve until `stop` is set, or the surrounding task is cancelled.
 
         Once `stop` is set, nothing more is claimed; what is driven has `grace_s` seconds to end, and is then given
-        back, for another process to go on with. `until_idle`: return when there is nothing to drive.
+        back, for another process to go on with. `until_idle`: return when there is nothing to drive; what waits for a
+        full queue is waited for.
         """
         stop, tickets = stop or asyncio.Event(), self._hub.engine.tickets
         if tickets is not None and not until_idle:
@@ -95,7 +106,7 @@ class Worker:
             while not stop.is_set():
                 mark = self._hub.mark()
                 n_begun = await self._claim()
-                if until_idle and not n_begun and not self._driving:
+                if until_idle and not n_begun and not self._driving and not self._full:
                     return
                 changing = asyncio.ensure_future(self._hub.changed(_PATIENCE_S, since=mark))
                 waited = {stopping, changing, *self._driving.values()}
@@ -128,16 +139,16 @@ class Worker:
             try:
                 rows = await self._hub.engine.ready(
                     now=self._hub.now(),
-                    agents=list(self._agents),
+                    agents=self._served,
                     queues=names,
                     limit=free + len(self._driving) + len(self._unfit),
                 )
             except JourneymanError as error:
                 _log.warning("The store of the runs cannot be read, which is tried again: %s", error)
                 return n_begun
-            new = [row for row in rows if row.id not in self._driving and self._may_drive(row)][:free]
-            for row in new:
-                task = asyncio.create_task(self._drive(row, queue.at_once))
+            new = [(row, program) for row in rows if row.id not in self._driving and (program := self._fit(row))]
+            for row, program in new[:free]:
+                task = asyncio.create_task(self._drive(row, program, queue.at_once))
                 self._driving[row.id] = task
                 task.add_done_callback(lambda _, id=row.id: self._driving.pop(id, None))
                 n_begun += 1
@@ -158,7 +169,7 @@ class Worker:
             await tickets.dispatcher.serve(
                 drive,
                 tickets.hand_over,
-                agents=list(self._agents),
+                agents=self._served,
                 queues=list(self._queues),
                 slots=self._slots,
                 grace_s=grace_s,
@@ -172,21 +183,31 @@ class Worker:
     async def _taken(self, tickets: Tickets, ticket: Ticket) -> None:
         """Drive what a ticket brings, until it has nothing more to do."""
         row = await self._hub.engine.get(ticket.run)
-        if row is None or row.gen != ticket.gen or not may_be_handed_over(row) or row.agent not in self._agents:
+        if row is None or row.gen != ticket.gen or not may_be_handed_over(row) or row.agent not in self._served:
             return
         now = self._hub.now()
         if row.status == "running":
             if not self._hub.drives(row.id):  # it was brought before to somebody who is silent
                 await tickets.hand_over(ticket, now=now)
+        elif self._hub.drives(row.id):  # that life of it is fenced, or about to end, and here cannot be two
+            await tickets.hand_over(ticket, now=now, after_s=_PATIENCE_S)
         elif row.wake is not None and row.wake > now:
             await tickets.hand_over(ticket, now=now)  # the clocks differ
-        elif not self._may_drive(row):
+        elif (program := self._fit(row)) is None:
             self._unfit.discard(row.id)
             await tickets.hand_over(ticket, now=now, after_s=_UNFIT_S)
         else:
-            await self._drive(row, self._queues.get(row.queue, Queue()).at_once, gen=ticket.gen)
-            row = await self._hub.engine.get(ticket.run)
-            is_ours = row is not None and (row.status, row.owner) == ("running", self._hub.engine.owner)
+            drive_s = tickets.dispatcher.drive_s
+            loop = asyncio.get_running_loop()
+            leaving = None if drive_s is None else loop.call_later(drive_s, self._hub.release, row.id)
+            try:
+                at_once = self._queues.get(row.queue, Queue()).at_once
+                is_driven = await self._drive(row, program, at_once, gen=ticket.gen)
+            finally:
+                if leaving is not None:
+                    leaving.cancel()
+            after = None if is_driven else await self._hub.engine.get(ticket.run)
+            is_ours = after is not None and (after.status, after.owner) == ("running", self._hub.engine.owner)
             if is_ours and not self._hub.drives(ticket.run):  # its records could not be read or written
                 await tickets.hand_over(ticket, now=self._hub.now())
 
@@ -196,37 +217,52 @@ class Worker:
         while True:
             await asyncio.sleep(_PATIENCE_S * random.uniform(0.8, 1.2))
             try:
-                await tickets.rescue(now=self._hub.now(), agents=self._agents)
+                await tickets.rescue(now=self._hub.now(), agents=self._served)
                 await tickets.sweep(now=self._hub.now())
             except JourneymanError as error:
                 _log.warning("Runs that nobody drives cannot be looked for, which is tried again: %s", error)
 
     # -- one run
 
-    def _may_drive(self, row: Row) -> bool:
-        """Tell whether this worker gives a run all the gates that it was begun with."""
+    def _fit(self, row: Row) -> Program | None:
+        """Return what a run has of this worker, if that is all the gates and deps that it was begun with."""
         if row.id in self._unfit:
-            return False
+            return None
         try:
-            lacking = self._program(row).lacks(load_head(row))
+            head = load_head(row)
+            program = self._program(row, head)
+            lacking = program.lacks(head)
         except JourneymanError as error:
-            lacking = str(error)
+            program, lacking = None, str(error)
         if lacking is None:
-            return True
+            return program
         _log.warning("The run %s is left to another worker: %s", row.name or row.id, lacking)
         self._unfit.add(row.id)
-        return False
+        return None
 
-    def _program(self, row: Row) -> Program:
-        return Program(
-            agent=self._agents[row.agent], host=self._host, callbacks=self._callbacks, on_event=self._on_event
+    def _program(self, row: Row, head: Head) -> Program:
+        host = self._host
+        if host.model is None and head.model:
+            host = replace(host, model=connect(head.model))  # what it was started with
+        program = Program(
+            agent=self._agents[row.agent.partition("/")[0]],
+            host=host,
+            callbacks=self._callbacks,
+            on_event=self._on_event,
+            is_worker=True,
         )
+        program = program.sent(head)
+        return program if self._equip is None else self._equip(row, program)
 
-    async def _drive(self, row: Row, at_once: int | None, *, gen: int | None = None) -> None:
+    async def _drive(self, row: Row, program: Program, at_once: int | None, *, gen: int | None = None) -> bool:
+        """Drive a run, and say whether that was done, or was seen not to be needed."""
         try:
-            outcome = await self._hub.driven(row.id, self._program(row), at_once=at_once, gen=gen)
-            if at_once is not None and isinstance(outcome, Leaving) and outcome.how == "held":
+            outcome = await self._hub.driven(row.id, program, at_once=at_once, gen=gen, row=row)
+            is_held = isinstance(outcome, Leaving) and outcome.how == "held"
+            if at_once is not None and is_held:
                 self._full.add(row.queue)
         except Exception as error:  # noqa: BLE001 - of one run, and the others go on
             _log.warning("The run %s is not driven: %s", row.name or row.id, name_and_words(error))
             await asyncio.sleep(_PATIENCE_S)
+            return False
+        return not is_held

@@ -2,7 +2,7 @@
 
 A sub-agent has a conversation of its own, and a section of the journal. The gates, the budget, the deadline, the
 signal and the listeners of all runs above hold for it, too: the loop sees to that, since they hold for every run in a
-run. Single, parallel and chain let the call wait. What fails there is part of the result, but for the one task of a
+run. Single, parallel and chain let the call wait. What fails there is part of the result, except for the one task of a
 single call; only a cancellation is raised.
 
 A sub-agent in the background is a task of `Tasks`. It outlives the run that started it, and so has none of its
@@ -22,11 +22,11 @@ from pydantic_core import from_json, to_json
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
-from journeyman.errors import InvalidArguments, SubagentMisused, log_caught, name_and_words, words_of
+from journeyman.errors import InvalidArguments, SubagentMisused, TeamError, log_caught, name_and_words, words_of
 from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
 from journeyman.inbox import current_inbox
-from journeyman.journal import Journal, Section
+from journeyman.journal import Journal, Section, SentRun, SentRuns
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, Origin, Run, current_path, current_run, detached
@@ -144,7 +144,7 @@ class Delegation:
         return Options(listeners=self.listeners, abort=self.abort, host=self._host_of(given), origin=origin)
 
     def _host_of(self, given: Assignment) -> Host:
-        """Return what surrounds the run of a task: what surrounds the run above, but for its model and its budget."""
+        """Return what surrounds the run of a task: what surrounds the run above, except its model and its budget."""
         above = current_run.get()
         host = self.host or (NOTHING_AROUND if above is None else above.options.host)
         journal = self.section(host.journal, given)
@@ -323,6 +323,58 @@ def background(
     return BackgroundResult(task_id=id, description=call.description, message=message)
 
 
+def sent_by(delegation: Delegation) -> SentRuns | None:
+    """Return what sends out runs of their own: the durable run in which the call was made. None: there is none."""
+    above = current_run.get()
+    journal = None if above is None or delegation.context is None else above.options.host.journal
+    return None if journal is None else journal.sent
+
+
+async def sent_out(delegation: Delegation, call: BackgroundCall, runs: SentRuns, *, model: str) -> BackgroundResult:
+    """Let a sub-agent work as a run of its own, which outlives this process, and return at once; raise a
+    `SubagentMisused` if it cannot."""
+    agent = delegation.named(call.agent)
+    given = input_of(agent, call.task)
+    text = call.task if agent.input is str else agent.plan.input.dump(given).decode()
+    name, sent = _to_send(delegation, agent, call, text=text, model=model)
+    id = await runs.start(name, sent)
+    message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
+    return BackgroundResult(task_id=id, description=call.description, message=message)
+
+
+def _to_send(
+    delegation: Delegation, agent: Agent[Any, Any, Any], call: BackgroundCall | TeamCall, *, text: str, model: str
+) -> tuple[str, SentRun]:
+    """Return the name of the step that sends out a run, and the run."""
+    delegation.check_depth()
+    run, context, names = current_run.get(), delegation.context, [call.agent]
+    member, team = (call.name, call.team_name or "team") if isinstance(call, TeamCall) else ("", "")
+    assignment = delegation.assignment(call.agent, call.task, "background")
+    place = None if run is None else delegation.section(run.options.host.journal, assignment)
+    name = None if place is None else place.name("")
+    if run is None or context is None or name is None:
+        raise SubagentMisused(NO_TASKS)
+    allowance, path = run.attempt.budget.left(), run.path
+    while run.above is not None:
+        names.insert(0, run.agent.name)
+        run = run.above
+    name = name.removesuffix("/")
+    sent = SentRun(
+        agents=tuple(names),
+        definition=agent,
+        input=text,
+        description=call.description or call.task[:_SHOWN_CHARS],
+        model=model,
+        path=path,
+        tool_use_id=context.tool_use_id,
+        number=assignment.number or 0,
+        allowance=allowance,
+        member=member,
+        team=team,
+    )
+    return (f"{name.rpartition('/background/')[0]}/member/{member}" if member else name), sent
+
+
 def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     """Return what a sub-agent does in the background. It is made where the call is, and done elsewhere."""
     agent = delegation.named(call.agent)
@@ -380,6 +432,24 @@ def _report(task: TaskContext, event: Event) -> None:
 
 
 # -- teams ------------------------------------------------------------------------------------------------------------
+
+
+async def joined(delegation: Delegation, call: TeamCall, runs: SentRuns, *, model: str) -> TeamResult:
+    """Let a sub-agent join the team that a durable run leads, as a run of its own, and return at once; raise a
+    `SubagentMisused` if it cannot join."""
+    agent = delegation.named(call.agent)
+    if agent.input is not str or agent.plan.output is not None:
+        raise SubagentMisused(
+            f"Sub-agent {call.agent!r} cannot be a member: a member of a durable run reads texts and answers with "
+            "them, and goes on after it has answered."
+        )
+    name, sent = _to_send(delegation, agent, call, text=call.task, model=model)
+    try:
+        id = await runs.start(name, sent)
+    except TeamError as error:
+        raise SubagentMisused(f"{call.name!r} cannot join the team: {error}") from error
+    message = f"{call.name!r} is a member now, and works by itself."
+    return TeamResult(task_id=id, agent_id=f"{call.name}@{sent.team}", message=message)
 
 
 async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | SpawnFunction | None) -> TeamResult:

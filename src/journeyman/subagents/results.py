@@ -5,18 +5,19 @@ A program can read the Python value in `value`; the model does not see it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
-from journeyman.endings import InvalidResponseContext
+from journeyman.endings import ErrorCode, InvalidResponseContext
 from journeyman.errors import SubagentFailed, SubagentMisused
+from journeyman.events import TaskInfo
 from journeyman.history import NO_OUTPUT
 from journeyman.result import Failure, Metadata, Result, Success
-from journeyman.types import Usage
+from journeyman.types import NOTHING_USED, Usage
 
 
 class _Document(BaseModel):
@@ -210,6 +211,23 @@ def single_result(finished: FinishedAssignment) -> SingleResult:
             raise SubagentFailed(text, agent=finished.agent, failure=failure) from failure.error.cause
         case SubagentMisused() as misused:
             raise misused
+
+
+def ended_task(info: TaskInfo, agent: Agent[Any, Any, Any] | None, result: Result[Any]) -> TaskInfo:
+    """Return the task that a run of its own was, with how it ended. Without its agent, its output is plain JSON."""
+    usage = result.metadata.usage or NOTHING_USED
+    info = replace(info, n_calls=result.metadata.n_calls, usage=usage)
+    if agent is None and isinstance(result, Success):
+        shown, value = result.output, result.output
+    else:
+        try:
+            done = single_result(FinishedAssignment(agent=info.agent, task="", definition=agent, result=result))
+        except SubagentFailed as failed:
+            was_stopped = isinstance(result, Failure) and result.code == ErrorCode.EXECUTION_CANCELLED
+            return replace(info, status="killed" if was_stopped else "failed", error=str(failed))
+        shown, value = done.output, done.value
+    text = shown if isinstance(shown, str) else to_json(shown).decode()
+    return replace(info, status="completed", result=text, value=value)
 
 
 def item_result(finished: FinishedAssignment, *, step: int | None = None) -> ItemResult:

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
-from journeyman.agent import Agent, Host, host_problems
+from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
+from journeyman.loop.prepare import host_problems
 from journeyman.loop.record import current_run
 from journeyman.model import Model
 from journeyman.result import Result
@@ -32,9 +33,19 @@ from journeyman.subagents.calls import (
     parsed,
     schema_of,
 )
-from journeyman.subagents.delegation import Delegation, background, chain, parallel, single, team
+from journeyman.subagents.delegation import (
+    Delegation,
+    background,
+    chain,
+    joined,
+    parallel,
+    sent_by,
+    sent_out,
+    single,
+    team,
+)
 from journeyman.subagents.results import SubagentResult
-from journeyman.team.spawn import SpawnFunction, TeamSpawner
+from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory, in_folder
 from journeyman.tools.check import (
     function_problem,
@@ -146,7 +157,7 @@ class Subagents(Tool[..., Any, Needs]):
             acts_as="subagent",
         )
 
-    # A tool is frozen, and its class has slots. So assignment is defined anew here for what the host may set later.
+    # A tool is frozen, and its class has slots. So assignment is defined again here for what the host may set later.
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _WIRING:
             raise AttributeError(f"{name!r} of Subagents cannot be set. These can: {', '.join(_WIRING)}.")
@@ -171,6 +182,19 @@ class Subagents(Tool[..., Any, Needs]):
     def agent(self, name: str) -> Agent[Any, Any, Any] | None:
         """Return the definition of a sub-agent; None if there is none of that name."""
         return self._agents.get(name)
+
+    @property
+    def agents(self) -> tuple[Agent[Any, Any, Any], ...]:
+        """The definitions of all sub-agents, as they were given."""
+        return tuple(self._agents.values())
+
+    def ready(self, name: str, deps: object) -> Agent[Any, Any, Any]:
+        """Return the definition of a sub-agent with its deps, in a run that has these.
+
+        Raises:
+            SubagentMisused: there is none of that name, or it cannot be given its deps.
+        """
+        return Delegation(agents=self._agents, context=None, model=None, deps=deps, deps_of=self._deps).named(name)
 
     async def run(
         self,
@@ -217,7 +241,7 @@ class Subagents(Tool[..., Any, Needs]):
             SubagentFailed: the one sub-agent of a single call failed.
         """
         given = parsed(arguments)
-        model = None if not given.model else await self._model(given.model)
+        model = None if not given.model else await self.model(given.model)
         deps = None if context is None else context.deps
         delegation = Delegation(agents=self._agents, context=context, model=model, deps=deps, deps_of=self._deps)
         match chosen(given, self.max_parallel):
@@ -228,11 +252,21 @@ class Subagents(Tool[..., Any, Needs]):
             case ChainCall() as call:
                 return await chain(delegation, call)
             case BackgroundCall() as call:
-                output = self.background_output
-                opened = output if output is None or callable(output) else in_folder(output)
-                return background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=opened)
+                return await self._background(delegation, call, given.model or "")
             case TeamCall() as call:
+                is_here = getattr(self.team, "is_open", self.team is not None)
+                runs = None if is_here else sent_by(delegation)
+                if runs is not None:
+                    return await joined(delegation, call, runs, model=given.model or "")
                 return await team(delegation, call, self.team)
+
+    async def _background(self, delegation: Delegation, call: BackgroundCall, model: str) -> SubagentResult:
+        output = self.background_output
+        runs = None if self.tasks or self.notify or output else sent_by(delegation)
+        if runs is not None:
+            return await sent_out(delegation, call, runs, model=model)
+        opened = output if output is None or callable(output) else in_folder(output)
+        return background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=opened)
 
     # -- for the loop
 
@@ -244,7 +278,12 @@ class Subagents(Tool[..., Any, Needs]):
         """Delegate as the arguments say, and return what the model reads."""
         return (await self.execute(arguments, context)).to_json()
 
-    async def _model(self, name: str) -> Model:
+    async def model(self, name: str) -> Model:
+        """Return the model that a call asks for by name.
+
+        Raises:
+            SubagentMisused: there is none.
+        """
         if self.create_model is None:
             raise SubagentMisused(
                 f"Model {name!r} cannot be used: nothing here makes models. Leave out model. "
@@ -262,6 +301,18 @@ class Subagents(Tool[..., Any, Needs]):
                 "(A program returns a model such as connect(name) gives.)"
             )
         return model
+
+
+def crew_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield the way to each agent that may be sent out below this one: the names of sub-agents."""
+    ways: list[tuple[tuple[str, ...], Agent[Any, Any, Any]]] = [((), agent)]
+    for way, above in ways:
+        if len(way) >= MAX_DEPTH:
+            continue
+        for tool in above.tools:
+            for each in tool.agents if isinstance(tool, Subagents) else ():
+                ways.append(((*way, each.name), each))
+                yield (*way, each.name)
 
 
 # -- the definition ---------------------------------------------------------------------------------------------------

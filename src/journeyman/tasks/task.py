@@ -19,7 +19,9 @@ from journeyman.cancel import call_in, is_awaited, is_done_for
 from journeyman.errors import Rejected, count, is_ours, log_caught, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
+from journeyman.history import NOTICE
 from journeyman.inbox import Inbox
+from journeyman.journal import Tape
 from journeyman.loop.record import detach
 from journeyman.loop.watch import Watch
 from journeyman.tools.background import (
@@ -32,7 +34,7 @@ from journeyman.tools.background import (
     current_background,
 )
 from journeyman.tools.results import to_result
-from journeyman.types import NOTICE, TextOrigin
+from journeyman.types import TextOrigin
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,6 +91,8 @@ class RunningTask:
     """Told once the notification was handed over."""
     over: asyncio.Event
     """Set at the same time."""
+    tape: Tape | None = None
+    """Records the run that started it."""
     _carrier: asyncio.Task[None] | None = None
     _notifying: asyncio.Task[None] | None = None
     _has_begun: bool = False
@@ -234,7 +238,10 @@ class RunningTask:
             liveness=None if info.identity is None else "gone",
             undelivered=undelivered,
         )
-        self.host.watch.show(TaskEnded(path=info.path, info=final))
+        over = TaskEnded(path=info.path, info=final)
+        self.host.watch.show(over)
+        if self.tape is not None:
+            self.tape.hear(over)
 
     async def _take_back_cancellation(self) -> None:
         """Take the cancellation that ended the work, or came too late for it, off the notification."""

@@ -17,7 +17,7 @@ from contextvars import copy_context
 from datetime import UTC, datetime
 from os import PathLike
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Final, Unpack
 
 from pydantic import Field
 
@@ -25,13 +25,14 @@ from journeyman.errors import DefinitionError, Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
 from journeyman.inbox import current_inbox
-from journeyman.loop.record import current_path
+from journeyman.journal import SentRuns
+from journeyman.loop.record import current_path, current_run
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import RunningTask, TaskHost, outlive
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
 from journeyman.tools.check import function_problem, is_amount, listener_problems
-from journeyman.tools.context import BackgroundTasks
+from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import TextOrigin
 
@@ -123,9 +124,16 @@ class Tasks:
             if host is None or not self._is_open:
                 raise RuntimeError("The tasks are not open. Start work inside 'async with Tasks() as tasks:'.")
             made = self._registered(host, work, self._new_info(description, options), options)
-        self._watch.show(TaskStarted(path=made.context.info.path, info=made.info))
+        begun = TaskStarted(path=made.context.info.path, info=made.info)
+        self._watch.show(begun)
+        run = current_run.get()
+        made.tape = None if run is None else run.tape
+        if made.tape is not None:
+            made.tape.hear(begun)
         variables = copy_context()
         variables.run(outlive, made.context)
+        if made.tape is not None:
+            variables.run(made.tape.apart)
         host.call(lambda: made.begin(variables))
         return made.context.id
 
@@ -225,7 +233,7 @@ class Tasks:
     def stop(self, id: str, reason: str = "stopped") -> bool:
         """Stop a task. False: there is none with that id, or it has ended already. Any thread may.
 
-        The task ends as `killed`; if its work comes to a normal end all the same, as `completed`.
+        The task ends as `killed`; if its work comes to a normal end anyway, as `completed`.
         """
         found = self._all.get(id)
         return found is not None and found.stop(reason)
@@ -274,52 +282,85 @@ Wait = Annotated[
 def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
     """Return the tools with which a model looks after these tasks."""
 
-    @tool(effect="pure", parallel=True, thread=False)
-    def task_list() -> str:
+    @tool(effect="pure", parallel=True)
+    async def task_list() -> str:
         """List all background tasks, also those that have ended: id, kind, status, time, description."""
-        return "\n".join(_line(info) for info in tasks.list()) or "There are no background tasks."
+        sent = _sent()
+        infos = [*(() if sent is None else await sent.all()), *tasks.list()]
+        lines = [_line(info) for info in infos] or ["There are no background tasks."]
+        if sent is not None and sent.is_resumed:
+            lines.append(_KILLED_BEFORE)
+        return "\n".join(lines)
 
     @tool(effect="pure", parallel=True, untrusted=True)
     async def task_output(id: Id, wait_s: Wait = 0) -> str:
         """Read what a background task has written, also while it runs, and what came out when it ended."""
-        info = _known(tasks, id)
+        info, sent = await _known(tasks, id)
         if wait_s and info.is_running:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
-                    await tasks.wait(id)
-        info = tasks.get(id)
-        return f"[{_line(info)}]\n{_body(info, tasks.output(id))}"
+                    await (tasks if sent is None else sent).wait(id)
+        info, _ = await _known(tasks, id)
+        return f"[{_line(info)}]\n{_body(info, tasks.output(id) if sent is None else '')}"
 
-    @tool(effect="once", thread=False)
-    def task_message(id: Id, text: str) -> str:
+    @tool(effect="once")
+    async def task_message(id: Id, text: str, context: ToolContext) -> str:
         """Say something to a background agent while it works. It reads that before its next step.
 
         Args:
             text: What to say to it.
         """
-        info = _known(tasks, id)
-        if not text.strip():
-            raise Rejected("The text is blank: there is nothing to say.")
-        if tasks.message(id, text, origin="mail") == "queued":
-            return f"Task {id} reads it before its next step."
-        raise Rejected(_refusal(tasks.get(id), was_running=info.is_running))
+        return await _say(tasks, id, text, dedup=context.idempotency_key)
 
-    @tool(effect="idempotent", thread=False)
-    def task_stop(id: Id) -> str:
+    @tool(effect="idempotent")
+    async def task_stop(id: Id) -> str:
         """Stop a background task. What it did by then stays done."""
-        _known(tasks, id)
-        if tasks.stop(id, "stopped by the model"):
+        _, sent = await _known(tasks, id)
+        reason = "stopped by the model"
+        if tasks.stop(id, reason) if sent is None else await sent.stop(id, reason):
             return f"Task {id} is being stopped."
-        return f"Task {id} has ended already: {tasks.get(id).status}."
+        return f"Task {id} has ended already: {(await _known(tasks, id))[0].status}."
 
     return (task_list, task_output, task_message, task_stop)
 
 
-def _known(tasks: Tasks, id: str) -> TaskInfo:
+_KILLED_BEFORE: Final = "[Work that another process has begun, and that is not listed here, was killed with it.]"
+
+
+def _sent() -> SentRuns | None:
+    """Return what the durable run that goes on here has sent out; None where there is no such run."""
+    run = current_run.get()
+    return None if run is None or run.options.host.journal is None else run.options.host.journal.sent
+
+
+async def _say(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:
+    """Say something to a task, in a durable run once for each call, and return what the model reads of it."""
+    info, sent = await _known(tasks, id)
+    if not text.strip():
+        raise Rejected("The text is blank: there is nothing to say.")
+    if sent is None:
+        delivery = tasks.message(id, text, origin="mail")
+    else:
+        delivery = await sent.message(id, text, dedup=dedup)
+    if delivery == "queued":
+        return f"Task {id} reads it before its next step."
+    now, _ = await _known(tasks, id)
+    raise Rejected(_refusal(now, was_running=info.is_running))
+
+
+async def _known(tasks: Tasks, id: str) -> tuple[TaskInfo, SentRuns | None]:
+    """Return a task, and where it is if it is a run of its own."""
+    sent = _sent()
     try:
-        return tasks.get(id)
+        return tasks.get(id), None
     except KeyError as unknown:
-        raise Rejected(str(unknown.args[0])) from None
+        words = str(unknown.args[0])
+    if sent is not None:
+        try:
+            return await sent.get(id), sent
+        except KeyError as unknown:
+            words = f"{unknown.args[0]}{f' {_KILLED_BEFORE[1:-1]}' if sent.is_resumed else ''}"
+    raise Rejected(words)
 
 
 def _line(info: TaskInfo) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from journeyman.agent import Agent, Host, Maker
-from journeyman.budget import Exceeded, Spent
+from journeyman.budget import BudgetPolicy, Exceeded, Spent
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
@@ -21,7 +21,7 @@ from journeyman.endings import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
 from journeyman.events import Identity, Mail
 from journeyman.inbox import Inbox
-from journeyman.loop.record import current_path
+from journeyman.loop.record import current_path, current_run
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
 from journeyman.tasks.tasks import Tasks
@@ -31,7 +31,7 @@ from journeyman.team.post import PostOffice
 from journeyman.team.spawn import TeamSpawnRequest
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Text
+from journeyman.types import Text, frozen
 
 
 class MemberFailed(JourneymanError):
@@ -143,7 +143,7 @@ class MemberLoop:
         self.post.change(self.member, "working")
         if self.post.watch.is_heard and not self.member.is_heard:
             self.member.is_heard = True
-            chat.subscribe(self.post.watch.show)
+            chat.subscribe(self.post.watch.pass_on)
         self._end(await (chat.continue_() if text is None else chat.prompt(text)))
         if self.member.task is not None and self.member.task.abort.aborted:
             raise asyncio.CancelledError  # the turn was stopped for that, and has told of its end
@@ -211,8 +211,30 @@ class _Pulse:
         return None
 
 
-def in_team(agent: Agent[Any, Any, Any], member: Member, team: str, tools: Sequence[AnyTool]) -> Agent[Any, Any, Any]:
-    """Return `agent` as the member: it has its name, knows of its team, and can write to the others.
+def pulse(member: Member) -> BudgetPolicy:
+    """Return what notes a sign of life before each model call of a member. It limits nothing."""
+    return _Pulse(member)
+
+
+@frozen
+class TurnLimit:
+    """Limits the iterations of one turn of a member that is a run of its own: those since it was idle."""
+
+    most: int
+    name: str = "iterations of a turn"
+
+    def check(self, spent: Spent) -> Exceeded | None:
+        run = current_run.get()
+        sent = None if run is None or run.options.host.journal is None else run.options.host.journal.sent
+        used = spent.iterations - (0 if sent is None else sent.n_before_turn)
+        return Exceeded(limit=self.most, used=used) if used >= self.most else None
+
+
+def in_team(
+    agent: Agent[Any, Any, Any], name: str, team: str, *, tools: Sequence[AnyTool], policy: BudgetPolicy
+) -> Agent[Any, Any, Any]:
+    """Return `agent` as the member of that name: it knows of its team, and can write to the others. The policy is
+    asked before each of its model calls.
 
     Raises:
         DefinitionError: the agent has another tool with the name of one of the team's.
@@ -220,11 +242,11 @@ def in_team(agent: Agent[Any, Any, Any], member: Member, team: str, tools: Seque
     own = [tool for tool in tools if not any(tool is each for each in agent.tools)]
     return replace(
         agent,
-        name=member.name,
-        system=_joined(agent, _team_words(member.name, team)),
+        name=name,
+        system=_joined(agent, _team_words(name, team)),
         tools=(*agent.tools, *own),
         retries=agent.retries or 0,
-        budget=(*agent.budget, _Pulse(member)),
+        budget=(*agent.budget, policy),
     )
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from journeyman.cancel import is_failure
 from journeyman.errors import TeamError
 from journeyman.events import Mail
+from journeyman.history import MAIL_MARK
 from journeyman.inbox import Post
-from journeyman.types import MAIL_MARK
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ _MARK: Final = re.compile(r"<(?=\s*+(?:/\s*+)?team-message)", re.IGNORECASE)
 def as_text(mail: Mail) -> str:
     """Return mail as a model reads it: nothing in it can be taken for the mark around it.
 
-    The first task of a member, which has no id, stays as its leader wrote it, but for that mark.
+    The first task of a member, which has no id, stays as its leader wrote it, except for that mark.
     """
     facts = {"from": mail.sender, "id": mail.id, "summary": mail.summary}
     facts |= {} if mail.kind == "message" else {"kind": mail.kind}

@@ -138,7 +138,7 @@ class PostOffice:
         """Put mail where it will be read. False: nobody will, so it is a dead letter."""
         if sender is not None:
             sender.sign()
-        if self.watch.is_heard:
+        if self.watch.is_followed:
             self.watch.show(MailSent(path=self.path if sender is None else sender.path, mail=mail))
         box = self._box_of(mail)
         if isinstance(box, Mailbox):
@@ -166,7 +166,7 @@ class PostOffice:
         member = self.registry.alive(name)
         if member is not None:
             member.sign()
-        if self.watch.is_heard:
+        if self.watch.is_followed:
             path = self.path if member is None else member.path
             for each in mail:
                 self.watch.show(MailDelivered(path=path, mail=each))
@@ -205,7 +205,7 @@ class PostOffice:
         if member.task is not None:
             member.task.sign(liveness)
         self.changes.wake()
-        if self.watch.is_heard:
+        if self.watch.is_followed:
             self.watch.show(
                 MemberChanged(
                     path=member.path,
@@ -251,7 +251,7 @@ class Shutdown:
     stopped: tuple[str, ...] = ()
     """These were stopped, and ended."""
     abandoned: tuple[str, ...] = ()
-    """These were stopped and do not end. They are out of the team all the same, and nobody waits for them."""
+    """These were stopped and do not end. They are out of the team anyway, and nobody waits for them."""
 
 
 def to_go(
@@ -298,7 +298,7 @@ def _ask(post: PostOffice, member: Member, grace_s: float) -> None:
     post.change(member, "stopping")
     if was_working and grace_s > 0:
         seconds = "second" if grace_s == 1 else "seconds"
-        text = f"Please come to an end: you will be stopped in {grace_s:g} {seconds}. Your last words are kept."
+        text = f"Please finish: you will be stopped in {grace_s:g} {seconds}. Your last words are kept."
         post.send(None, member.name, text, kind="shutdown", incarnation=member.incarnation)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from journeyman.agent import NOTHING_AROUND, Host
@@ -17,12 +18,12 @@ from journeyman.errors import TeamError
 from journeyman.events import DeadLetter, Listener, Mail
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, current_inbox
-from journeyman.journal import Section
+from journeyman.journal import Section, SentRuns, SharedTape, Tape
 from journeyman.loop.record import current_path, current_run
-from journeyman.loop.watch import Watch
+from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
-from journeyman.team.life import MemberLoop, in_team
+from journeyman.team.life import MemberLoop, in_team, pulse
 from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roster
 from journeyman.team.post import PostOffice, Shutdown, let_go, to_go
@@ -66,6 +67,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         self._given_tasks = tasks
         self._tasks: Tasks | None = None
         self._stack: AsyncExitStack | None = None
+        self._tape: Tape | None = None
+        """Records the team, if no chat that is recorded leads it."""
         self._watch = Watch(path=(), listeners=[] if on_event is None else [on_event])
         self._post = PostOffice(hooks, self._watch, name=name or DEFAULT_NAME, description=description)
         self._questions = Questions(self._watch)
@@ -82,6 +85,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
             raise RuntimeError("The team was entered before. Make another Team().")
         self._stack = AsyncExitStack()
         self._post.open()
+        self._tape = self._watch.tape = begin_tape(self._given_host, "team", self._post.registry.name)
         self._tasks = self._given_tasks or await self._stack.enter_async_context(Tasks())
         return self
 
@@ -89,6 +93,12 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         async with self._stack or AsyncExitStack():
             if not self._post.registry.is_deleted:
                 await self.delete()
+        await end_tape(self._given_host, self._tape, "left")
+
+    @property
+    def is_open(self) -> bool:
+        """True once the team was entered: then its members live in this process, also those of durable runs."""
+        return self._stack is not None
 
     async def delete(self) -> Shutdown:
         """Stop all members, close every mailbox, and make dead letters of what nobody has read.
@@ -141,7 +151,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
             registry=registry,
         )
         member.liveness = "working" if request.prompt else "idle"
-        agent = in_team(request.agent, member, registry.name, self._tools[:2])
+        agent = in_team(request.agent, member.name, registry.name, tools=self._tools[:2], policy=pulse(member))
         registry.register(member)
         host = self._host_of(member, request)
         loop = MemberLoop(member=member, post=self._post, agent=agent, host=host, questions=self._asks, request=request)
@@ -186,7 +196,9 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
     def _host_of(self, member: Member, request: TeamSpawnRequest) -> Host:
         given = self._given_host
         journal = given.journal and Section(given.journal, f"member/{member.name}/{member.incarnation}")
-        return replace(given, journal=journal, model=request.model or given.model, tasks=given.tasks or self._tasks)
+        record = None if self._watch.tape is None else SharedTape(self._watch.tape)
+        model, tasks = request.model or given.model, given.tasks or self._tasks
+        return replace(given, journal=journal, model=model, tasks=tasks, record=record)
 
     def _open_tasks(self) -> Tasks:
         if self._tasks is None:
@@ -213,6 +225,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         self._post.path = current_path.get()
         self._asks = questions or self._questions
         self._watch.above = questions.watch if questions is not None else run.watch if run is not None else None
+        if self._watch.above is not None and self._watch.above.tape is not None:
+            self._watch.tape = self._watch.above.tape
         self._follow(inbox)
 
     def _follow(self, inbox: Inbox | None) -> None:
@@ -274,7 +288,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         """Let members go: those of these names, or all. It takes no more than both times together.
 
         An idle member ends at once; one that works is asked to, and may end its turn within `grace_s` seconds. Then it
-        is stopped; one that does not end within `force_s` more is out of the team all the same. With `incarnation`,
+        is stopped; one that does not end within `force_s` more is out of the team anyway. With `incarnation`,
         a member of another one is left alone.
 
         Raises:
@@ -362,8 +376,8 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
     """Return `send_message`, `team_roster` and `team_shutdown`. Whoever calls is the member whose turn goes on, or else
     the leader."""
 
-    @tool(effect="idempotent", thread=False)
-    def send_message(to: str, message: str, context: ToolContext, summary: str = "") -> str:
+    @tool(effect="idempotent")
+    async def send_message(to: str, message: str, context: ToolContext, summary: str = "") -> str:
         """Send a message to a member of your team. It is read before the addressee's next step.
 
         Args:
@@ -371,21 +385,23 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
             message: what the addressee shall read. It knows nothing else of your conversation.
             summary: what it is about, in a few words.
         """
+        sent = _sent_by(team)
+        if sent is not None:
+            return await _mailed(sent, context, to, message, summary=summary)
         member = post.sender()
         who = LEADER if member is None else f"{member.name}.{member.incarnation}"
         id = f"{who}/{'/'.join(context.path)}/{context.attempt}.{context.iteration}/{context.tool_use_id}"
         n_dead = len(post.dead_letters)
-        sent = post.send(member, to, message, summary=summary, id=id)
+        mail = post.send(member, to, message, summary=summary, id=id)
         if len(post.dead_letters) > n_dead:
-            raise TeamError(f"{to!r} has ended, so it will not read that. See team_roster for who is there.")
-        if not sent and to == EVERYBODY:
-            return "Nobody else is there, so nothing was sent."
-        return f"Sent to {', '.join([mail.to for mail in sent])}." if sent else "That message was sent before."
+            raise TeamError(GONE.format(to))
+        return _sent_words(to, [each.to for each in mail])
 
-    @tool(effect="pure", thread=False)
-    def team_roster() -> str:
+    @tool(effect="pure")
+    async def team_roster() -> str:
         """Show who is in the team, what each member does, and which messages could not be delivered."""
-        return _roster_text(post.roster())
+        sent = _sent_by(team)
+        return _roster_text(post.roster()) if sent is None else await sent.roster()
 
     @tool(effect="idempotent")
     async def team_shutdown(name: str) -> str:
@@ -394,6 +410,10 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
         Args:
             name: the name of a member, or "*" for all members.
         """
+        sent = _sent_by(team)
+        if sent is not None:
+            there = await sent.let_go(name)
+            return f"Ends after its turn: {', '.join(there)}" if there else "Nobody was there."
         if post.sender() is not None:
             raise TeamError(f"Only {LEADER} lets members go. Send it a message instead.")
         ended = await team.shutdown(name)
@@ -401,6 +421,37 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
         return "; ".join([f"{way}: {', '.join(names)}" for way, names in ways.items() if names]) or "Nobody was there."
 
     return send_message, team_roster, team_shutdown
+
+
+@cache
+def member_tools() -> Sequence[AnyTool]:
+    """Return the tools of members that are runs of their own: they find their team by the run that calls them."""
+    return Team().tools()[:2]
+
+
+GONE: Final = "{!r} has ended, so it will not read that. See team_roster for who is there."
+
+
+def _sent_by(team: Team) -> SentRuns | None:
+    """Return where the members are that the durable run has sent out which goes on here; None if they live in a team
+    that was entered, or in no such run."""
+    run = None if team.is_open else current_run.get()
+    return None if run is None or run.options.host.journal is None else run.options.host.journal.sent
+
+
+async def _mailed(sent: SentRuns, context: ToolContext, to: str, message: str, *, summary: str) -> str:
+    """Send mail in a durable run, in the step that the call is."""
+    run = current_run.get()
+    journal = None if run is None else run.options.host.journal
+    call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
+    name = "" if journal is None else journal.name(call) or ""
+    return _sent_words(to, await sent.mail(name, to, message, summary=summary))
+
+
+def _sent_words(to: str, names: Sequence[str]) -> str:
+    if not names and to == EVERYBODY:
+        return "Nobody else is there, so nothing was sent."
+    return f"Sent to {', '.join(names)}." if names else "That message was sent before."
 
 
 def _roster_text(roster: Roster) -> str:

@@ -4,7 +4,7 @@ One connection is held for as long as the process has the store open: it holds a
 Postgres releases when the process dies, and hears what other processes have written. The others are lent for a
 statement or a transaction. A database that is away is waited for, as a busy file is.
 
-At the end is how rows are kept, and the statements that are longer than what is done with them.
+At the end is how rows are kept.
 """
 
 from __future__ import annotations
@@ -14,12 +14,30 @@ import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from journeyman.durable.postgres import statements as sql
 from journeyman.durable.records import Record, Row, Signal
 from journeyman.errors import StoreError
-from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, MAKE, NOTICED, Database, check_installed
+from journeyman.session import Snapshot
+from journeyman.store.database import (
+    END_OLD,
+    GET_VERSION,
+    HAS_VERSION,
+    HELD,
+    MAKE,
+    NOTICED,
+    Database,
+    check_installed,
+    lock_number,
+    restored,
+    shown,
+)
+from journeyman.store.log import Line, crc_of, readable
+from journeyman.store.log import Record as SessionRecord
+from journeyman.store.postgres import LAST as LAST_OF_SESSION
+from journeyman.store.postgres import READ as READ_SESSION
+from journeyman.store.postgres import WRITE as WRITE_SESSION
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -28,9 +46,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CHANNEL: Final = "journeyman"
 PATIENCE_S: Final = 5.0
 """So long a database that is away is waited for before it is an error."""
+ANSWER_S: Final = 30.0
+"""So long an answer is waited for before its statement is cancelled, and the connection counts as lost."""
 _AGAIN_S, _SELDOM_S = 0.02, 0.5
 _POLL_S: Final = 1.0
 """So often a process looks for news of which nobody has told it."""
@@ -39,26 +58,28 @@ _READ_ONLY: Final = "25006"
 _ALIVE: Final = f"SELECT number FROM ({HELD}) AS held"
 _IS_YOUNG: Final = "pg_postmaster_start_time() > now() - make_interval(secs => %s::float8)"
 """Tells whether the database was started so short a time ago that those who live may not have connected again."""
-_END_OLD: Final = (
-    f"SELECT pg_terminate_backend(pid) FROM ({HELD}) AS held WHERE number = %s::bigint AND pid <> pg_backend_pid()"
-)
-"""Ends a connection that was lost here, and still holds the lock there."""
 
 
 class Connections:
     """The connections to one database. They are used from one event loop."""
 
     def __init__(
-        self, url: str, *, owner: str, grace_s: float, on_renewed: Callable[[Connection], Awaitable[None]]
+        self,
+        url: str,
+        *,
+        owner: str,
+        grace_s: float,
+        answer_s: float,
+        on_renewed: Callable[[Connection], Awaitable[None]],
     ) -> None:
         """Raise a `ValueError` if an option of the URL cannot be used.
 
-        For `grace_s` seconds after the database was started, nobody is taken for dead. `on_renewed` is called with a
-        connection before anything else when the one that is held was lost: what was not on the disk then may be lost,
-        too.
+        For `grace_s` seconds after the database was started, nobody is taken for dead. A connection on which no answer
+        comes within `answer_s` seconds counts as lost. `on_renewed` is called with a connection before anything else
+        when the one that is held was lost: what was not on the disk then may be lost, too.
         """
         self.database: Final = Database(url)
-        self._owner, self._grace_s, self._on_renewed = owner, grace_s, on_renewed
+        self._owner, self._grace_s, self._answer_s, self._on_renewed = owner, grace_s, answer_s, on_renewed
         self.place: Final = self.database.place
         """The database, for messages: without a password."""
         self._is_open = False
@@ -87,7 +108,7 @@ class Connections:
             await _prepare(self._held, self.database)
         except BaseException as error:
             self.close()
-            raise self.database.explained(error, "opened") from error
+            raise self._fault(error, "opened") from error
         self._is_open = True
 
     def close(self) -> None:
@@ -151,9 +172,9 @@ class Connections:
         if self._held is not None:
             self._held.pgconn.finish()
 
-    async def patiently(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
+    async def patiently(self, work: Callable[[Connection, bool], Awaitable[T]], *, takes_long: bool = False) -> T:
         """Do `work` with a connection; again, as long as the database is away. `work` is told whether it may have been
-        done before, and only its answer was lost.
+        done before, and only its answer was lost. `takes_long`: it is waited for however long it takes.
 
         Raises:
             StoreError: it cannot be done.
@@ -165,14 +186,21 @@ class Connections:
             try:
                 async with self._lent() as connection:
                     is_begun = True
-                    return await work(connection, is_again)
+                    async with asyncio.timeout(None if takes_long else self._answer_s):
+                        return await work(connection, is_again)
             except Exception as error:
-                fault = self.database.explained(error, "used")
+                fault = self._fault(error, "used")
                 if not fault.may_pass or not self._is_open or loop.time() > until:
                     raise fault from error
             is_again = is_again or is_begun
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _SELDOM_S)
+
+    def _fault(self, error: BaseException, what: str) -> StoreError:
+        if isinstance(error, TimeoutError):
+            late = f"{self.place} has not answered within {self._answer_s:g} s."
+            return StoreError(late, hint="Look whether it runs, and what it waits for.", may_pass=True)
+        return self.database.explained(error, what)
 
     @asynccontextmanager
     async def _lent(self) -> AsyncGenerator[Connection]:
@@ -210,7 +238,8 @@ class Connections:
         async with self._holding:
             if self._held is not None and not self._held.closed:
                 try:
-                    await self._held.execute(b"SELECT 1")
+                    async with asyncio.timeout(self._answer_s):
+                        await self._held.execute(b"SELECT 1")
                 except Exception:  # noqa: BLE001 - whatever it is, the connection cannot be used
                     is_lost = True
                 if is_lost:
@@ -257,22 +286,18 @@ class Connections:
         connection = await self.connected(is_direct=True)
         try:
             number = lock_number(self._owner)
-            found = await (await connection.execute(NOTICED.encode())).fetchone()
+            async with asyncio.timeout(self._answer_s):
+                found = await (await connection.execute(NOTICED.encode())).fetchone()
             if found is not None:
                 self.database.check_number(connection.info.backend_pid, found[0])
-            await connection.execute(_END_OLD.encode(), (number,))
-            await connection.execute(b"SELECT pg_advisory_lock(%s::bigint)", (number,))
-            await connection.execute(f"LISTEN {CHANNEL}".encode())
+            async with asyncio.timeout(self._answer_s):
+                await connection.execute(END_OLD.encode(), (number,))
+                await connection.execute(b"SELECT pg_advisory_lock(%s::bigint)", (number,))
+                await connection.execute(f"LISTEN {sql.CHANNEL}".encode())
         except BaseException:
             connection.pgconn.finish()
             raise
         return connection
-
-
-def lock_number(owner: str) -> int:
-    """Return the number of the lock that an owner holds: that of its name, as Postgres has numbers."""
-    number = int(owner[1:], 16)
-    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def owner_of(number: int) -> str:
@@ -294,22 +319,6 @@ async def _prepare(connection: Connection, database: Database) -> None:
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
-_SIGN: Final = "␛"
-
-
-def shown(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
-    """Return a value as Postgres can keep it: its texts have no NUL."""
-    if isinstance(value, str):
-        return value.replace(_SIGN, _SIGN * 2).replace("\0", f"{_SIGN}0") if "\0" in value or _SIGN in value else value
-    return [shown(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
-
-
-def restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
-    """Return a value that was made by `shown`."""
-    if not isinstance(value, str) or _SIGN not in value:
-        return value
-    return _SIGN.join([part.replace(f"{_SIGN}0", "\0") for part in value.split(_SIGN * 2)])
-
 
 async def rows_of(
     connection: Connection, query: str, given: Sequence[object] | Mapping[str, object] = ()
@@ -317,11 +326,11 @@ async def rows_of(
     """Return the rows that a statement gives back, if it gives back any."""
     cursor = connection.cursor(binary=True)
     await cursor.execute(query.encode(), given or None)
-    return await cursor.fetchall() if cursor.description else []
+    return [] if cursor.rownumber is None else await cursor.fetchall()  # its description takes longer than its rows
 
 
 def row_of(stored: Sequence[Any]) -> Row:
-    return Row(**dict(zip(COLUMNS, map(restored, stored), strict=True)))
+    return Row(**dict(zip(sql.COLUMNS, map(restored, stored), strict=True)))
 
 
 def written_out(record: Record) -> list[Any]:
@@ -343,67 +352,33 @@ async def run_of(connection: Connection, id: str) -> Row | None:
 
 
 async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> list[Row]:
-    found = await rows_of(connection, f"SELECT {LIST} FROM jm_runs {where}", [shown(each) for each in given])
+    found = await rows_of(connection, f"SELECT {sql.LIST} FROM jm_runs {where}", [shown(each) for each in given])
     return [row_of(each) for each in found]
 
 
-# -- statements --------------------------------------------------------------------------------------------------------
+# -- sessions ----------------------------------------------------------------------------------------------------------
 
-COLUMNS: Final = tuple(each.name for each in fields(Row))
-LIST: Final = ", ".join(COLUMNS)
-_FREE: Final = (
-    "SELECT r.id FROM place p CROSS JOIN LATERAL (SELECT id FROM jm_runs WHERE status = 'ready' AND agent = p.agent"
-    " AND queue = p.queue AND (wake IS NULL OR wake <= %(now)s::float8)"
-    " ORDER BY priority DESC, created, id LIMIT %(limit)s) r"
-)
-_WHICH: Final = "agent = ANY(%(agents)s::text[]) AND (%(all)s::bool OR queue = ANY(%(queues)s::text[]))"
-READY: Final = f"""
-WITH RECURSIVE place(agent, queue) AS (
-    SELECT agent, queue FROM unnest(%(agents)s::text[]) AS agent, unnest(%(queues)s::text[]) AS queue
-    UNION ALL (
-        SELECT agent, (SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = a.agent)
-        FROM unnest(%(agents)s::text[]) AS a(agent) WHERE %(all)s::bool
-    )
-), next(agent, queue) AS (
-    SELECT agent, queue FROM place
-    UNION
-    SELECT agent, (
-        SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = next.agent AND r.queue > next.queue)
-    FROM next WHERE next.queue IS NOT NULL AND %(all)s::bool
-)
-SELECT {LIST} FROM jm_runs WHERE id = ANY(ARRAY(
-    {_FREE.replace("place p", "next p")}
-    UNION ALL
-    (SELECT id FROM jm_runs WHERE status = 'waiting' AND wake <= %(now)s::float8 AND {_WHICH}
-        ORDER BY priority DESC, created, id LIMIT %(limit)s)
-    UNION ALL
-    (SELECT id FROM jm_runs WHERE status = 'running' AND owner = ANY(%(dead)s::text[]) AND {_WHICH}
-        ORDER BY priority DESC, created, id LIMIT %(limit)s)
-)) ORDER BY priority DESC, created, id LIMIT %(limit)s
-"""
-"""By agent and queue: however many wait for others, none of those is looked at. `next` goes from queue to queue."""
-HAND_OVER: Final = (
-    "UPDATE jm_runs SET status = CASE status WHEN 'running' THEN 'ready' ELSE status END, gen = gen + 1,"
-    " epoch = epoch + (status = 'running')::int WHERE id = %s::text AND gen = %s::bigint"
-    f" AND (status IN ('ready', 'running') OR (status = 'waiting' AND wake IS NOT NULL)) RETURNING {LIST}"
-)
-"""The owner stays named: a run that takes its processes down is known by that."""
-PARK: Final = "INSERT INTO jm_parked (run, queue) VALUES (%s::text, %s::text) ON CONFLICT DO NOTHING"
-UNPARK: Final = (
-    "DELETE FROM jm_parked WHERE run = (SELECT p.run FROM jm_parked p JOIN jm_runs r ON r.id = p.run"
-    " WHERE p.queue = %s::text AND r.status = 'ready' ORDER BY r.priority DESC, r.created, r.id LIMIT 1) RETURNING run"
-)
-PARKED: Final = (
-    "WITH gone AS (DELETE FROM jm_parked WHERE NOT EXISTS (SELECT FROM jm_runs WHERE id = run AND status = 'ready'))"
-    " SELECT DISTINCT queue FROM jm_parked"
-)
-_SWEEPING: Final = 0x6A6D_0003
-SWEEPS: Final = (
-    "UPDATE jm_version SET swept = now() WHERE (swept IS NULL OR swept < now() - make_interval(secs => %s::float8))"
-    f" AND pg_try_advisory_xact_lock({_SWEEPING}) RETURNING true"
-)
-LATE: Final = (
-    "SELECT id, gen FROM jm_runs WHERE ((status = 'ready' AND greatest(wake, created) < %s::float8)"
-    " OR (status = 'waiting' AND wake < %s::float8)) AND id > %s::text"
-    " AND NOT EXISTS (SELECT FROM jm_parked WHERE run = id) ORDER BY id LIMIT %s"
-)
+
+async def conversation_of(connection: Connection, session: str) -> Snapshot:
+    """Return what is stored of a session."""
+    found = await rows_of(connection, READ_SESSION, [session])
+    return readable([SessionRecord(*each) for each in found], session)[1]
+
+
+async def add_lines(connection: Connection, session: str, lines: Sequence[Line], *, at: float) -> None:
+    """Write lines at the end of a session that is stored, in a transaction.
+
+    Raises:
+        StoreError: somebody else has written there in this moment, so that the transaction has to be made again.
+    """
+    from psycopg.errors import UniqueViolation  # noqa: PLC0415 - an optional package
+
+    [(n, crc)] = await rows_of(connection, LAST_OF_SESSION, [session])
+    rows = list[tuple[int, str, int, bytes, int]]()
+    for line in lines:
+        n, crc = n + 1, crc_of(line.kind, line.position, line.body, crc)
+        rows.append((n, line.kind, line.position, line.body, crc))
+    try:
+        await rows_of(connection, WRITE_SESSION, [session, at, *map(list, zip(*rows, strict=True))])
+    except UniqueViolation as error:
+        raise StoreError(f"Something else was said in session {session}.", hint="Try again.", may_pass=True) from error

@@ -14,30 +14,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
-from hashlib import blake2b
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from journeyman.cancel import ended
 from journeyman.durable.dispatch import LEASE_S, Dispatcher, Driving, HandOver, Ticket
+from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
 from journeyman.errors import StoreError, name_and_words
 
 if TYPE_CHECKING:
     from procrastinate.worker import Worker
 
-T = TypeVar("T")
-
 _log = logging.getLogger("journeyman")
 _TASK: Final = "jm.drive"
-_MAJOR: Final = 3
-"""The version of Procrastinate whose functions are called here."""
 _BEATS: Final = 5
 """So many beats there are in a lease."""
 _POLL_S: Final = 1.0
-_AGAIN_S: Final = 0.5
 _MOST_S: Final = 10 * 365 * 86_400.0
 """A job that is due later is due then, and is put off again."""
 _MOST_URGENT: Final = 2**31 - 1
@@ -84,23 +78,11 @@ WITH RECURSIVE place(name) AS (
 """From queue to queue: however many jobs wait, only as many are looked at as there are queues."""
 
 
-class Lender(Protocol):
-    """The connections to the database of the runs."""
-
-    place: str
-    """The database, for messages."""
-
-    async def patiently(self, work: Callable[[Any, bool], Awaitable[Any]]) -> Any:  # noqa: ANN401 - whatever `work` returns
-        """Do `work` with a connection; again, as long as the database is away for a few seconds."""
-        ...
-
-    async def listening(self) -> Any:  # noqa: ANN401 - of the driver
-        """Return a connection that hears, which the caller closes."""
-        ...
-
-
 class Procrastinate:
     """A dispatcher on the database of the runs."""
+
+    joins: bool = True
+    drive_s: float | None = None
 
     def __init__(self, lender: Lender, *, lease_s: float = LEASE_S) -> None:
         """A worker that was silent for `lease_s` seconds is taken for dead."""
@@ -113,7 +95,7 @@ class Procrastinate:
         Raises:
             StoreError: it is not installed, of another version, or has older tables.
         """
-        _check_installed()
+        check_package("procrastinate", extra="postgres", least="3.10")
         found = await (await connection.execute(b"SELECT to_regclass('procrastinate_jobs') IS NOT NULL")).fetchone()
         if not found[0]:
             await connection.execute(schema().encode())
@@ -138,7 +120,7 @@ class Procrastinate:
         connection: Any,  # noqa: ANN401 - of the driver
     ) -> None:
         urgency = max(min(priority, _MOST_URGENT), -_MOST_URGENT)
-        given = [ticket.run, _place(agent, queue), urgency, *ticket, min(max(after_s, 0.0), _MOST_S)]
+        given = [ticket.run, place_of(agent, queue), urgency, *ticket, min(max(after_s, 0.0), _MOST_S)]
         await connection.execute(_ENQUEUE.encode(), given)
 
     async def drop(self, run: str, connection: Any) -> None:  # noqa: ANN401 - of the driver
@@ -164,8 +146,8 @@ class Procrastinate:
         from procrastinate import App  # noqa: PLC0415 - an optional package
         from procrastinate.worker import Worker  # noqa: PLC0415 - an optional package
 
-        places = [_place(agent, queue) for agent in agents for queue in queues or ("default",)]
-        all_of = () if queues else tuple(f"{_digest(agent)}." for agent in agents)
+        places = [place_of(agent, queue) for agent in agents for queue in queues or ("default",)]
+        all_of = () if queues else tuple(places_of(agent) for agent in agents)
         connector = _Connector(self._lender, places, all_of, stop=stop, lease_s=self.lease_s)
         app, drives = App(connector=cast("Any", connector)), set[asyncio.Task[Any]]()
 
@@ -237,7 +219,7 @@ async def _until(stop: asyncio.Event, worker: Worker, drives: Collection[asyncio
             await asyncio.wait({running})
             return
         error = None if running.cancelled() else running.exception()
-        _log.warning("The worker of Procrastinate has ended, and begins anew: %s", error and name_and_words(error))
+        _log.warning("The worker of Procrastinate has ended, and begins again: %s", error and name_and_words(error))
         await asyncio.wait({stopping}, timeout=_POLL_S)
     except asyncio.CancelledError:
         if not running.cancelling():
@@ -252,51 +234,21 @@ async def _until(stop: asyncio.Event, worker: Worker, drives: Collection[asyncio
             running.exception()  # nobody else looks
 
 
-class _Connector:
+class _Connector(Patience):
     """What a worker of Procrastinate asks the database through, as its `BaseAsyncConnector`."""
 
     def __init__(
         self, lender: Lender, places: list[str], all_of: Collection[str], *, stop: asyncio.Event, lease_s: float
     ) -> None:
         """`places` are the queues that are served; to them is added what begins with one of `all_of`."""
-        self._lender: Final = lender
+        super().__init__(lender, stop=stop, lease_s=lease_s)
         self._places: Final = places
         self._all_of: Final = tuple(all_of)
-        self._stop: Final = stop
-        self._lease_s: Final = lease_s
         self._jobs: Final = set[object]()
         """Those that were brought, and are not acknowledged."""
 
     def get_sync_connector(self) -> _Connector:
         return self
-
-    async def done(self, work: Callable[[Any, bool], Awaitable[T]]) -> T:
-        """Do `work` with a connection; again, until it is done. A call that takes longer than a lease is made again.
-        `work` is told whether it may have been done before, and only its answer was lost.
-
-        Raises:
-            StoreError: it cannot be done; or the database is away while this process is to stop.
-        """
-        is_again = False
-
-        def tried(connection: Any, is_tried: bool) -> Awaitable[T]:  # noqa: ANN401 - of the driver
-            return work(connection, is_tried or is_again)
-
-        while True:
-            try:
-                async with asyncio.timeout(self._lease_s):
-                    return await self._lender.patiently(tried)
-            except TimeoutError as error:
-                late = f"{self._lender.place} has not answered within {self._lease_s:g} s."
-                fault, cause = StoreError(late, hint="Look whether it runs.", may_pass=True), error
-            except StoreError as error:
-                fault, cause = error, error
-            if self._stop.is_set() or not fault.may_pass:
-                raise fault from cause
-            if not is_again:
-                _log.warning("The tickets cannot be read or written, which is tried again: %s", fault)
-            is_again = True
-            await asyncio.sleep(_AGAIN_S)
 
     async def execute_query_all_async(self, query: str, **arguments: object) -> list[dict[str, Any]]:
         from psycopg.errors import RaiseException  # noqa: PLC0415 - an optional package
@@ -335,14 +287,14 @@ class _Connector:
 
         while True:
             try:
-                connection = await self._lender.listening()
+                connection = await self.lender.listening()
                 try:
                     await self._heard(connection, on_notification)
                 finally:
                     connection.pgconn.finish()
             except (Error, OSError, StoreError) as error:  # it is looked for every second anyway
                 _log.debug("Procrastinate is not heard, which is tried again: %s", error)
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(AGAIN_S)
 
     async def _heard(self, connection: Any, on_notification: Callable[..., Awaitable[None]]) -> None:  # noqa: ANN401 - of the driver
         heard = set[str]()
@@ -365,30 +317,6 @@ def schema() -> str:
     if found is None or found.origin is None:
         return ""
     return f"{(Path(found.origin).parent / 'sql' / 'schema.sql').read_text('utf-8')}{_INDEX}\n"
-
-
-def _check_installed() -> None:
-    """Raise a `StoreError` if Procrastinate is not installed, or is one that is not known here."""
-    if find_spec("procrastinate") is None:
-        raise StoreError(
-            "Durable runs in Postgres need the package procrastinate, which is not installed.",
-            hint="Install it: pip install 'journeyman[postgres]'",
-        )
-    installed = version("procrastinate")
-    if installed.partition(".")[0] != str(_MAJOR):
-        raise StoreError(
-            f"Procrastinate {installed} is installed, and this version of journeyman knows version {_MAJOR}.",
-            hint=f"Install that one: pip install 'procrastinate>={_MAJOR}.10,<{_MAJOR + 1}'",
-        )
-
-
-def _place(agent: str, queue: str) -> str:
-    """Return the queue of Procrastinate for an agent and a queue: a channel of Postgres has 63 bytes at most."""
-    return f"{_digest(agent)}.{blake2b(queue.encode(), digest_size=8).hexdigest()}"
-
-
-def _digest(agent: str) -> str:
-    return f"jm{blake2b(agent.encode(), digest_size=8).hexdigest()}"
 
 
 if TYPE_CHECKING:

@@ -1,0 +1,144 @@
+"""Chats whose turns are durable runs.
+
+Between turns a chat is its conversation, which a session keeps; within a turn it is the steps of a run. The run has a
+name that follows from the session, so that whoever opens the chat finds the turn that was cut off; and what it adds to
+the conversation is written in the same step as its end. The session's lock says who has the chat open; who drives a
+turn, the claim of its run says, as for every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from journeyman.agent import Agent, Host
+from journeyman.cancel import Abort
+from journeyman.chat.writer import DurableSession, TurnLife
+from journeyman.durable.dispatch import LATE_S
+from journeyman.durable.handle import Handle
+from journeyman.durable.hub import Hub, result_of
+from journeyman.durable.journal import Leaving
+from journeyman.durable.program import Program
+from journeyman.durable.records import OVER, Head, Row, dump_head, load_head
+from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunInUse, RunOver, StoreError
+from journeyman.inbox import Queue
+from journeyman.journal import new_id
+from journeyman.result import Result
+from journeyman.session import TURN, SharedSession, Snapshot, Step, turn_name
+
+KEPT_S: Final = 7 * 24 * 3600.0
+"""The steps of a turn are forgotten so many seconds after its end, when its chat is opened."""
+_MOST_FORGOTTEN: Final = 1_000
+
+
+class ChatSession:
+    """A session whose turns are durable runs."""
+
+    def __init__(self, hub: Hub, session: SharedSession, *, head: Callable[..., Head], app: str) -> None:
+        """`head` makes what a run is begun with, of an agent and its input."""
+        self._hub, self._session, self._head, self._app = hub, session, head, app
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    @property
+    def notice(self) -> str | None:
+        return self._session.notice
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._session.snapshot
+
+    def add(self, text: str, queue: Queue) -> int:
+        return self._session.add(text, queue)
+
+    def write(self, step: Step) -> None:
+        self._session.write(step)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def __repr__(self) -> str:
+        return f"<ChatSession of {self._session!r}>"
+
+    # -- turns
+
+    async def begin_turn(
+        self, agent: Agent[Any, Any, Any], input: object, *, number: int, goes_on: bool, host: Host
+    ) -> None:
+        if host.journal is not None:
+            raise ValueError("The host has a journal; a durable chat has its own. Leave Host.journal out.")
+        head = self._head(agent, input, max_attempts=None, history=(), host=host)
+        now = self._hub.now()
+        row = Row(
+            id=new_id(now),
+            name=turn_name(self.id, number),
+            agent=agent.name,
+            app=self._app,
+            head=dump_head(replace(head, session=self.id, number=number, goes_on=goes_on)),
+            created=now,
+            status="ready",
+            wake=now + LATE_S,  # until then no worker begins it: it is driven here
+        )
+        if (await self._hub.engine.add(row, is_queued=False)).id != row.id:
+            hint = "Open it again to go on from what is stored."
+            raise StoreError(f"Session {self.id} was changed elsewhere: it has a turn {row.name}.", hint=hint)
+        self._hub.notify()
+
+    async def open_turn(self, agent: Agent[Any, Any, Any], number: int) -> tuple[object, bool] | None:
+        engine, name = self._hub.engine, turn_name(self.id, number)
+        before = self._hub.now() - KEPT_S
+        old = await engine.rows(prefix=f"{TURN}{self.id}/", statuses=OVER, ended_before=before, limit=_MOST_FORGOTTEN)
+        if old:
+            await engine.forget([row.id for row in old])
+        row = await engine.get(name)
+        if row is None or row.status in OVER:
+            return None
+        if row.status == "blocked":
+            raise RunBlocked(name, row.why or "")
+        head = load_head(row)
+        if head.agent != agent.name:
+            raise RunDiffers(name, f"it is one of the agent {head.agent!r}, not of {agent.name!r}")
+        input: object = head.input
+        with suppress(InvalidArguments):  # if it fits no more, whoever drives the turn says so
+            input = head.input if agent.input is str else agent.plan.input.load(head.input.encode())
+        return input, head.goes_on
+
+    async def carry(self, life: TurnLife, *, host: Host, abort: Abort) -> tuple[Result[Any], Snapshot | None]:
+        name, hub = turn_name(self.id, life.number), self._hub
+        program, is_told = Program(agent=life.agent, host=host, abort=abort, turn=life), False
+        while True:
+            mark = hub.mark()
+            row = await hub.row(name)
+            if row.result is not None:
+                stored = await hub.engine.conversation(self.id)
+                self._session.refresh()
+                return replace(result_of(row, life.agent), history=tuple(stored.messages)), stored
+            outcome = await self._driven(row, program)
+            if outcome is not None and not isinstance(outcome, Leaving):
+                self._session.refresh()
+                return outcome, await hub.engine.conversation(self.id) if life.has_late_texts else None
+            if outcome is not None and outcome.how == "blocked":
+                raise RunBlocked(name, outcome.why)
+            if abort.aborted and not is_told:  # whoever drives it is told
+                is_told = True
+                with suppress(RunOver):
+                    await Handle[Any](hub, row.id).stop(abort.reason or "")
+                continue
+            await hub.changed(since=mark)
+
+    async def _driven(self, row: Row, program: Program) -> Result[Any] | Leaving | None:
+        """Drive a turn, if it may be. None: somebody else has taken it in this moment, or has ended it."""
+        try:
+            outcome = await self._hub.driven(row.id, program, also=("ready", "waiting"))
+        except RunInUse:
+            return None
+        ended_here = program.turn is not None and program.turn.is_ended
+        return outcome if isinstance(outcome, Leaving) or ended_here else None
+
+
+if TYPE_CHECKING:
+    _session: type[DurableSession] = ChatSession

@@ -1,0 +1,350 @@
+"""Durable runs in Postgres, which processes on many machines may share.
+
+What decides who writes is one statement each time, so that nothing is locked while a process thinks, is stopped or
+dies. What a run goes on from is on the disk before its writer goes on, except steps that may be done again: those are
+on the disk soon, and are written again when the database has lost them.
+
+A process is alive while it is connected: it holds a lock there, which ends with its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from journeyman.durable.dispatch import Tickets, may_be_handed_over
+from journeyman.durable.engine import Engine, Taken, Written
+from journeyman.durable.memory import settled
+from journeyman.durable.postgres import statements as sql
+from journeyman.durable.postgres.connections import (
+    conversation_of,
+    record_of,
+    row_of,
+    rows_of,
+    run_of,
+    runs_of,
+    shown,
+    signal_of,
+    written_out,
+)
+from journeyman.durable.postgres.days import drop_days
+from journeyman.durable.postgres.dispatchers import choose, named
+from journeyman.durable.postgres.transactions import KEPT_S, Transactions, until_new
+from journeyman.durable.records import (
+    OVER,
+    QUEUES,
+    Change,
+    Claim,
+    QueueState,
+    Record,
+    Row,
+    Signal,
+    Status,
+    is_free,
+    queue_state,
+    wall_clock,
+)
+from journeyman.session import SharedSession, Snapshot
+from journeyman.store.database import MIGRATING
+from journeyman.store.postgres import PostgresSessions
+
+if TYPE_CHECKING:
+    from journeyman.durable.postgres.connections import Connection
+
+T = TypeVar("T")
+
+_log = logging.getLogger("journeyman")
+
+
+class PostgresEngine(Transactions):  # noqa: PLR0904 - those of the port
+    """An engine on a database, in which the tables are made if they are not there."""
+
+    @property
+    def tickets(self) -> Tickets:
+        return self
+
+    async def open(self) -> None:
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                await connection.execute(b"SELECT pg_advisory_xact_lock(%s::bigint)", (MIGRATING,))
+                if self._named is None or isinstance(self._named, str):
+                    name = await choose(self._named, connection, self.connections.database)
+                    self.dispatcher = named(name, self.connections, lease_s=self.dispatcher.lease_s)
+                await self.dispatcher.setup(connection)
+
+        await self.connections.open()
+        try:
+            await self.connections.patiently(lambda connection, _: work(connection), takes_long=True)  # in turn
+            await self._make_days(wall_clock())
+        except BaseException:
+            self.connections.close()
+            raise
+
+    async def close(self) -> None:
+        self.connections.close()
+
+    def has_news(self) -> bool:
+        return self.connections.has_news()
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self.connections.listen(wake)
+
+    # -- runs
+
+    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
+        async def work(connection: Connection, _: bool) -> Row:
+            while not await self._added(connection, row, records, is_queued=is_queued):
+                where = "WHERE name = %s::text OR (agent = %s::text AND dedup = %s::text)"
+                known = await runs_of(connection, where, [row.name, row.agent, row.dedup])
+                known = known or await runs_of(connection, "WHERE id = %s::text", [row.id])
+                if known:
+                    return known[0]
+            return row
+
+        return await self.written(work)
+
+    async def get(self, id: str) -> Row | None:
+        where = "WHERE id = %s::text OR name = %s::text ORDER BY id = %s::text DESC LIMIT 1"
+        found = await self.read(lambda connection: runs_of(connection, where, [id, id, id]))
+        return found[0] if found else None
+
+    async def rows(
+        self,
+        *,
+        statuses: Collection[Status] = (),
+        agent: str | None = None,
+        prefix: str = "",
+        ended_before: float | None = None,
+        limit: int = 100,
+    ) -> Sequence[Row]:
+        where, given = ["true"], list[object]()
+        if statuses:
+            where.append("status = ANY(%s::text[])")
+            given.append(list(statuses))
+        if agent is not None:
+            where.append("agent = %s::text")
+            given.append(agent)
+        if prefix:
+            where.append("(id ^@ %s::text OR name ^@ %s::text)")
+            given += [prefix] * 2
+        if ended_before is not None:
+            where.append("created < %s::float8 AND ended < %s::float8")  # by age there is an index
+            given += [ended_before] * 2
+        query = f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT %s::bigint"
+        return await self.read(lambda connection: runs_of(connection, query, [*given, limit]))
+
+    async def queues(self, *, now: float) -> Sequence[QueueState]:
+        query = QUEUES.format(now="%(now)s::float8")
+        found = await self.read(lambda connection: rows_of(connection, query, {"now": now}))
+        return [queue_state(each, now=now) for each in found]
+
+    async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
+        async def work(connection: Connection) -> Sequence[Row]:
+            owners = [owner for (owner,) in await rows_of(connection, sql.OWNERS)]
+            alive = await self.connections.alive(connection, owners)
+            given = {
+                "now": now,
+                "agents": shown(list(agents)),
+                "queues": shown(list(queues)),
+                "all": not queues,
+                "limit": limit,
+                "dead": [owner for owner in owners if owner not in alive],
+            }
+            return [row_of(each) for each in await rows_of(connection, sql.READY, given)]
+
+        return await self.read(work)
+
+    async def claim(
+        self,
+        id: str,
+        *,
+        now: float,
+        also: Collection[Status] = (),
+        steal: bool = False,
+        at_once: int | None = None,
+        head: bytes | None = None,
+        gen: int | None = None,
+    ) -> Claim | None:
+        tried: Row | None = None
+        claim: Claim | None = None
+
+        async def work(connection: Connection, _: bool) -> Claim | None:
+            nonlocal tried, claim
+            while (row := await run_of(connection, id)) is not None:
+                if tried is not None and (row.epoch, row.owner) == (tried.epoch, self.owner):
+                    claim = Claim(row, row.epoch)  # only the answer was lost
+                    return claim
+                is_dead = steal or (
+                    row.status == "running" and row.owner not in await self.connections.alive(connection, {row.owner})
+                )
+                if gen not in (None, row.gen) or not is_free(row, now=now, also=also, owner_is_dead=is_dead):
+                    return None
+                after = await self._claimed(connection, row, died=row.owner is not None and not steal, head=head)
+                after = after if gen is not None else replace(after, gen=row.gen + 1)
+                async with connection.transaction():
+                    if await self._is_full(connection, row, at_once, parks=gen is not None):
+                        return None
+                    tried = after
+                    is_done = await self._changed(connection, row, after)
+                if is_done:
+                    claim = Claim(after, after.epoch) if after.status == "running" else None
+                    return claim
+            return None
+
+        try:
+            async with self._claiming:
+                claimed = await self.written(work)
+        except asyncio.CancelledError:
+            if claim is not None:  # nobody will drive it
+                await self._unclaimed(claim, now=now)
+            raise
+        if claimed is not None and at_once is not None:
+            self._limited.add((id, claimed.epoch))
+        return claimed
+
+    async def note(self, claim: Claim, asked: bytes | None) -> None:
+        change = (
+            f"UPDATE jm_runs SET asked = %b::bytea WHERE id = %s::text AND epoch = %s::bigint AND {sql.SOON} RETURNING"
+            f" {sql.TELL}"
+        )
+        given = [asked, shown(claim.row.id), claim.epoch, self.owner]
+        await self.written(lambda connection, _: rows_of(connection, change, given))
+
+    async def settle(
+        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
+    ) -> bool:
+        after = settled(claim.row, change, now=now)
+        values = [shown(getattr(after, each)) for each in sql.GIVEN_BACK]
+        is_ready = int(change.status == "ready")
+        given = [*values, is_ready, shown(claim.row.id), claim.epoch, n_signals, n_signals, self.owner]
+
+        is_limited = (claim.row.id, claim.epoch) in self._limited
+
+        async def work(connection: Connection, is_again: bool) -> bool:
+            if is_again:
+                row = await run_of(connection, claim.row.id)
+                if row is not None and (row.epoch, row.owner) == (claim.epoch, None):
+                    return True  # only the answer was lost
+            if not (is_limited or change.lines or posts is not None or may_be_handed_over(after)):
+                return bool(await rows_of(connection, sql.SETTLE, given))
+            async with connection.transaction():
+                if is_limited:
+                    await rows_of(connection, sql.QUEUE_LOCK, [shown(after.queue)])
+                if not await rows_of(connection, sql.SETTLE, given):
+                    return False
+                await self._follows(connection, after, change, posts, now=now)
+                if is_limited:
+                    await self.unpark(connection, after.queue, now=now)
+                return True
+
+        is_done = await self.written(until_new(work))
+        if is_done:
+            self._limited.discard((claim.row.id, claim.epoch))
+        return is_done
+
+    async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
+        tables = ("jm_steps_default", "jm_signals_default") if by_days else ("jm_steps", "jm_signals")
+
+        async def work(connection: Connection, _: bool) -> int:
+            async with connection.transaction():
+                gone = [id for (id,) in await rows_of(connection, sql.FORGET, [shown(list(ids))])]
+                for table in tables:
+                    await rows_of(connection, sql.FORGET_STEPS.format(table), [gone])
+                return len(gone)
+
+        return await self.written(work)
+
+    async def drop_days(self, before: float) -> None:
+        await self.written(lambda connection, _: drop_days(connection, before), takes_long=True)
+
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+        sessions = PostgresSessions(self.connections.database.url)
+        return sessions.shared_session(id, agent=agent, any_agent=any_agent, create=create)
+
+    async def conversation(self, session: str) -> Snapshot:
+        return await self.read(lambda connection: conversation_of(connection, session))
+
+    # -- steps and signals
+
+    async def records(self, id: str) -> Sequence[Record]:
+        query = f"SELECT {sql.STEP} FROM jm_steps WHERE run = %s::text ORDER BY n"
+        found = await self.read(lambda connection: rows_of(connection, query, [shown(id)]))
+        return [record_of(each) for each in found]
+
+    async def write(
+        self,
+        claim: Claim,
+        record: Record,
+        *,
+        is_synced: bool = False,
+        starts: Row | None = None,
+        posts: Signal | None = None,
+    ) -> Written:
+        given = [*written_out(record), shown(claim.row.id), claim.epoch]
+        has_more = starts is not None or posts is not None
+        is_synced = is_synced or has_more
+
+        async def work(connection: Connection, is_again: bool) -> Written:
+            if has_more:
+                async with connection.transaction():
+                    is_new = bool(await rows_of(connection, sql.WRITE_SYNCED, given))
+                    if is_new and starts is not None:
+                        await self._added(connection, starts, (), is_queued=True)
+                    if is_new and posts is not None:
+                        await self._posted(connection, posts)
+                if is_new:
+                    return "written"
+            elif await rows_of(connection, sql.WRITE_SYNCED if is_synced else sql.WRITE_SOON, given):
+                return "written"
+            # An epoch only grows: what is read after the write is as true as what was read with it.
+            found = await rows_of(connection, sql.KNOWN, [*given[:3], given[-2]])
+            if not found or found[0][0] != claim.epoch:
+                return "fenced"
+            is_ours = is_again and found[0][2] is not None and record_of(found[0][1:]) == record
+            return "written" if is_ours else "taken"
+
+        written = await self.written(until_new(work) if has_more else work)
+        if written == "written" and not is_synced:
+            now_s = asyncio.get_running_loop().time()
+            self._soon.append((now_s, claim, record))
+            while self._soon[0][0] < now_s - KEPT_S:
+                self._soon.popleft()
+        return written
+
+    async def signal(self, signal: Signal) -> Taken:
+        where = [shown(each) for each in (signal.run, signal.kind, signal.dedup)]
+        query = (
+            f"SELECT {sql.SIGNAL_COLUMNS} FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
+        )
+
+        async def work(connection: Connection, is_again: bool) -> Taken:
+            while True:
+                async with connection.transaction():
+                    if await self._posted(connection, signal):
+                        return "taken"
+                row = await run_of(connection, signal.run)
+                if row is None or row.status in OVER:
+                    return "over"
+                known = await rows_of(connection, query, where)
+                if known:
+                    is_ours = is_again and signal_of(known[0])._replace(n=0) == signal._replace(n=0)
+                    return "taken" if is_ours else "known"
+
+        return await self.written(until_new(work))
+
+    async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
+        of_run = "" if run is None else " AND run = %s::text"
+        query = f"SELECT {sql.SIGNAL_COLUMNS} FROM jm_signals WHERE n > %s::bigint{of_run} ORDER BY n"
+        given = [after] if run is None else [after, shown(run)]
+        return [signal_of(each) for each in await self.read(lambda connection: rows_of(connection, query, given))]
+
+    async def newest(self) -> int:
+        query = "SELECT coalesce(max(n), 0) FROM jm_signals"
+        return (await self.read(lambda connection: rows_of(connection, query)))[0][0]
+
+
+if TYPE_CHECKING:
+    _engine: type[Engine] = PostgresEngine

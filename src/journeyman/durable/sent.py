@@ -1,0 +1,498 @@
+"""What a durable run sends out: runs in the background, which are runs of their own, and what it says to them.
+
+Such a run is stored in the transaction of the step that starts it, and its end tells the run above in the transaction
+in which it ends: neither is lost, and neither happens twice. It may be driven wherever the run above may be, since only
+a program that has that one's agent gives it the same gates and deps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from json import dumps, loads
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from journeyman.agent import NAME, Agent, Host
+from journeyman.budget import Budget
+from journeyman.durable.journal import Life, RunJournal
+from journeyman.durable.program import Program
+from journeyman.durable.records import (
+    DONE,
+    OVER,
+    Above,
+    Head,
+    Row,
+    Signal,
+    dump_head,
+    kind_of,
+    load_head,
+    prints_of,
+    unpacked,
+)
+from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, SubagentMisused, TeamError
+from journeyman.events import Delivery, Identity, Mail, MailKind, TaskInfo
+from journeyman.inbox import Post
+from journeyman.journal import SentRun, SentRuns
+from journeyman.loop.results import load_result
+from journeyman.loop.watch import traceparent_of
+from journeyman.result import Result
+from journeyman.subagents.results import ended_task
+from journeyman.tasks.task import notice
+from journeyman.team.mail import as_text, idle_notice
+from journeyman.team.members import EVERYBODY, LEADER
+from journeyman.team.team import GONE
+from journeyman.types import JsonObject
+
+_LOOK_S: Final = 1.0
+_MOST_RUNS: Final = 10_000
+_STARTS: Final = re.compile(r"/(background|member)/[^/]+\Z")
+
+
+# -- what is sent out --------------------------------------------------------------------------------------------------
+
+
+class Here(Protocol):
+    """What a process does for the runs that are driven in it."""
+
+    def adopt(self, id: str, program: Program) -> None:
+        """Drive a run here, unless another process does, until it is over."""
+        ...
+
+    def mark(self) -> asyncio.Future[None]: ...
+
+    async def changed(self, timeout_s: float = 1.0, *, since: asyncio.Future[None] | None = None) -> None: ...
+
+    def notify(self) -> None: ...
+
+
+def sent_id(row: Row, key: str) -> str:
+    """Return the id of the run that a step of another one starts: runs of a tree lie together."""
+    root = row.id.partition(".")[0]
+    return f"{root}.{blake2b(f'{row.id}/{key}'.encode(), digest_size=8).hexdigest()}"
+
+
+def member_id(leader: Row, name: str, incarnation: int) -> str:
+    """Return the id of the run of a member: whoever knows the leader and the name finds it."""
+    return sent_id(leader, f"member/{name}/{incarnation}")
+
+
+def short_id(run: str) -> str:
+    """Return the id by which a model knows a run that it has started."""
+    return f"bg-{run.rpartition('.')[2][:8]}"
+
+
+class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
+    """The runs that one durable run has sent out, in one of its lives."""
+
+    def __init__(self, life: Life, journal: RunJournal, head: Head, *, program: Program, here: Here) -> None:
+        self._life = life
+        self._journal = journal
+        self._head = head
+        self._program = program
+        self._here = here
+        self._over: set[str] = set()
+        """Those of which it is known that they have ended."""
+        self._idle: dict[str, int] = {}
+        """How many signals each member had when it said that it was idle."""
+        self._joining = asyncio.Lock()
+        self.n_before_turn = 0
+        """How many model calls of a member were before its turn."""
+        for key, known in life.known.items():
+            if kind_of(key) == "sent" and "/idle/" in key and known.value is not None:
+                self.n_before_turn = max(self.n_before_turn, int(loads(known.value)["calls"]))
+
+    @property
+    def is_resumed(self) -> bool:
+        return self._life.claim.row.lives > 1
+
+    # -- starting
+
+    async def start(self, name: str, sent: SentRun) -> str:
+        key = self._key(name)
+        async with self._joining:  # two members of one name must not join at once
+            run = self._run_of(key)
+            if run is None:
+                row = await self._row(key, sent)
+                await self._put(key, {"run": row.id}, starts=row)
+                run = row.id
+        if not self._program.is_worker and (row := await self._life.engine.get(run)) is not None:
+            self._here.adopt(run, self._program.sent(load_head(row)))
+        return short_id(run)
+
+    def _key(self, name: str) -> str:
+        return name.removeprefix(f"{self._life.claim.row.id}/")
+
+    async def _put(
+        self, key: str, value: JsonObject, *, starts: Row | None = None, posts: Signal | None = None
+    ) -> None:
+        """Do a step that is nothing but a record, with what is stored with it."""
+        life = self._life
+        await life.opened()
+        self._journal.go_live(key)
+        life.n_working += 1
+        try:
+            await life.put(key, DONE, effect="pure", value=dumps(value).encode(), starts=starts, posts=posts)
+        finally:
+            life.n_working -= 1
+        self._here.notify()
+
+    async def _row(self, key: str, sent: SentRun) -> Row:
+        """Return the run that is to be sent out, if another process would find the same agent."""
+        above, incarnation, text = self._life.claim.row, 0, sent.input
+        id = sent_id(above, key)
+        try:
+            found = self._program.below(sent.agents).agent
+        except SubagentMisused as misused:
+            found, why = None, str(misused)
+        else:
+            given: Any = sent.definition
+            why = "" if prints_of(found) == prints_of(given) else f"There are two agents {sent.agents[-1]!r}."
+        if found is None or why:
+            raise SubagentMisused(
+                f"Sub-agent {sent.agents[-1]!r} cannot work in the background of a durable run: another process would"
+                f" not find it. {why} (A program gives it to the agent above by Subagents(...), or"
+                " Subagents(tasks=...).)"
+            )
+        if sent.member:
+            incarnation = await self._incarnation(sent.member)
+            id = member_id(above, sent.member, incarnation)
+            text = self._mail(LEADER, sent.member, sent.input, summary=sent.description)
+        head = Head(
+            agent="/".join((self._head.agent, *sent.agents)),
+            input=text,
+            prints={},
+            gates=(),
+            target=self._head.target,
+            version=self._head.version,
+            traceparent=traceparent_of(self._program.host, sent.agents[-1]) or None,
+            above=Above(
+                run=above.id,
+                path=sent.path,
+                description=sent.description,
+                tool_use_id=sent.tool_use_id,
+                number=sent.number,
+                model=sent.model,
+                allowance=sent.allowance,
+                member=sent.member,
+                incarnation=incarnation,
+                team=sent.team,
+            ),
+        )
+        try:
+            program = self._program.sent(head)
+        except DefinitionError as error:
+            raise TeamError(str(error)) from error
+        head = replace(head, prints=prints_of(program.agent), gates=program.gates())
+        return Row(
+            id=id,
+            name=None,
+            parent=above.id,
+            agent=head.agent,
+            app=above.app,
+            head=dump_head(head),
+            queue=above.queue,
+            priority=above.priority,
+            created=self._life.now(),
+            status="ready",
+        )
+
+    async def _incarnation(self, name: str) -> int:
+        """Return which member of a name the next one is."""
+        if self._head.above is not None and self._head.above.member:
+            raise TeamError(f"Only {LEADER} makes members. Send it a message instead.")
+        if not NAME.fullmatch(name) or name == LEADER:
+            raise TeamError(f"{name!r} is no name for a member. Use 1 to 64 letters, digits, '_' or '-'.")
+        number, leader = 1, self._life.claim.row
+        while (row := await self._life.engine.get(member_id(leader, name, number))) is not None:
+            if row.status not in OVER:
+                raise TeamError(f"The name {name!r} is taken. Give it another one, or send a message to that member.")
+            number += 1
+        return number
+
+    def _run_of(self, key: str) -> str | None:
+        known = self._life.known.get(key)
+        return None if known is None or known.value is None else str(loads(known.value)["run"])
+
+    # -- looking
+
+    def _runs(self) -> list[str]:
+        """Return their ids, in the order in which they were started."""
+        sent = [key for key in self._life.known if kind_of(key) == "sent" and _STARTS.search(key)]
+        return [run for key in sent if (run := self._run_of(key)) is not None]
+
+    async def all(self) -> Sequence[TaskInfo]:
+        return [await self._info(run) for run in self._runs()]
+
+    async def get(self, id: str) -> TaskInfo:
+        return await self._info(self._run(id))
+
+    async def _info(self, run: str) -> TaskInfo:
+        row = await self._life.engine.get(run)
+        if row is None:
+            gone = "what was stored of it was forgotten"
+            began = datetime.fromtimestamp(0, UTC)
+            return TaskInfo(
+                id=short_id(run), kind="agent", description=gone, started=began, status="failed", error=gone
+            )
+        head = load_head(row)
+        try:
+            agent = self._program.sent(head).agent
+        except (SubagentMisused, DefinitionError):
+            agent = None
+        return info_of_sent(row, head, agent, now=self._life.now())
+
+    def _run(self, id: str) -> str:
+        runs = self._runs()
+        found = [run for run in runs if id in (run, short_id(run))]
+        if len(found) != 1:
+            there_are = (
+                f"The tasks are: {', '.join(map(short_id, runs))}." if runs else "There are no background tasks."
+            )
+            raise KeyError(f"There is no task {id!r}. {there_are}")
+        return found[0]
+
+    @property
+    def has_sent(self) -> bool:
+        """True once the run has sent out another."""
+        return bool(self._runs())
+
+    async def has_open(self) -> bool:
+        """Tell whether any of them goes on; a member that is idle does not. Those that another run had sent, of which
+        this one is a fork, are not its own."""
+        for run in self._runs():
+            if run in self._over:
+                continue
+            row = await self._life.engine.get(run)
+            if row is None or row.status in OVER or row.parent != self._life.claim.row.id:
+                self._over.add(run)
+            elif row.n_signals != self._idle.get(run):
+                return True
+        return False
+
+    # -- saying and stopping
+
+    async def message(self, id: str, text: str, *, dedup: str) -> Delivery:
+        run, row = self._run(id), self._life.claim.row
+        taken = await self._life.engine.signal(
+            Signal(0, run, "mail", f"{row.id}/{dedup}", {"text": text}, self._life.now(), row.agent)
+        )
+        self._here.notify()
+        return "gone" if taken == "over" else "queued"
+
+    async def stop(self, id: str, reason: str) -> bool:
+        run, row = self._run(id), self._life.claim.row
+        taken = await self._life.engine.signal(
+            Signal(0, run, "stop", "stop", {"reason": reason}, self._life.now(), row.agent)
+        )
+        self._here.notify()
+        return taken != "over"
+
+    async def wait(self, id: str) -> None:
+        run = self._run(id)
+        while True:
+            mark = self._here.mark()
+            row = await self._life.engine.get(run)
+            if row is None or row.status in OVER:
+                return
+            await self._here.changed(_LOOK_S, since=mark)
+
+    # -- the team
+
+    def note(self, signal: Signal) -> None:
+        """Note that a member has said that it is idle."""
+        seen, run = signal.body.get("seen"), signal.body.get("run")
+        if isinstance(seen, int) and isinstance(run, str):
+            self._idle[run] = max(seen, self._idle.get(run, 0))
+
+    async def rest(self, key: str, words: str, *, n_calls: int, n_seen: int) -> None:
+        """Tell the leader, once, that this member has answered, and has nothing more to do."""
+        above, row = self._head.above, self._life.claim.row
+        if above is None or f"{key}/{n_seen}" in self._life.known:
+            return
+        is_said = any(each.startswith(f"{key}/") for each in self._life.known)
+        text = "" if is_said else self._mail(above.member, LEADER, idle_notice(above.member, words), kind="idle")
+        body: JsonObject = {"text": text, "run": row.id, "seen": n_seen}
+        posts = Signal(0, above.run, "mail", f"{row.id}/{key}/{n_seen}", body, self._life.now(), above.member)
+        self.n_before_turn = n_calls
+        await self._put(f"{key}/{n_seen}", {"calls": n_calls}, posts=posts)
+
+    def _mail(self, sender: str, to: str, text: str, *, summary: str = "", kind: MailKind = "message") -> str:
+        """Return mail as a model reads it."""
+        id = "" if sender == LEADER and kind == "message" and to != LEADER else "m"
+        mail = Mail(
+            id=id, sender=sender, to=to, text=text, summary=summary, kind=kind, sent=datetime.fromtimestamp(0, UTC)
+        )
+        return as_text(mail)
+
+    async def _team(self) -> dict[str, tuple[Row, Above]]:
+        """Return the last member of each name in the team of this run."""
+        above, row = self._head.above, self._life.claim.row
+        leader = row.id if above is None or not above.member else above.run
+        rows = await self._life.engine.rows(prefix=f"{row.id.partition('.')[0]}.", limit=_MOST_RUNS)
+        found: dict[str, tuple[Row, Above]] = {}
+        for each in sorted(rows, key=lambda row: row.created):
+            made = load_head(each).above
+            if made is not None and made.member and made.run == leader:
+                last = found.get(made.member)
+                if last is None or last[1].incarnation < made.incarnation:
+                    found[made.member] = (each, made)
+        return found
+
+    async def mail(self, name: str, to: str, text: str, *, summary: str) -> Sequence[str]:
+        key, above, row = self._key(name), self._head.above, self._life.claim.row
+        own = LEADER if above is None or not above.member else above.member
+        team = await self._team()
+        runs = {each: member.id for each, (member, _) in team.items() if each != own and member.status not in OVER}
+        if own != LEADER and above is not None:
+            runs[LEADER] = above.run
+        if not text.strip():
+            raise TeamError("The message is blank: there is nothing to send.")
+        names = sorted(runs.keys() - {LEADER}) if to == EVERYBODY else [to]
+        if to == own or (to != EVERYBODY and to not in runs and to not in team):
+            who = "is the sender" if to == own else "is unknown"
+            raise TeamError(f"{to!r} {who}. Send to one of {sorted(runs)}, or to '*' for all members.")
+        for each in names:
+            if f"{key}/mail/{each}" in self._life.known:
+                continue
+            if each not in runs:
+                raise TeamError(GONE.format(each))
+            said = self._mail(own, each, text, summary=summary)
+            body: JsonObject = {"text": said}
+            posts = Signal(0, runs[each], "mail", f"{row.id}/{key}/mail/{each}", body, self._life.now(), own)
+            await self._put(f"{key}/mail/{each}", {"to": runs[each]}, posts=posts)
+        return names
+
+    async def roster(self) -> str:
+        team, lines, dead = await self._team(), list[str](), list[str]()
+        for name, (row, above) in sorted(team.items()):
+            unread = await self._unread(row.id)
+            states = {"running": "working", "waiting": "idle", "ready": "waits for a worker", "done": "gone"}
+            is_idle = row.status == "running" and self._idle.get(row.id) == row.n_signals
+            state = "idle" if is_idle else states.get(row.status) or f"{row.status}: {row.why}"
+            agent = row.agent.rpartition("/")[2]
+            waiting = f", {len(unread)} unread" if unread and row.status not in OVER else ""
+            lines.append(f"- {name} ({agent}, {above.description}): {state}{waiting}")
+            dead += [f"- {each.who} to {name}" for each in unread if row.status in OVER]
+        first = next(iter(team.values()))[1].team if team else "team"
+        words = [f"team {first}, led by {LEADER}", *(lines or ["- no members"])]
+        return "\n".join([*words, *(["not delivered:", *dead] if dead else [])])
+
+    async def _unread(self, run: str) -> list[Signal]:
+        """Return the mail to a run that it has not read."""
+        mail = [
+            each for each in await self._life.engine.signals(run=run) if each.kind == "mail" and "text" in each.body
+        ]
+        used = {n for each in await self._life.engine.records(run) if each.kind == DONE for n in unpacked(each)[1]}
+        return [each for each in mail if each.n not in used]
+
+    async def let_go(self, name: str) -> Sequence[str]:
+        if self._head.above is not None and self._head.above.member:
+            raise TeamError(f"Only {LEADER} lets members go. Send it a message instead.")
+        team = await self._team()
+        if name != EVERYBODY and name not in team:
+            raise TeamError(f"There is no member {name!r} to let go. There are: {sorted(team)}.")
+        names = [each for each in sorted(team) if name in (EVERYBODY, each) and team[each][0].status not in OVER]
+        for each in names:
+            row = self._life.claim.row
+            signal = Signal(0, team[each][0].id, "mail", f"{row.id}/gone", {"ends": True}, self._life.now(), LEADER)
+            await self._life.engine.signal(signal)
+        self._here.notify()
+        return names
+
+    async def leave(self) -> None:
+        """Let all members go, since this run ends, which leads them."""
+        if any(["/member/" in key for key in self._life.known]):
+            await self.let_go(EVERYBODY)
+
+
+# -- how one has ended -------------------------------------------------------------------------------------------------
+
+
+def info_of_sent(row: Row, head: Head, agent: Agent[Any, Any, Any] | None, *, now: float) -> TaskInfo:
+    """Return a run that was sent out, as a task. Without its agent, its output is plain JSON."""
+    waits = {"ready": "waits for a worker", "blocked": f"blocked: {row.why}", "held": "held", "waiting": "waits"}
+    above = head.above
+    info = TaskInfo(
+        id=short_id(row.id),
+        kind="member" if above is not None and above.member else "agent",
+        identity=Identity(above.member, above.team) if above is not None and above.member else None,
+        description="" if above is None else above.description,
+        started=datetime.fromtimestamp(row.created, UTC),
+        duration_s=max(0.0, (row.ended or now) - row.created),
+        path=() if above is None else above.path,
+        agent=head.agent.rpartition("/")[2],
+    )
+    if row.status not in OVER:
+        how = waits.get(row.status)
+        return info if how is None else replace(info, description=f"{info.description} ({how})")
+    info = replace(info, ended=datetime.fromtimestamp(row.ended or now, UTC))
+    try:
+        result: Result[Any] = load_result(row.result or b"", agent)
+    except (ValueError, InvalidArguments, RunBlocked) as error:
+        return replace(info, status="failed", error=f"its stored result cannot be read: {error}")
+    return ended_task(info, agent, result)
+
+
+def told(row: Row, head: Head, agent: Agent[Any, Any, Any], result: Result[Any], *, now: float) -> Signal | None:
+    """Return what a run that ends tells the run that has sent it out. None: nobody has."""
+    if head.above is None:
+        return None
+    info = replace(
+        info_of_sent(replace(row, status="running"), head, agent, now=now), ended=datetime.fromtimestamp(now, UTC)
+    )
+    text = notice(ended_task(info, agent, result))
+    return Signal(0, head.above.run, "task_ended", row.id, {"text": text}, now, row.agent)
+
+
+def budget_of(head: Head, host: Host) -> Budget | None:
+    """Return what a run draws on beside its own limits: what the runs above had left when they sent it out."""
+    if head.above is None:
+        return host.budget
+    return Budget(head.above.allowance, scope="background", now=0.0, parent=host.budget)
+
+
+# -- what is said to a run by others -----------------------------------------------------------------------------------
+
+
+class SignalPost:
+    """What other runs have said to one: it is read before its next model call, and is never taken for the user's."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Signal] = []
+        self._taken: list[int] = []
+
+    def put(self, signal: Signal, *, is_new: bool) -> None:
+        """Let a signal wait that is new and has a text."""
+        if is_new and signal.body.get("text"):
+            self._waiting.append(signal)
+
+    def taken(self) -> list[int]:
+        """Return the numbers of the signals that were said since this was last asked."""
+        taken, self._taken = self._taken, []
+        return taken
+
+    @property
+    def has_mail(self) -> bool:
+        return bool(self._waiting)
+
+    def take(self) -> tuple[str, ...]:
+        waiting, self._waiting = self._waiting, []
+        self._taken += [each.n for each in waiting]
+        return tuple([str(each.body.get("text", "")) for each in waiting])
+
+    def pick_up(self) -> bool:
+        return False
+
+    def hand_over(self) -> tuple[str, ...]:
+        return ()
+
+    def put_back(self) -> None:
+        """Nothing is ever in hand."""
+
+
+if TYPE_CHECKING:
+    _post: type[Post] = SignalPost

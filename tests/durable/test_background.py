@@ -1,0 +1,376 @@
+"""Sub-agents in the background of durable runs: runs of their own, which outlive the process that has sent them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from journeyman import Agent, Chat, Failure, Limits, Subagents, Success, Tasks, run, tool
+from journeyman.durable import Durable, InMemoryEngine, RunInfo, Worker
+from journeyman.durable.records import Change, load_head
+from journeyman.gate import Allow, Deny, GateRequest, Verdict
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.tools.context import ToolContext
+from tests.durable.people import World, payer, until
+from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
+from tests.durable.world import texts
+from tests.support.clock import virtual_clock
+
+
+def sends(*agents: Agent[Any, Any, Any]) -> Answer:
+    """Return calls that send out each of the agents."""
+    about = "What {} does"
+    return [
+        call(
+            "subagent", agent=each.name, task="Go.", background=True, description=about.format(each.name), id=each.name
+        )
+        for each in agents
+    ]
+
+
+def heard(request: Request) -> list[str]:
+    """Return the agents of whose end a model has read, as often as it has."""
+    said = [message.text for message in request.messages if message.role == "user"]
+    return sorted(re.findall("<agent>(.*)</agent>", "\n".join(said)))
+
+
+def leads(*agents: Agent[Any, Any, Any], answers: Sequence[Answer] = ()) -> FromFunction:
+    """Return a model that sends agents out, and says of whom it has heard."""
+    script = answers or [sends(*agents), "They work."]
+
+    def answer(request: Request) -> Answer:
+        number = sum([message.role == "assistant" for message in request.messages])
+        return script[number] if number < len(script) else f"Heard of {', '.join(heard(request))}."
+
+    return FromFunction(answer)
+
+
+def lead(*agents: Agent[Any, Any, Any], **options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
+    """Return an agent that sends the others out."""
+    ready: dict[str, Any] = {"name": "lead", "model": leads(*agents), "tools": [Subagents(*agents)], **options}
+    return Agent(**ready)
+
+
+async def runs_of(durable: Durable, agent: str) -> list[RunInfo]:
+    """Return the runs of an agent, oldest first."""
+    return [*reversed(await durable.list(agent=agent))]
+
+
+async def test_a_background_run_is_a_run_of_its_own_and_the_run_above_hears_of_its_end(stage: Stage) -> None:
+    world = World()
+    async with stage.durable(linger_s=0.02) as durable:
+        result = await durable.run(lead(payer(world, "A")), "Pay.", id="top")
+        assert isinstance(result, Success), result
+        assert result.output == "Heard of payer."
+        (below,) = await runs_of(durable, "lead/payer")
+        (above,) = await runs_of(durable, "lead")
+    assert (below.status, below.parent, world.paid) == ("done", above.id, ["A"])
+    assert below.id.startswith(f"{above.id}."), "the rows of a tree lie together"
+
+
+async def dies_at(process: Process, number: int, *, after: bool, now: asyncio.Event) -> None:
+    """Let a process die at one of its calls."""
+    n_calls = 0
+
+    async def count(name: str) -> None:
+        nonlocal n_calls
+        n_calls += name != "newest"  # with which the store is opened
+        if n_calls == number and not now.is_set():
+            now.set()
+            await asyncio.Event().wait()
+
+    process.before, process.after = (process.before, count) if after else (count, process.after)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@virtual_clock
+async def test_wherever_the_process_dies_a_background_run_begins_once_and_tells_once(after: bool) -> None:
+    number, lives = 0, 2  # K20, K25
+    while lives == 2:
+        number += 1
+        stage, world, dying = in_memory(), World(), asyncio.Event()
+        crew = lead(payer(world, "A"))
+        process = stage.process()
+        await dies_at(process, number, after=after, now=dying)
+        lives, result = 1, await stage.life(crew, until=dying, process=process, linger_s=0.02)
+        if result is None:
+            lives, result = 2, await stage.life(crew, linger_s=0.02)
+        assert isinstance(result, Success), (number, result)
+        assert result.output == "Heard of payer.", number
+        async with stage.durable() as durable:
+            (below,) = await runs_of(durable, "lead/payer")
+            told = [each for each in await durable.hub.engine.signals() if each.kind == "task_ended"]
+            paid = texts(await (await durable.get(below.id)).result())
+        assert (below.status, len(told), len(world.paid)) in {("done", 1, 1), ("done", 1, 0)}, number
+        assert world.paid or "whether it took effect is unknown" in paid[0], number
+    assert number > 20
+
+
+# -- with others -------------------------------------------------------------------------------------------------------
+
+
+async def test_another_worker_goes_on_with_the_runs_of_one_that_dies(stage: Stage) -> None:
+    world = World(hangs_in="A")
+    crew, stop = lead(payer(world, "A")), asyncio.Event()
+    async with stage.durable(linger_s=0.02) as durable:
+        handle = await durable.start(crew, "Pay.", id="top")
+        async with stage.durable(linger_s=0.02) as dying, stage.durable(linger_s=0.02) as other:
+            working = asyncio.create_task(Worker(dying, agents=[crew]).run(stop=stop))
+            await world.reached.wait()
+            stage.processes[1].kill()
+            working.cancel()
+            await asyncio.wait({working})
+            worker = asyncio.create_task(Worker(other, agents=[crew]).run(stop=stop))
+            result = await asyncio.wait_for(handle.result(), 10)
+            stop.set()
+            await worker
+        (below,) = await runs_of(durable, "lead/payer")
+        told = texts(await (await durable.get(below.id)).result())
+    assert isinstance(result, Success), result
+    assert (result.output, world.paid, below.lives) == ("Heard of payer.", ["A"], 2)
+    assert "whether it took effect is unknown" in told[0]  # K4, K25
+
+
+class Denies:
+    """A gate of the agent above, which denies payments."""
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        return Deny("not today") if request.tool_name == "pay" else Allow()
+
+
+async def test_the_gates_of_the_runs_above_hold_in_every_process(stage: Stage) -> None:
+    world = World()
+    crew = lead(payer(world, "A"), gate=Denies())
+    async with stage.durable(linger_s=0.02) as durable:
+        handle = await durable.start(crew, "Pay.", id="top")
+        await Worker(durable, agents=[crew]).run(until_idle=True)
+        (below,) = await runs_of(durable, "lead/payer")
+        told = texts(await (await durable.get(below.id)).result())
+        row = await found(durable.hub.engine, below.id)
+        assert isinstance(await handle.result(), Success)
+    assert (world.paid, told) == ([], ["Error: denied: not today"])
+    assert load_head(row).gates == ("Denies",), "no process goes on with it without"
+
+
+async def test_its_deps_come_from_the_program_of_the_run_above(stage: Stage) -> None:
+    @tool(effect="pure")
+    async def ask(context: ToolContext[str]) -> str:
+        """Ask."""
+        return f"{context.deps} was asked"
+
+    below = Agent(name="below", model=Scripted([call("ask", id="1"), "Asked."]), tools=[ask], deps=str)
+    tools = [Subagents(below, deps=lambda number: f"database {number}")]
+    above = Agent(name="lead", model=leads(below), tools=tools, deps=int)
+    async with stage.durable(linger_s=0.02) as durable:
+        await durable.start(above, "Go.", id="top")
+        await Worker(durable, agents=[above.with_deps(7)]).run(until_idle=True)
+        (run,) = await runs_of(durable, "lead/below")
+        told = texts(await (await durable.get(run.id)).result())
+    assert told == ["database 7 was asked"]
+
+
+async def test_it_spends_no_more_than_the_run_above_had_left_in_however_many_lives(stage: Stage) -> None:
+    tokens: list[int] = []
+    for n_deaths in (0, 3):  # K14, K25
+        world = World()
+        crew = lead(payer(world, "A", "B", "C"), limits=Limits(tokens=9_000))
+        name = f"top{n_deaths}"
+        for _ in range(n_deaths):
+            dying, process = asyncio.Event(), stage.process()
+            await dies_at(process, 14, after=True, now=dying)
+            assert await stage.life(crew, until=dying, process=process, id=name) is None
+        result = await stage.life(crew, id=name, linger_s=0.02)
+        assert isinstance(result, Success), result
+        async with stage.durable() as durable:
+            below = (await runs_of(durable, "lead/payer"))[-1]
+            tokens.append(below.tokens)
+            row = await durable.hub.engine.get(below.id)
+            assert row is not None
+            above = load_head(row).above
+            assert above is not None
+            assert above.allowance.tokens is not None
+            assert 8_000 < above.allowance.tokens < 9_000
+    assert tokens[0] == tokens[1] > 0
+
+
+async def test_what_was_sent_out_may_send_out_others(stage: Stage) -> None:
+    world = World()
+    middle = lead(payer(world, "A"), name="middle")
+    async with stage.durable(linger_s=0.02) as durable:
+        result = await durable.run(lead(middle), "Pay.", id="top")
+        assert isinstance(result, Success), result
+        (below,) = await runs_of(durable, "lead/middle/payer")
+    assert (result.output, world.paid, below.status) == ("Heard of middle.", ["A"], "done")
+
+
+async def test_a_run_that_another_process_would_not_find_is_not_sent_out() -> None:
+    world = World()
+    inner = lead(payer(world, "A"))
+
+    @tool(effect="idempotent")
+    async def delegate() -> str:
+        """Run another agent, of which nobody else knows."""
+        return str((await run(replace(inner, name="inner"), "Go.")).unwrap())
+
+    outer = Agent(name="outer", model=Scripted([call("delegate", id="1"), "Done."]), tools=[delegate])
+    async with Durable(InMemoryEngine()) as durable:
+        result = await durable.run(outer, "Go.", id="top")
+        assert isinstance(result, Success), result
+        assert await durable.list(agent="outer/inner/payer") == ()
+    assert world.paid == []
+
+
+# -- tasks -------------------------------------------------------------------------------------------------------------
+
+
+async def test_task_tools_tell_of_it_in_another_process_too(stage: Stage) -> None:
+    world, tasks = World(hangs_in="A"), Tasks()
+    below = payer(world, "A")
+
+    def answer(request: Request) -> Answer:
+        ids = re.findall("bg-[0-9a-f]{8}", str(request.messages)) or [""]
+        script: list[Answer] = [
+            sends(below),
+            call("task_list", id="list"),
+            call("task_message", {"id": ids[0], "text": "Hurry."}, id="say"),
+            call("task_stop", {"id": ids[0]}, id="stop"),
+            call("task_output", {"id": ids[0], "wait_s": 60}, id="read"),
+            call("task_output", {"id": "bg-1"}, id="none"),
+            "Done.",
+            "Heard.",
+        ]
+        return script[sum([message.role == "assistant" for message in request.messages])]
+
+    crew = Agent(name="lead", model=FromFunction(answer), tools=[Subagents(below), *tasks.tools()])
+    process, dying = stage.process(), asyncio.Event()
+    await dies_at(process, 10, after=True, now=dying)
+    assert await stage.life(crew, until=dying, process=process) is None
+    result = await stage.life(crew, linger_s=0.02)
+    read = "\n".join(texts(result))
+    assert "agent running" in read or "agent failed" in read or "agent completed" in read
+    assert "that is not listed here, was killed with it" in read
+    assert "There is no task 'bg-1'. The tasks are: bg-" in read
+    assert "whether it took effect is unknown" in read or "was cancelled" in read or "killed" in read
+
+
+async def test_a_stopped_run_leaves_what_it_has_sent_out_alone(stage: Stage) -> None:
+    world = World(hangs_in="A")
+    async with stage.durable(linger_s=0.02) as durable:
+        running = asyncio.create_task(durable.run(lead(payer(world, "A")), "Pay.", id="top"))
+        await world.reached.wait()
+        await durable.cancel("top", "enough")
+        result = await running
+        assert isinstance(result, Failure)
+        assert result.code == "EXECUTION_CANCELLED"
+        (below,) = await runs_of(durable, "lead/payer")
+        assert below.status == "running"
+
+
+async def test_a_run_that_rests_in_a_later_life_can_be_stopped(stage: Stage) -> None:
+    world = World(hangs_in="A")
+    crew = lead(payer(world, "A"))
+    async with stage.durable(linger_s=0.02) as durable:
+        running = asyncio.create_task(durable.run(crew, "Pay.", id="top"))
+        await world.reached.wait()
+        await until(durable, "top", "waiting")
+        await durable.cancel("top", "enough")
+        result = await running
+    assert isinstance(result, Failure)
+    assert result.code == "EXECUTION_CANCELLED"
+
+
+# -- the engine --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_step_and_what_it_starts_and_says_are_one(stage: Stage) -> None:
+    engine = await stage.begin()  # K20
+    for id in ("a", "b"):
+        await engine.add(a_row(id))
+    claim = await claimed(engine, "a")
+    starts, posts = a_row("a.1", parent="a"), a_signal("b", "mail", "a/1", text="hello")
+    assert await engine.write(claim, a_step("a", "call/1/background/0"), starts=starts, posts=posts) == "written"
+    assert (await found(engine, "a.1")).status == "ready"
+    assert (await found(engine, "b")).n_signals == 1
+    again = a_signal("b", "mail", "a/2", text="hello")
+    assert await engine.write(claim, a_step("a", "call/1/background/0"), starts=a_row("a.2"), posts=again) == "taken"
+    await claimed(engine, "a", also=["running"], steal=True)
+    assert await engine.write(claim, a_step("a", "call/2/background/0"), starts=a_row("a.2"), posts=again) == "fenced"
+    assert not await engine.settle(claim, Change(status="done"), now=START, posts=again)
+    assert await engine.get("a.2") is None
+    assert [each.dedup for each in await engine.signals(run="b")] == ["a/1"]
+
+
+async def test_an_end_tells_once_and_whoever_waits_goes_on(stage: Stage) -> None:
+    engine = await stage.begin()  # K9, K20
+    for id in ("above", "below"):
+        await engine.add(a_row(id))
+    above, below = await claimed(engine, "above"), await claimed(engine, "below")
+    assert await engine.settle(above, Change(status="waiting"), now=START, n_signals=0)
+    told = a_signal("above", "task_ended", "below", text="ended")
+    assert await engine.settle(below, Change(status="done", result=b"{}"), now=START, posts=told)
+    assert await engine.signal(told) == "known"
+    row = await found(engine, "above")
+    assert (row.status, row.n_signals) == ("ready", 1)
+    assert await ready_ids(engine) == ["above"]
+
+
+# -- in chats ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_of_a_durable_chat_ends_when_what_it_has_sent_out_has_told_it(stage: Stage) -> None:
+    world = World()
+    crew = lead(payer(world, "A"))
+    async with stage.durable(linger_s=0.02) as durable:
+        async with Chat.open(crew, durable, id="user-1", create=True) as chat:
+            result = await chat.prompt("Pay.")
+        assert isinstance(result, Success), result
+        assert result.output == "Heard of payer."
+        (below,) = await runs_of(durable, "lead/payer")
+        async with Chat.open(crew, durable, id="user-1") as chat:
+            said = [message.text for message in chat.messages if message.role == "assistant"]
+    assert (below.status, world.paid) == ("done", ["A"])
+    assert said[-1] == "Heard of payer."
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@virtual_clock
+async def test_wherever_the_process_of_a_chat_dies_its_turn_hears_once_of_what_it_has_sent_out(after: bool) -> None:
+    number, lives = 0, 2  # K25
+    while lives == 2:
+        number += 1
+        stage, world, dying = in_memory(), World(), asyncio.Event()
+        crew = lead(payer(world, "A"))
+        process = stage.process()
+        await dies_at(process, number, after=after, now=dying)
+
+        async def life(process: Process, crew: Agent[str, str] = crew, stage: Stage = stage) -> list[str]:
+            async with (
+                Durable(process, now=stage.now, linger_s=0.02) as durable,
+                Chat.open(crew, durable, id="user-1", create=True) as chat,
+            ):
+                if chat.turn is not None:
+                    await chat.turn
+                elif not chat.messages:
+                    await chat.prompt("Pay.")
+                return [message.text for message in chat.messages]
+
+        living = asyncio.create_task(life(process))
+        dead = asyncio.create_task(dying.wait())
+        await asyncio.wait({living, dead}, return_when=asyncio.FIRST_COMPLETED)
+        dead.cancel()
+        await asyncio.wait({dead})
+        lives = 1
+        if not living.done():
+            process.kill()
+            living.cancel()
+            await asyncio.wait({living})
+            lives, living = 2, asyncio.create_task(life(stage.process()))
+        said = await living
+        assert said[-1] == "Heard of payer.", number
+        assert len(world.paid) <= 1, number

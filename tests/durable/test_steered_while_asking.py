@@ -1,0 +1,48 @@
+"""What the user says while a question of the run waits, and no process has the run in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from journeyman import Agent, Success, ask_user
+from journeyman.durable import Durable
+from journeyman.durable.worker import Worker
+from journeyman.gate import Allow
+from journeyman.models.scripted import call
+from tests.durable.people import AsksAbout, World, following, payer
+
+
+async def test_a_call_that_waits_to_be_approved_is_made_though_something_was_said(tmp_path: Path) -> None:
+    world = World()
+    agent = payer(world, "A", gate=AsksAbout("A"))
+    async with Durable(tmp_path / "runs.db", linger_s=0) as durable:
+        handle = await durable.start(agent, "Pay.", id="1")
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        await handle.steer("Hurry.")
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        [question] = (await handle.info()).waits_for
+        await handle.approve(question.digest, Allow())
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        result = await handle.result()
+    assert isinstance(result, Success)
+    assert world.paid == ["A"]
+    answered, said = result.history[2].content
+    assert (answered.type, "paid A" in str(answered)) == ("tool_result", True)
+    assert (said.type, "Hurry." in str(said)) == ("text", True)
+
+
+async def test_a_question_that_waits_is_answered_though_something_was_said(tmp_path: Path) -> None:
+    model = following(call("ask_user", question="Which year?", id="A"), "Done.")
+    agent = Agent(name="asker", model=model, tools=[ask_user])
+    async with Durable(tmp_path / "runs.db", linger_s=0) as durable:
+        handle = await durable.start(agent, "Ask.", id="1")
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        [question] = (await handle.info()).waits_for
+        await handle.steer("Hurry.")
+        await handle.answer(question.digest, "2024")
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        result = await handle.result()
+    assert isinstance(result, Success)
+    answered, said = result.history[2].content
+    assert (answered.type, "2024" in str(answered)) == ("tool_result", True)
+    assert (said.type, "Hurry." in str(said)) == ("text", True)
