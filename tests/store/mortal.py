@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from itertools import count
+from pathlib import Path
 
-from journeyman import Agent, Chat, Host, run, tool
+from journeyman import Agent, Chat, Host, Limits, run, tool
+from journeyman.durable import Durable
 from journeyman.errors import SessionInUse
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.record import Recorder
 from journeyman.store.store import Store
 
 
@@ -80,12 +83,59 @@ async def hammer(place: str) -> None:
     """Say one thing after the other, and tell what was answered or queued."""
     async with Chat.open(echo(), place) as chat:
         tell(chat.session.id if chat.session else "")
-        for number in count():
-            await chat.prompt(f"prompt {number}.")
-            tell(f"prompt {number}.")
-            if number % 3 == 0:
-                chat.follow_up(f"text {number}.")
-                tell(f"text {number}.")
+        await talk(chat)
+
+
+async def talk(chat: Chat) -> None:
+    for number in count():
+        await chat.prompt(f"prompt {number}.")
+        tell(f"prompt {number}.")
+        if number % 3 == 0:
+            chat.follow_up(f"text {number}.")
+            tell(f"text {number}.")
+
+
+async def turns(place: str) -> None:
+    """Say one thing after the other in turns that are durable runs."""
+    async with Durable(place) as durable, Chat.open(echo(), durable, id="user-42", create=True) as chat:
+        await talk(chat)
+
+
+async def turn(place: str) -> None:
+    """Hang in the second payment of a turn that is a durable run, with a text in a queue."""
+    async with Durable(place) as durable, Chat.open(payments(), durable, id="user-42", create=True) as chat:
+        chat.follow_up("And C?")
+        await chat.prompt("Pay A and B.")
+
+
+async def recorded(place: str) -> None:
+    """Hang in a call, for ever or until somebody writes to the pipe beside the store; what came before is recorded."""
+    with Recorder(place) as recorder:
+
+        @tool
+        async def hang() -> str:
+            await recorder.flush()
+            tell("written")
+            pipe = Path(f"{place}.pipe")
+            return await (asyncio.to_thread(pipe.read_text) if pipe.exists() else for_ever())
+
+        agent = Agent(name="scout", model=Scripted([say(call("hang")), say("It was let go.")]), tools=[hang])
+        await run(agent, "Look.", host=Host(record=recorder))
+
+
+async def recording(place: str) -> None:
+    """Call a tool again and again, and tell each time what is written."""
+    with Recorder(place) as recorder:
+
+        @tool
+        async def step(n: int) -> str:
+            await recorder.flush()
+            tell(str(n))
+            return f"{n} " + "word " * n
+
+        answers = [say(call("step", {"n": n}, id=f"c{n}")) for n in range(1, 2_000)]
+        agent = Agent(name="scout", model=Scripted(answers), tools=[step], limits=Limits(iterations=5_000))
+        await run(agent, "Look.", host=Host(record=recorder))
 
 
 async def claim(place: str) -> None:
@@ -99,5 +149,6 @@ async def claim(place: str) -> None:
 
 
 if __name__ == "__main__":
-    what = {"chat": chat, "journal": journal, "hammer": hammer, "claim": claim}[sys.argv[1]]
-    asyncio.run(what(sys.argv[2]))
+    what = {"chat": chat, "journal": journal, "hammer": hammer, "claim": claim, "turn": turn, "turns": turns}
+    what |= {"recorded": recorded, "recording": recording}
+    asyncio.run(what[sys.argv[1]](sys.argv[2]))

@@ -9,9 +9,8 @@ import pytest
 
 from journeyman import Agent, Chat, Host, Message, Text, dump_messages, load_messages, tool
 from journeyman.gate import Allow, GateRequest, Seen
-from journeyman.history import History
+from journeyman.history import MAIL_MARK, NOTICE, History
 from journeyman.models import Scripted
-from journeyman.types import MAIL_MARK, NOTICE
 
 SESSION_OF_0_1 = Path(__file__).parent / "data" / "session-0.1.db"
 """A chat in which background work ended, kept by version 0.1: its texts name no origin."""

@@ -19,6 +19,7 @@ from journeyman.errors import SessionInUse, StoreError
 from journeyman.models.scripted import FromFunction, Scripted
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
+from journeyman.store.database import VERSION
 from journeyman.types import Message, Text
 from tests.support.kept import Kept
 from tests.support.players import echo
@@ -61,7 +62,7 @@ async def test_tables_of_version_1_get_those_of_sessions_and_keep_their_runs(dat
     )
     async with Chat.open(talker(), database, id="a", create=True) as chat:
         await chat.prompt("Hi.")
-    assert changed(database, "SELECT version FROM jm_version") == [(2,)]
+    assert changed(database, "SELECT version FROM jm_version") == [(VERSION,)]
     async with Durable(database) as durable:
         assert (await durable.run(agent, "Go.", id="7")).unwrap() == "Done."
         async with Chat.open(talker(), durable, id="a") as chat:
@@ -70,7 +71,7 @@ async def test_tables_of_version_1_get_those_of_sessions_and_keep_their_runs(dat
 
 async def test_tables_of_a_newer_version_are_refused(database: str) -> None:
     changed(database, "UPDATE jm_version SET version = 7")
-    with pytest.raises(StoreError, match="has tables of version 7; this version of journeyman knows those up to 2"):
+    with pytest.raises(StoreError, match="has tables of version 7; this version of journeyman knows those up to 3"):
         PostgresSessions(database).session(agent="tester")
     assert "CREATE TABLE IF NOT EXISTS jm_sessions" in ddl()
 

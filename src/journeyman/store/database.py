@@ -6,17 +6,21 @@ them, or adds what an older version lacks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import reduce
 from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from journeyman.errors import StoreError, quoted
+from journeyman.store import recordings
 
 SCHEMES: Final = ("postgresql", "postgres")
-VERSION: Final = 2
-"""The version of the tables. Those of a newer version are not touched; version 1 had none of sessions or queues."""
+VERSION: Final = 3
+"""The version of the tables. Those of a newer version are not touched; version 1 had none of sessions or queues, and
+version 2 kept all steps in one table, and all signals."""
 OLDEST_SERVER: Final = 130000
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS jm_version (version INT NOT NULL);
@@ -34,14 +38,48 @@ CREATE INDEX IF NOT EXISTS jm_runs_ready ON jm_runs (agent, queue, priority DESC
 CREATE INDEX IF NOT EXISTS jm_runs_running ON jm_runs (queue, owner) WHERE status = 'running';
 CREATE INDEX IF NOT EXISTS jm_runs_waiting ON jm_runs (wake) WHERE status = 'waiting' AND wake IS NOT NULL;
 CREATE INDEX IF NOT EXISTS jm_runs_by_age ON jm_runs (created, id);
+DO $$ BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('jm_steps') AND relkind = 'r') THEN
+    LOCK TABLE jm_steps, jm_signals IN ACCESS EXCLUSIVE MODE;
+    ALTER TABLE jm_steps RENAME TO jm_steps_before;
+    ALTER INDEX jm_steps_pkey RENAME TO jm_steps_before_pkey;
+    ALTER SEQUENCE jm_steps_n_seq OWNED BY NONE;
+    ALTER TABLE jm_signals RENAME TO jm_signals_before;
+    ALTER TABLE jm_signals_before DROP CONSTRAINT jm_signals_pkey;
+    ALTER INDEX jm_signals_run_kind_dedup_key RENAME TO jm_signals_before_run_kind_dedup_key;
+    ALTER SEQUENCE jm_signals_n_seq OWNED BY NONE;
+END IF; END $$;
+CREATE SEQUENCE IF NOT EXISTS jm_steps_n_seq;
 CREATE TABLE IF NOT EXISTS jm_steps (
-    n BIGSERIAL NOT NULL, run TEXT COLLATE "C" NOT NULL, key TEXT COLLATE "C" NOT NULL, kind SMALLINT NOT NULL,
-    about BYTEA, effect TEXT NOT NULL, epoch BIGINT NOT NULL, at FLOAT8 NOT NULL, used_s FLOAT8 NOT NULL, body BYTEA,
-    crc BIGINT NOT NULL, PRIMARY KEY (run, key, kind)) WITH (autovacuum_vacuum_scale_factor = 0.01);
+    n BIGINT NOT NULL DEFAULT nextval('jm_steps_n_seq'), run TEXT COLLATE "C" NOT NULL, key TEXT COLLATE "C" NOT NULL,
+    kind SMALLINT NOT NULL, about BYTEA, effect TEXT NOT NULL, epoch BIGINT NOT NULL, at FLOAT8 NOT NULL,
+    used_s FLOAT8 NOT NULL, body BYTEA, crc BIGINT NOT NULL, PRIMARY KEY (run, key, kind)) PARTITION BY RANGE (run);
+ALTER SEQUENCE jm_steps_n_seq OWNED BY jm_steps.n;
+CREATE TABLE IF NOT EXISTS jm_steps_default PARTITION OF jm_steps DEFAULT WITH (autovacuum_vacuum_scale_factor = 0.01);
+CREATE SEQUENCE IF NOT EXISTS jm_signals_n_seq;
 CREATE TABLE IF NOT EXISTS jm_signals (
-    n BIGSERIAL PRIMARY KEY, run TEXT COLLATE "C" NOT NULL, kind TEXT COLLATE "C" NOT NULL,
-    dedup TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, at FLOAT8 NOT NULL, who TEXT NOT NULL,
-    UNIQUE (run, kind, dedup));
+    n BIGINT NOT NULL DEFAULT nextval('jm_signals_n_seq'), run TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL, dedup TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, at FLOAT8 NOT NULL,
+    who TEXT NOT NULL, UNIQUE (run, kind, dedup)) PARTITION BY RANGE (run);
+ALTER SEQUENCE jm_signals_n_seq OWNED BY jm_signals.n;
+CREATE INDEX IF NOT EXISTS jm_signals_by_n ON jm_signals (n);
+CREATE TABLE IF NOT EXISTS jm_signals_default PARTITION OF jm_signals DEFAULT
+    WITH (autovacuum_vacuum_scale_factor = 0.01);
+DO $$ DECLARE
+    midnight TIMESTAMP := date_trunc('day', now() AT TIME ZONE 'UTC') + interval '1 day';
+    digits TEXT := lpad(to_hex((extract(epoch FROM midnight) * 1000)::bigint), 12, '0');
+    tomorrow TEXT := substr(digits, 1, 8) || '-' || substr(digits, 9);
+BEGIN
+IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('jm_steps_before') AND NOT relispartition) THEN
+    INSERT INTO jm_steps SELECT * FROM jm_steps_before WHERE run >= tomorrow;
+    DELETE FROM jm_steps_before WHERE run >= tomorrow;
+    EXECUTE format(
+        'ALTER TABLE jm_steps ATTACH PARTITION jm_steps_before FOR VALUES FROM (MINVALUE) TO (%L)', tomorrow);
+    INSERT INTO jm_signals SELECT * FROM jm_signals_before WHERE run >= tomorrow;
+    DELETE FROM jm_signals_before WHERE run >= tomorrow;
+    EXECUTE format(
+        'ALTER TABLE jm_signals ATTACH PARTITION jm_signals_before FOR VALUES FROM (MINVALUE) TO (%L)', tomorrow);
+END IF; END $$;
 CREATE TABLE IF NOT EXISTS jm_parked (run TEXT COLLATE "C" PRIMARY KEY, queue TEXT COLLATE "C" NOT NULL);
 CREATE INDEX IF NOT EXISTS jm_parked_by_queue ON jm_parked (queue);
 CREATE TABLE IF NOT EXISTS jm_sessions (
@@ -60,16 +98,46 @@ SET_VERSION: Final = (
 )
 MIGRATING: Final = 0x6A6D_0001
 """The number of the lock under which the tables are made."""
-MAKE: Final = f"BEGIN;SELECT pg_advisory_xact_lock({MIGRATING}::bigint);{TABLES}{SET_VERSION}\nCOMMIT;\n"
-"""Makes the tables that are not there. However many do so at once: one makes them, the others wait for that."""
+MAKE: Final = (
+    f"BEGIN;SELECT pg_advisory_xact_lock({MIGRATING}::bigint);SET LOCAL lock_timeout = '2s';"
+    f"{TABLES}{SET_VERSION}\nCOMMIT;\n"
+)
+"""Makes the tables that are not there. However many do so at once: one makes them, the others wait for that. Where
+somebody holds older ones for longer than 2 seconds, nothing is changed."""
+_TYPES: Final = (
+    (r" WITHOUT ROWID", ""),
+    (r"\bINTEGER PRIMARY KEY", "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"),
+    (r"\bINTEGER\b", "BIGINT"),
+    (r"\bREAL\b", "FLOAT8"),
+    (r"\bBLOB\b", "BYTEA"),
+    (r"\bTEXT\b", 'TEXT COLLATE "C"'),
+    (r"(_of_a_run ON \w+ \(run)\)", r"\1, n)"),  # SQLite has the number in every index
+)
+"""How Postgres says what the tables of recordings say."""
+MAKE_RECORDINGS: Final = (
+    f"BEGIN;SELECT pg_advisory_xact_lock({MIGRATING}::bigint);SET LOCAL lock_timeout = '2s';"
+    f"{reduce(lambda tables, spelling: re.sub(*spelling, tables), _TYPES, recordings.TABLES)}"
+    "ALTER TABLE rec_format ADD COLUMN IF NOT EXISTS forgotten BIGINT NOT NULL DEFAULT 0;\n"
+    f"INSERT INTO rec_format (version, key) SELECT {recordings.FORMAT}, uuid_send(gen_random_uuid())"
+    " WHERE NOT EXISTS (SELECT FROM rec_format);\nCOMMIT;\n"
+)
+"""Makes the tables of recordings that are not there."""
+
 HAS_VERSION: Final = "SELECT to_regclass('jm_version') IS NOT NULL"
 GET_VERSION: Final = "SELECT max(version) FROM jm_version"
+
+NUMBERING: Final = 0x6A6D_0002
+"""The number of the lock of who numbers a signal: who has read one must have read all before it."""
 
 HELD: Final = (
     "SELECT classid::bigint << 32 | objid::bigint AS number, pid FROM pg_locks WHERE locktype = 'advisory'"
     " AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 """The numbers of the locks that are held in this database."""
+END_OLD: Final = (
+    f"SELECT pg_terminate_backend(pid) FROM ({HELD}) AS held WHERE number = %s::bigint AND pid <> pg_backend_pid()"
+)
+"""Ends a connection that was lost here, and still holds the lock there."""
 NOTICED: Final = (
     "SELECT pg_backend_pid(), set_config('tcp_keepalives_idle', '10', false),"
     " set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false)"
@@ -104,6 +172,9 @@ class Database:
         self.prepare_threshold: Final = _threshold(options.get("prepare_threshold"))
         self.place: Final = _place_of(self._address)
         """The database, for messages: without a password."""
+        self._secrets = _secrets_of(self._address)
+        self.ddl = "ddl()"
+        """The call that returns the statements which make its tables, for messages."""
 
     def parameters(self, *, is_direct: bool, **unless_given: str) -> dict[str, Any]:
         """Return with what to connect. `is_direct`: to the database itself, and not to a pooler before it."""
@@ -160,14 +231,19 @@ class Database:
         import psycopg  # noqa: PLC0415 - an optional package
 
         text, may_pass = " ".join(str(error).split()).rstrip(".?"), False
+        text = text if self._secrets is None else self._secrets.sub("…", text)
         match error:
             case psycopg.errors.InsufficientPrivilege():
                 hint = (
-                    "Let the role of the URL read and write the tables jm_*. To make them as another role:"
-                    ' python -c "from journeyman.durable import ddl; print(ddl())" | psql URL'
+                    "Let the role of the URL read and write the tables jm_* and rec_*. To make them as another role:"
+                    f' python -c "from journeyman.durable import ddl; print({self.ddl})" | psql URL'
                 )
             case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn():
-                hint = "Its tables are not those that this version made. Look at the tables jm_* there."
+                hint = "Its tables are not those that this version made. Look at the tables jm_* and rec_* there."
+            case psycopg.errors.LockNotAvailable():
+                may_pass, hint = True, "Somebody holds its tables, such as a backup. Try again when that has ended."
+            case psycopg.errors.CheckViolation():  # the table of a day was made in this moment
+                may_pass, hint = True, "Its tables were changed meanwhile. Try again."
             case psycopg.errors.DiskFull():
                 may_pass, hint = True, "Make room on its disk: nothing was lost that was written before."
             case psycopg.OperationalError() | psycopg.InterfaceError() | psycopg.errors.ReadOnlySqlTransaction():
@@ -180,6 +256,14 @@ class Database:
             case _:
                 raise error
         return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=may_pass)
+
+
+_PASSWORD: Final = re.compile(r"(://[^:/@]*:)[^@/]*(?=@)|([?&]password=)[^&]*")
+
+
+def without_password(place: str) -> str:
+    """Return a path or a URL as it may be shown."""
+    return _PASSWORD.sub(r"\1\2…", place)
 
 
 def check_installed(what: str) -> None:
@@ -213,6 +297,17 @@ def _threshold(given: str | None) -> int | None:
     return int(given)
 
 
+def _secrets_of(url: str) -> re.Pattern[str] | None:
+    """Return what finds the password of a URL, or a part of one that has what separates parts of URLs, in messages of
+    the driver: it repeats what it cannot read. None: there is none."""
+    address, _, query = url.partition("?")
+    said = address.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    given = [said, *said.split("@"), *[value for name, value in parse_qsl(query) if "password" in name]]
+    known = {each for text in given for each in (text, unquote(text), " ".join(text.split())) if each}
+    words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+    return re.compile(rf"(?<!\w)(?:{words})(?!\w)") if words else None
+
+
 def _place_of(url: str) -> str:
     """Return what a URL names, without its user and password."""
     address, _, query = url.partition("?")
@@ -220,3 +315,28 @@ def _place_of(url: str) -> str:
     parameters = dict(parse_qsl(query))
     host = host or parameters.get("host", "")
     return f"The database {quoted(unquote(database) or parameters.get('dbname', ''))} on {host or 'this machine'}"
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+_SIGN: Final = "␛"
+
+
+def shown(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    """Return a value as Postgres can keep it: its texts have no NUL."""
+    if isinstance(value, str):
+        return value.replace(_SIGN, _SIGN * 2).replace("\0", f"{_SIGN}0") if "\0" in value or _SIGN in value else value
+    return [shown(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    """Return a value that was made by `shown`."""
+    if not isinstance(value, str) or _SIGN not in value:
+        return value
+    return _SIGN.join([part.replace(f"{_SIGN}0", "\0") for part in value.split(_SIGN * 2)])
+
+
+def lock_number(owner: str) -> int:
+    """Return the number of the lock that an owner holds: that of its name, as Postgres has numbers."""
+    number = int(owner[1:], 16)
+    return number - (1 << 64) if number >= 1 << 63 else number

@@ -11,56 +11,29 @@ for the disk of the database. A machine nearby answers in a millisecond or two; 
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
-import socket
 import time
 import warnings
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import cache
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from journeyman.errors import SessionInUse, StoreError
+from journeyman.errors import StoreError
 from journeyman.inbox import Queue
-from journeyman.session import Session, Sessions, Snapshot, Step, check_session_id
-from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, MAKE, NOTICED, Database, check_installed
+from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_session_id, turns_of
+from journeyman.store.connection import HeldConnection
+from journeyman.store.database import Database
 from journeyman.store.log import Line, Record, crc_of, first_crc, lines_of, queued, readable
 from journeyman.store.repair import StoreRepaired
-from journeyman.store.store import Head, SessionInfo, beginning, closed, exported, info_of
+from journeyman.store.store import Head, SessionInfo, beginning, closed, exported, info_of, unfinished
 from journeyman.types import Message
 
-if TYPE_CHECKING:
-    from psycopg import Connection as PsycopgConnection
-
-    Connection: TypeAlias = PsycopgConnection[tuple[Any, ...]]
-
-T = TypeVar("T")
-
-ANSWER_S: Final = 5.0
-"""So long an answer of the database is waited for, in seconds."""
-_STATEMENT_MS: Final = 4_000
-"""So long the database works on one statement before it gives up by itself, in milliseconds."""
-_ENDING_MS: Final = 1_000
-"""So long the lock of a connection that is ending is waited for, in milliseconds."""
-_TRIES: Final = 3
 _READ_ONLY: Final = "25006"
-_SHORT: Final[Mapping[str, str]] = {"connect_timeout": "3", "tcp_user_timeout": "5000"}
-_BEGUN: Final = f"{NOTICED}, set_config('statement_timeout', '{_STATEMENT_MS}', false)"
-_NUMBER: Final = "SELECT hashtextextended('journeyman session ' || 'jm_sessions'::regclass::oid || ' ' || %s::text, 0)"
-"""The number of a session's lock. It is another one for the tables of another schema."""
-_HOLDERS: Final = f"FROM ({HELD}) AS held JOIN pg_stat_activity AS holder USING (pid) WHERE number = %s::bigint"
-_WHO: Final = f"SELECT holder.application_name, host(holder.client_addr) {_HOLDERS}"
-_END_OLD: Final = (
-    f"SELECT pg_terminate_backend(pid) {_HOLDERS} AND holder.application_name = %s::text AND pid <> pg_backend_pid()"
-)
-"""Ends a connection of this session that was lost here, and still holds the lock there."""
 _FIND: Final = "SELECT id, agent, created, parent FROM jm_sessions WHERE id = %s::text"
-_READ: Final = "SELECT n, kind, position, body, crc FROM jm_session_records WHERE session = %s::text ORDER BY n"
+READ: Final = "SELECT n, kind, position, body, crc FROM jm_session_records WHERE session = %s::text ORDER BY n"
 _OF: Final = "FROM jm_session_records WHERE session = s.id"
 _NEWEST: Final = "ORDER BY n DESC LIMIT 1"
 _INFO: Final = (
@@ -70,7 +43,7 @@ _INFO: Final = (
     " FROM jm_sessions AS s"
 )
 _END: Final = "SELECT n, crc, at FROM jm_session_records WHERE session = %s::text AND n >= %s::bigint ORDER BY n"
-_WRITE: Final = (
+WRITE: Final = (
     "INSERT INTO jm_session_records (session, n, kind, position, at, body, crc)"
     " SELECT %s::text, n, kind, position, %s::float8, body, crc"
     " FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %b::bytea[], %s::bigint[]) AS u(n, kind, position, body, crc)"
@@ -78,6 +51,14 @@ _WRITE: Final = (
 _BEGIN: Final = (
     "WITH head AS (INSERT INTO jm_sessions (id, agent, created, parent)"
     " VALUES (%s::text, %s::text, %s::float8, %s::text) ON CONFLICT (id) DO NOTHING) "
+)
+LAST: Final = f"SELECT n, crc FROM jm_session_records WHERE session = %s::text {_NEWEST}"
+_TURNS: Final = "name >= %s::text AND name < %s::text"
+_OPEN_TURN: Final = f"SELECT name FROM jm_runs WHERE {_TURNS} AND status NOT IN ('done', 'failed') LIMIT 1"
+_DELETE_TURNS: Final = (
+    f"WITH gone AS (DELETE FROM jm_runs WHERE {_TURNS} RETURNING id),"
+    " steps AS (DELETE FROM jm_steps WHERE run IN (SELECT id FROM gone))"
+    " DELETE FROM jm_signals WHERE run IN (SELECT id FROM gone)"
 )
 _TAKE_BACK: Final = "DELETE FROM jm_session_records WHERE session = %s::text AND n > %s::bigint"
 _PUT_ASIDE: Final = (
@@ -113,15 +94,26 @@ class PostgresSessions:
                 database cannot be used.
             SessionInUse: somebody has it open.
         """
+        return self.shared_session(id, agent=agent, any_agent=any_agent, create=create, has_turns=False)
+
+    def shared_session(
+        self, id: str | None, *, agent: str, any_agent: bool, create: bool, has_turns: bool = True
+    ) -> PostgresSession:
+        """Open a session whose turns are durable runs, unless `has_turns` is false: what ends such a turn is written
+        there, whoever drives it.
+
+        Raises:
+            StoreError, SessionInUse: as for `session`.
+        """
         if id is not None:
             check_session_id(id)
-        line = _Line(self._database)
+        line = HeldConnection(self._database)
         try:
             with self._database.explaining("opened"):
                 line.open()
                 if id is None:
-                    return PostgresSession(line, self._new(line, agent))
-                return self._named(line, id, agent=agent, any_agent=any_agent, create=create)
+                    return PostgresSession(line, self._new(line, agent), is_shared=has_turns)
+                return self._named(line, id, agent=agent, any_agent=any_agent, create=create, has_turns=has_turns)
         except BaseException:
             line.close()
             raise
@@ -167,7 +159,7 @@ class PostgresSessions:
             return branch.id
 
     def delete(self, id: str) -> None:
-        """Forget a session.
+        """Forget a session, and its turns, if they were durable runs.
 
         Raises:
             StoreError: there is none.
@@ -178,12 +170,13 @@ class PostgresSessions:
             line.take(id)
             line.rows("DELETE FROM jm_sessions WHERE id = %s::text", id)
             line.rows("DELETE FROM jm_session_damage WHERE session = %s::text", id)
+            line.rows(_DELETE_TURNS, *turns_of(id))
 
     # -- inside
 
     @contextmanager
-    def _reading(self) -> Generator[_Line]:
-        line = _Line(self._database)
+    def _reading(self) -> Generator[HeldConnection]:
+        line = HeldConnection(self._database)
         try:
             with self._database.explaining("read"):
                 line.open()
@@ -191,20 +184,22 @@ class PostgresSessions:
         finally:
             line.close()
 
-    def _head(self, line: _Line, id: str) -> Head:
+    def _head(self, line: HeldConnection, id: str) -> Head:
         rows = line.rows(_FIND, id)
         if not rows:
             raise self._unknown(line, id)
         return Head(*rows[0])
 
-    def _new(self, line: _Line, agent: str) -> Head:
+    def _new(self, line: HeldConnection, agent: str) -> Head:
         while True:
             id = secrets.token_hex(4)
             if not line.rows(_FIND, id):
                 line.take(id)
                 return Head(id, agent, time.time())
 
-    def _named(self, line: _Line, id: str, *, agent: str, any_agent: bool, create: bool) -> PostgresSession:
+    def _named(
+        self, line: HeldConnection, id: str, *, agent: str, any_agent: bool, create: bool, has_turns: bool
+    ) -> PostgresSession:
         def found() -> Head | None:
             rows = line.rows(_FIND, id)
             if not rows and not create:
@@ -221,13 +216,15 @@ class PostgresSessions:
         line.take(id)
         head = found()  # until the lock was taken, somebody may have made it, or deleted it
         if head is None:
-            return PostgresSession(line, Head(id, agent, time.time()))
+            return PostgresSession(line, Head(id, agent, time.time()), is_shared=has_turns)
+        if not has_turns and (left := line.rows(_OPEN_TURN, *turns_of(id))):
+            raise unfinished(left[0][0], id)
         records = _records(line, id)
         good, snapshot = readable(records, id)
         notice = None if len(good) == len(records) else self._repaired(line, id, good, len(records) - len(good))
-        return PostgresSession(line, head, good, snapshot=snapshot, notice=notice)
+        return PostgresSession(line, head, good, snapshot=snapshot, notice=notice, is_shared=has_turns)
 
-    def _repaired(self, line: _Line, id: str, good: Sequence[Record], n_bad: int) -> str:
+    def _repaired(self, line: HeldConnection, id: str, good: Sequence[Record], n_bad: int) -> str:
         line.rows(_PUT_ASIDE, id, good[-1].n if good else 0, time.time())
         recovered = "1 record was" if len(good) == 1 else f"{len(good)} records were"
         notice = (
@@ -237,7 +234,7 @@ class PostgresSessions:
         warnings.warn(StoreRepaired(notice), stacklevel=5)
         return notice
 
-    def _unknown(self, line: _Line, id: str, *, or_else: str = "") -> StoreError:
+    def _unknown(self, line: HeldConnection, id: str, *, or_else: str = "") -> StoreError:
         known = [known for (known,) in line.rows(f"SELECT id FROM jm_sessions LIMIT {_MOST_KNOWN}")]
         close = get_close_matches(id, known, n=1)
         hint = f"Did you mean {close[0]}? " if close else "" if known else "It has none yet: leave the id out. "
@@ -250,12 +247,13 @@ class PostgresSession:
 
     def __init__(
         self,
-        line: _Line,
+        line: HeldConnection,
         head: Head,
         records: Sequence[Record] = (),
         *,
         snapshot: Snapshot | None = None,
         notice: str | None = None,
+        is_shared: bool = False,
     ) -> None:
         self.notice = notice
         self.snapshot = Snapshot() if snapshot is None else snapshot
@@ -267,6 +265,8 @@ class PostgresSession:
         """The checksum of that one."""
         self._unsure: list[_Sent] = []
         """What was sent behind it, and may be stored: the connection was lost before the answer."""
+        self._is_shared = is_shared
+        """True when others may write, too: whoever drives a turn, when it ends."""
         self._lock = RLock()
 
     @property
@@ -279,12 +279,29 @@ class PostgresSession:
     def write(self, step: Step) -> None:
         self._append([*lines_of(step)])
 
+    def refresh(self) -> None:
+        with self._lock, self._line.database.explaining("read"):
+            if not self._line.is_lost and (last := self._line.rows(LAST, self.id)):
+                self._n, self._crc = last[0]
+
     def close(self) -> None:
         with self._lock:
             self._line.close()
 
     def _append(self, lines: Sequence[Line]) -> int:
         """Write the lines, all or none. Return the number of the last one."""
+        try:
+            return self._appended(lines)
+        except StoreError as error:
+            if not self._is_shared or error.__cause__ is None or self._unsure:
+                raise
+            n = self._n
+            self.refresh()
+            if n == self._n:
+                raise
+        return self._appended(lines)  # somebody else has written, who may
+
+    def _appended(self, lines: Sequence[Line]) -> int:
         with self._lock, self._line.database.explaining("written"):
             sent = self._made(lines)
             if self._unsure or self._line.is_lost or not self._is_written(sent):
@@ -348,7 +365,7 @@ class PostgresSession:
 
         head, rows = self._head, [(each.n, each.kind, each.position, each.body, each.crc) for each in sent.records]
         begin = () if self._n else (head.id, head.agent, head.created, head.parent)
-        write = _WRITE if self._n else f"{_BEGIN}{_WRITE}"
+        write = WRITE if self._n else f"{_BEGIN}{WRITE}"
         try:
             self._line.rows(write, *begin, head.id, sent.at, *map(list, zip(*rows, strict=True)))
         except IntegrityError as error:
@@ -375,167 +392,13 @@ class _Sent:
         return [*rows] == [(each.n, each.crc, self.at) for each in self.records]
 
 
-# -- the connection ----------------------------------------------------------------------------------------------------
-
-
-class _Line:
-    """The connection of one session, which holds its lock."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.place = f"t{database.place[1:]}"
-        self._name = f"journeyman chat {os.getpid()} {secrets.token_hex(4)} {socket.gethostname()[:24]}"
-        """Tells others who has the session."""
-        self._number: int | None = None
-        """The number of the lock, once it was taken."""
-        self._made: Connection | None = None
-        self._is_closed = False
-
-    @property
-    def is_lost(self) -> bool:
-        return self._made is None or self._made.closed
-
-    @property
-    def connection(self) -> Connection:
-        assert self._made is not None
-        return self._made
-
-    def connect(self) -> None:
-        """Make the connection, instead of one that there was."""
-        self.lose()
-        if self._is_closed:
-            raise StoreError(f"The session in {self.place} was closed.", hint="Open it again.")
-        given: dict[str, Any] = self.database.parameters(is_direct=True, **_SHORT)
-        given["application_name"] = self._name
-        threshold = self.database.prepare_threshold
-        self._made = _patient_connection().connect("", autocommit=True, prepare_threshold=threshold, **given)
-        self.database.check_number(self._made.info.backend_pid, self.rows(_BEGUN)[0][0])
-
-    def open(self) -> None:
-        """Connect, and make the tables that are not there."""
-        check_installed("Sessions")
-        self.connect()
-        info, encoding = self.connection.info, self.connection.info.parameter_status("server_encoding")
-        version = self.rows(GET_VERSION)[0][0] if self.rows(HAS_VERSION)[0][0] else None
-        if self.database.lacks_tables(info.server_version, encoding, version):
-            self.connection.execute(MAKE.encode())
-
-    def rows(self, query: str, *given: object) -> list[tuple[Any, ...]]:
-        """Return the rows that a statement gives back, if it gives back any."""
-        cursor = self.connection.cursor(binary=True)
-        cursor.execute(query.encode(), given or None)
-        return cursor.fetchall() if cursor.description else []
-
-    def take(self, id: str) -> None:
-        """Take the lock of a session.
-
-        Raises:
-            SessionInUse: somebody else has it.
-        """
-        self._number = number = self.rows(_NUMBER, id)[0][0]
-        waits, holders = bool(self.rows(_END_OLD, number, self._name)), list[tuple[Any, ...]]()
-        for _ in range(_TRIES):
-            if self._has_taken(number, waits=waits):
-                return
-            holders = self.rows(_WHO, number)
-            if holders and (waits or not _has_died(holders[0][0])):
-                break
-            waits = bool(holders)
-        pid, whose = _who(*(holders[0] if holders else (None, None)))
-        what = f"Session {id} in {self.place} is open in {whose}."
-        raise SessionInUse(what, hint="Close it there first, or open another one.", pid=pid)
-
-    def _has_taken(self, number: int, *, waits: bool) -> bool:
-        if not waits:
-            return self.rows("SELECT pg_try_advisory_lock(%s::bigint)", number)[0][0]
-        from psycopg.errors import LockNotAvailable  # noqa: PLC0415 - an optional package
-
-        self.rows(f"SET lock_timeout = {_ENDING_MS}")
-        try:
-            self.rows("SELECT pg_advisory_lock(%s::bigint)", number)
-        except LockNotAvailable:
-            return False
-        finally:
-            self.rows("RESET lock_timeout")
-        return True
-
-    def lose(self) -> None:
-        """Let the connection go, with the lock."""
-        if self._made is not None:
-            self._made.close()
-
-    def close(self) -> None:
-        """Let the lock and the connection go, for good. Doing so again changes nothing."""
-        self._is_closed = True
-        if not self.is_lost and self._number is not None:
-            from psycopg import Error  # noqa: PLC0415 - an optional package
-
-            with suppress(Error):  # the end of a connection is noticed there a moment later
-                self.rows("SELECT pg_advisory_unlock(%s::bigint)", self._number)
-        self.lose()
-
-
-def _records(line: _Line, id: str) -> list[Record]:
-    return [Record(*row) for row in line.rows(_READ, id)]
+def _records(line: HeldConnection, id: str) -> list[Record]:
+    return [Record(*row) for row in line.rows(READ, id)]
 
 
 def _info(row: tuple[Any, ...]) -> SessionInfo:
     head, (updated, n_messages, used, title) = Head(*row[:4]), row[4:]
     return info_of(head, updated=updated, n_messages=n_messages or 0, used=used, title=title)
-
-
-_NAME: Final = re.compile(r"journeyman chat (\d+) [0-9a-f]{8} (.*)")
-
-
-def _has_died(name: str | None) -> bool:
-    """Tell whether a connection of this name is that of a process of this machine which is there no more."""
-    found = _NAME.fullmatch(name or "")
-    if found is None or found[2] != socket.gethostname()[:24] or os.name != "posix":
-        return False
-    try:
-        os.kill(int(found[1]), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # it is somebody else's
-        return False
-    return False
-
-
-def _who(name: str | None, address: str | None) -> tuple[int | None, str]:
-    """Return the number of the process that has a connection of this name, and what to call it."""
-    found = _NAME.fullmatch(name or "")
-    if found is None:
-        return None, "another process" if address is None else f"another process on {address}"
-    pid, host = int(found[1]), found[2]
-    if (pid, host) == (os.getpid(), socket.gethostname()[:24]):
-        return pid, "this process"
-    return pid, f"process {pid} on {host}"
-
-
-@cache
-def _patient_connection() -> type[Connection]:
-    """Return the class of connections that wait for an answer no longer than `ANSWER_S`."""
-    from psycopg import Connection  # noqa: PLC0415 - an optional package
-    from psycopg.errors import ConnectionTimeout  # noqa: PLC0415 - an optional package
-
-    class Patient(Connection[tuple[Any, ...]]):
-        def wait(self, gen: Generator[Any, Any, T], *given: Any, **more: Any) -> T:  # noqa: ANN401 - of the driver
-            return super().wait(self._until(gen), *given, **more)
-
-        def _until(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-            until = time.monotonic() + ANSWER_S  # a server that is well gives up sooner
-            try:
-                waits = next(gen)
-                while True:
-                    is_ready = yield waits
-                    if not is_ready and time.monotonic() > until:
-                        self.pgconn.finish()
-                        raise ConnectionTimeout(f"no answer came within {ANSWER_S:g} seconds")
-                    waits = gen.send(is_ready)
-            except StopIteration as end:
-                return end.value
-
-    return Patient
 
 
 def open_session(where: str, id: str | None, *, agent: str, any_agent: bool, create: bool) -> PostgresSession:
@@ -555,5 +418,5 @@ def open_session(where: str, id: str | None, *, agent: str, any_agent: bool, cre
 
 
 if TYPE_CHECKING:
-    _session: type[Session] = PostgresSession
+    _session: type[SharedSession] = PostgresSession
     _sessions: type[Sessions] = PostgresSessions

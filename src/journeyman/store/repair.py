@@ -24,6 +24,8 @@ from journeyman.errors import count as count_of
 from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, not_a_store
 from journeyman.store.journal import crc_of_step
 from journeyman.store.log import Record, readable
+from journeyman.store.recordings import COLUMNS as OF_RECORDINGS
+from journeyman.store.recordings import TABLES, TYPES, key_of, restore
 
 _log = logging.getLogger("journeyman")
 _COLUMNS: Final = {
@@ -37,6 +39,7 @@ _COLUMNS: Final = {
     ),
     "jm_steps": "run, key, kind, about, effect, epoch, at, used_s, body, crc",
     "jm_signals": "run, kind, dedup, body, at, who",
+    **OF_RECORDINGS,
 }
 _TEXT, _BYTES, _NUMBER = (str, type(None)), (bytes, type(None)), (float, type(None))
 _TYPES: Final[dict[str, tuple[type | tuple[type, ...], ...]]] = {
@@ -50,11 +53,13 @@ _TYPES: Final[dict[str, tuple[type | tuple[type, ...], ...]]] = {
     ),
     "jm_steps": (str, str, int, _BYTES, str, int, float, float, _BYTES, int),
     "jm_signals": (str, str, str, str, float, str),
+    **TYPES,
 }
 _Found: TypeAlias = dict[str, dict[int, tuple[Any, ...]]]
 """For each table its rows, by their numbers."""
 
 _WAL: Final = ("-wal", "-shm")
+_PAGE: Final = 4096
 _UNKNOWN_ROWS: Final = 100_000
 """How far to look for rows when their number cannot be read."""
 
@@ -106,19 +111,9 @@ def rescue(path: Path) -> str:
         source = path.with_name(path.name + suffix)
         if source.exists():
             source.replace(aside.with_name(aside.name + suffix))
-    found: _Found = {table: {} for table in _COLUMNS}
     with TemporaryDirectory(prefix=".rescue-", dir=path.parent) as folder:
-        for is_headless in (True, False):  # twice, as either way may find what the other does not
-            copy = Path(folder) / f"copy-{is_headless}"
-            for suffix in ("", "-wal"):
-                if aside.with_name(aside.name + suffix).exists():
-                    shutil.copyfile(aside.with_name(aside.name + suffix), copy.with_name(copy.name + suffix))
-            if is_headless:
-                _give_head(copy, Path(folder) / "model")
-            with closing(sqlite3.connect(copy)) as connection:
-                for table, rows in found.items():
-                    rows.update(_rows(connection, table))
-    n_records, n_lost = _write(path, found)
+        found, key = _found(aside, Path(folder))
+    n_records, n_lost, n_recordings = _write(path, found, key)
     # The numbers of steps have no gaps, since none is ever taken out.
     n_steps = max(found["steps"], default=0) - sum(map(_is_sound_step, found["steps"].values()))
     lost = f", and {n_lost} left out that are damaged or behind such" if n_lost else ""
@@ -126,17 +121,52 @@ def rescue(path: Path) -> str:
         told = "what may be done twice is done again, and of the rest the model reads that it is unknown"
         lost += f". Of the journals, {count_of(n_steps, 'step')} could not be read: {told}"
     recovered = "1 record was" if n_records == 1 else f"{n_records} records were"
+    if n_recordings:
+        recovered = f"{count_of(n_recordings, 'recording')} and {recovered.replace(' was', ' were')}"
     return f"{path} was damaged. {recovered} recovered{lost}. The damaged file is kept as {aside}."
 
 
-def _give_head(copy: Path, model: Path) -> None:
-    """Replace the first page, which says where the tables are, by that of a new store: they are always there."""
-    File(model).close()
-    size = copy.stat().st_size
-    page = bytearray(model.read_bytes()[:4096])
-    page[28:32] = struct.pack(">I", size // 4096)
+def _found(aside: Path, folder: Path) -> tuple[_Found, bytes | None]:
+    """Return the rows that can be read, and the key of the recordings: from copies, since to read may be to write."""
+    found: _Found = {table: {} for table in _COLUMNS}
+    key: bytes | None = None
+    for number, model in enumerate((None, TABLES, "")):  # as it is, and with the first page of such a new store
+        copy = folder / f"copy-{number}"
+        for suffix in ("", "-wal"):
+            if aside.with_name(aside.name + suffix).exists():
+                shutil.copyfile(aside.with_name(aside.name + suffix), copy.with_name(copy.name + suffix))
+        if model is not None:
+            _give_head(copy, folder / f"model-{number}", model)
+        with closing(sqlite3.connect(copy)) as connection:
+            key = key or key_of(connection)
+            for table, rows in found.items():
+                if not rows or table not in OF_RECORDINGS:  # what was pruned of them does not come back
+                    rows |= {n: row for n, row in _rows(connection, table) if n not in rows}
+    return found, key
+
+
+def _give_head(copy: Path, model: Path, more: str) -> None:
+    """Replace the first page, and what else says where the tables are, by those of a new store: they are always there.
+    The tables of `more` are where they are in a store that was made for them."""
+    with closing(File(model)) as new, new.transaction() as connection:
+        for statement in filter(str.strip, more.split(";")):
+            connection.execute(statement)
+    with closing(sqlite3.connect(model)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")  # all of it is in the file then
+    whole, size = model.read_bytes(), copy.stat().st_size
+    pages = {1}
+    if whole[100] == 5:  # what says where the tables are goes on in other pages, whose numbers are on the first
+        n_cells = int.from_bytes(whole[103:105], "big")
+        cells = [int.from_bytes(whole[at : at + 2], "big") for at in range(112, 112 + 2 * n_cells, 2)]
+        pages |= {int.from_bytes(whole[at : at + 4], "big") for at in (108, *cells)}
     with copy.open("r+b") as file:
-        file.write(page[:size])
+        for number in pages:
+            page = bytearray(whole[(number - 1) * _PAGE : number * _PAGE])
+            if number == 1:
+                page[28:32] = struct.pack(">I", size // _PAGE)
+            start = (number - 1) * _PAGE
+            file.seek(start)
+            file.write(page[: max(0, size - start)])
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
@@ -145,21 +175,38 @@ def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, tup
         last = connection.execute(f"SELECT max(n) FROM {table} NOT INDEXED").fetchone()[0] or 0
     except (sqlite3.Error, UnicodeDecodeError):
         last = _UNKNOWN_ROWS
-    query = f"SELECT n, {_COLUMNS[table]} FROM {table} NOT INDEXED WHERE n > ? ORDER BY n"
-    after, jump = 0, 1
+    query = f"SELECT n, {_COLUMNS[table]} FROM {table} NOT INDEXED WHERE n > ? AND n < ? ORDER BY n"
+    end, sound, after, jump = last + 1, 0, 0, 1
     while after < last:
         try:
-            for n, *row in connection.execute(query, (after,)):
-                after, jump = n, 1
+            for n, *row in connection.execute(query, (after, end)):
+                if jump > 1:
+                    yield from _back(connection, table, query, (sound, n))
+                sound, after, jump = n, n, 1
                 if all(map(isinstance, row, _TYPES[table])):
                     yield n, tuple(row)
-            return
+            break
         except (sqlite3.Error, OverflowError, UnicodeDecodeError):
             after, jump = after + jump, jump * 2
+    if jump > 1:
+        yield from _back(connection, table, query, (sound, after + 1))
 
 
-def _write(path: Path, found: _Found) -> tuple[int, int]:
-    """Write what is sound into a new store. Return how many records that were, and how many are lost."""
+def _back(
+    connection: sqlite3.Connection, table: str, query: str, between: tuple[int, int]
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Give the rows behind a damaged page that a jump has left out, from the last one back to that page."""
+    try:
+        for n, *row in connection.execute(f"{query} DESC", between):
+            if all(map(isinstance, row, _TYPES[table])):
+                yield n, tuple(row)
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError):
+        return
+
+
+def _write(path: Path, found: _Found, key: bytes | None) -> tuple[int, int, int]:
+    """Write what is sound into a new store. Return how many records that were, how many are lost, and how many
+    recordings there are."""
     records = dict(_sound_records(found))
     written = {row[0] for row in records.values()}
     heads = {n: row for n, row in found["sessions"].items() if row[0] in written}
@@ -186,7 +233,8 @@ def _write(path: Path, found: _Found) -> tuple[int, int]:
             began = min(row[3] for row in records.values() if row[0] == session)
             statement = "INSERT INTO sessions (id, agent, created, parent) VALUES (?, '', ?, NULL)"
             connection.execute(statement, (session, began))
-    return len(records), len(found["records"]) - len(records)
+        n_recordings = restore(connection, found, key)
+    return len(records), len(found["records"]) - len(records), n_recordings
 
 
 _RUNS: Final = _COLUMNS["jm_runs"].split(", ")

@@ -15,14 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from pydantic_core import from_json, to_json
 
+from journeyman.connect import recorder_at
 from journeyman.errors import StoreError
 from journeyman.history import History
 from journeyman.inbox import Queue
-from journeyman.session import Session, Sessions, Snapshot, Step, check_session_id
+from journeyman.journal import OpenRecords, Tape, TapeKind
+from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.journal import EventLog, FileJournal
 from journeyman.store.log import Line, Record, Used, crc_of, first_crc, lines_of, queued, readable
@@ -72,6 +75,7 @@ class Store:
         """
         self.path = Path(path).absolute()
         self._journals: list[FileJournal] = []
+        self._recorder: OpenRecords | None = None
         self.notice: str | None
         """What was repaired; None when nothing was."""
         self._file, self.notice = opened(self.path)
@@ -99,13 +103,28 @@ class Store:
             StoreError: there is none, it is another agent's, unless `any_agent`, or the id cannot be one.
             SessionInUse: somebody has it open.
         """
+        return self.shared_session(id, agent=agent, any_agent=any_agent, create=create, has_turns=False)
+
+    def shared_session(
+        self, id: str | None, *, agent: str, any_agent: bool, create: bool, has_turns: bool = True
+    ) -> FileSession:
+        """Open a session whose turns are durable runs, unless `has_turns` is false: what ends such a turn is written
+        there, whoever drives it.
+
+        Raises:
+            StoreError, SessionInUse: as for `session`.
+        """
         if id is not None:
             check_session_id(id)
-            return self._read(lambda: self._named(id, agent=agent, any_agent=any_agent, create=create))
-        head = Head(self._free_id(), agent, time.time())
-        return FileSession(Log(self._file, head), self._lock(head.id), Snapshot(), self.notice)
 
-    def _named(self, id: str, *, agent: str, any_agent: bool, create: bool) -> FileSession:
+            def named() -> FileSession:
+                return self._named(id, agent=agent, any_agent=any_agent, create=create, has_turns=has_turns)
+
+            return self._read(named)
+        head = Head(self._free_id(), agent, time.time())
+        return FileSession(Log(self._file, head, is_shared=has_turns), self._lock(head.id), Snapshot(), self.notice)
+
+    def _named(self, id: str, *, agent: str, any_agent: bool, create: bool, has_turns: bool) -> FileSession:
         def found() -> Head | None:
             head = self._found(id)
             if head is None and not create:
@@ -122,7 +141,10 @@ class Store:
         try:
             head = found()  # until the lock was taken, somebody may have made it, or deleted it
             if head is None:
-                return FileSession(Log(self._file, Head(id, agent, time.time())), lock, Snapshot(), self.notice)
+                log = Log(self._file, Head(id, agent, time.time()), is_shared=has_turns)
+                return FileSession(log, lock, Snapshot(), self.notice)
+            if not has_turns and (left := self._file.rows(OPEN_TURN, turns_of(id))):
+                raise unfinished(left[0][0], id)
             records = self._records(id)
             good, snapshot = readable(records, id)
             # Records that the index does not know count, too: whatever is written would not fit to them.
@@ -132,7 +154,7 @@ class Store:
         except BaseException:
             lock.release()
             raise
-        log = Log(self._file, head, good[-1].crc if good else first_crc(id))
+        log = Log(self._file, head, good[-1].crc if good else first_crc(id), is_shared=has_turns)
         return FileSession(log, lock, snapshot, self.notice)
 
     def sessions(self) -> list[SessionInfo]:
@@ -164,7 +186,7 @@ class Store:
         return exported(self._read(lambda: self._info(self._head(id))), self.snapshot(id))
 
     def delete(self, id: str) -> None:
-        """Forget a session.
+        """Forget a session, and its turns, if they were durable runs.
 
         Raises:
             StoreError: there is none.
@@ -175,6 +197,10 @@ class Store:
             with self._file.transaction() as connection:
                 connection.execute("DELETE FROM records WHERE session = ?", (head.id,))
                 connection.execute("DELETE FROM sessions WHERE id = ?", (head.id,))
+                for table in ("jm_steps", "jm_signals"):
+                    which = "run IN (SELECT id FROM jm_runs WHERE name >= ? AND name < ?)"
+                    connection.execute(f"DELETE FROM {table} WHERE {which}", turns_of(id))
+                connection.execute("DELETE FROM jm_runs WHERE name >= ? AND name < ?", turns_of(id))
         finally:
             lock.release()
 
@@ -194,10 +220,24 @@ class Store:
         """Return the recorded events of a run."""
         return EventLog(self._file, run)
 
+    # -- recordings
+
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> Tape:
+        """Begin to record: `Host(record=store)`. `Recordings` reads what was recorded.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        if self._recorder is None:
+            self._recorder = recorder_at(self.path)
+        return self._recorder.begin(kind, agent, id=id)
+
     # -- closing
 
     def close(self) -> None:
-        """Close the file, and let others go on with its runs."""
+        """Write what is recorded and waits; close the file, and let others go on with its runs."""
+        if self._recorder is not None:
+            self._recorder.close()
         for journal in self._journals:
             journal.close()
         self._file.close()
@@ -281,21 +321,33 @@ class Log:
     crc: int | None = None
     """The checksum of the last record. None until the first is written: a session in which nothing was said is not
     stored."""
+    is_shared: bool = False
+    """True when others may write, too: whoever drives a turn, when it ends."""
 
     def append(self, lines: Sequence[Line]) -> int:
         """Write the lines, all or none. Return the number of the last one."""
-        head, n = self.head, 0
-        crc = first_crc(head.id) if self.crc is None else self.crc
+        head = self.head
         with self.file.transaction() as connection:
             if self.crc is None:
                 row = (head.id, head.agent, head.created, head.parent)
                 connection.execute("INSERT INTO sessions (id, agent, created, parent) VALUES (?, ?, ?, ?)", row)
-            for line in lines:
-                crc = crc_of(line.kind, line.position, line.body, crc)
-                row = (head.id, line.kind, line.position, time.time(), line.body, crc)
-                n = connection.execute(_INSERT, row).lastrowid or 0
+            before = first_crc(head.id) if self.crc is None else None if self.is_shared else self.crc
+            n, crc = add_lines(connection, head.id, lines, before)
         self.crc = crc
         return n
+
+
+def add_lines(connection: Connection, id: str, lines: Sequence[Line], crc: int | None = None) -> tuple[int, int]:
+    """Write lines at the end of a session that is stored, in a transaction. Return the number and the checksum of the
+    last one. `crc` is the checksum of the record before them; None: it is looked for."""
+    if crc is None:
+        last = connection.execute(_LAST, (id,)).fetchone()
+        crc = first_crc(id) if last is None else cast("int", last[0])
+    n = 0
+    for line in lines:
+        crc = crc_of(line.kind, line.position, line.body, crc)
+        n = connection.execute(_INSERT, (id, line.kind, line.position, time.time(), line.body, crc)).lastrowid or 0
+    return n, crc
 
 
 def info_of(
@@ -342,7 +394,16 @@ def exported(info: SessionInfo, snapshot: Snapshot) -> bytes:
     return to_json(document, indent=2)
 
 
+_LAST: Final = "SELECT crc FROM records WHERE session = ? ORDER BY n DESC LIMIT 1"
+OPEN_TURN: Final = "SELECT name FROM jm_runs WHERE name >= ? AND name < ? AND status NOT IN ('done', 'failed') LIMIT 1"
+"""Finds a turn of a session that has not ended. It takes what `turns_of` gives."""
 _INSERT: Final = "INSERT INTO records (session, kind, position, at, body, crc) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+def unfinished(turn: str, id: str) -> StoreError:
+    """Return the refusal to go on with a session without the turn that was begun there."""
+    hint = "Open the chat with a Durable of this store, which goes on with the turn."
+    return StoreError(f"In session {id}, the durable turn {turn} has not ended.", hint=hint)
 
 
 class FileSession:
@@ -366,6 +427,9 @@ class FileSession:
     def write(self, step: Step) -> None:
         self._log.append([*lines_of(step)])
 
+    def refresh(self) -> None:
+        """Nothing is known of the end that is not read when something is written."""
+
     def close(self) -> None:
         self._lock.release()
         if self.on_close is not None:
@@ -375,11 +439,13 @@ class FileSession:
         return f"<FileSession {self.id} in {self._log.file.path}>"
 
 
-def open_session(path: str, id: str | None, *, agent: str, any_agent: bool, create: bool) -> FileSession:
-    """Open a session of the store at `path`, which is closed with it."""
+def open_session(
+    path: str, id: str | None, *, agent: str, any_agent: bool, create: bool, has_turns: bool = False
+) -> FileSession:
+    """Open a session of the store at `path`, which is closed with it. `has_turns`: its turns are durable runs."""
     store = Store(path)
     try:
-        session = store.session(id, agent=agent, any_agent=any_agent, create=create)
+        session = store.shared_session(id, agent=agent, any_agent=any_agent, create=create, has_turns=has_turns)
     except BaseException:
         store.close()
         raise
@@ -388,5 +454,5 @@ def open_session(path: str, id: str | None, *, agent: str, any_agent: bool, crea
 
 
 if TYPE_CHECKING:
-    _session: type[Session] = FileSession
+    _session: type[SharedSession] = FileSession
     _sessions: type[Sessions] = Store

@@ -1,0 +1,129 @@
+"""What recording and telemetry cost: the loop's own time, room on the disk, and how fast recordings are found."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+
+from benchmarks.measuring import Effort, Row, alone, compared, taking_turns
+from benchmarks.work import MAX_ITERATIONS, PROMPT
+from journeyman import Agent, Host, Limits, run, tool
+from journeyman.model import Request, Response
+from journeyman.models.scripted import FromFunction, call, say
+from journeyman.otel import OpenTelemetry
+from journeyman.record import Recorder, Recordings
+from journeyman.store.file import File
+
+
+def measure(effort: Effort) -> list[Row]:
+    """Measure against the same run without a recorder."""
+    with TemporaryDirectory() as folder:
+        return [
+            *asyncio.run(_iterations(Path(folder) / "runs.db", effort)),
+            *asyncio.run(_told(effort)),
+            asyncio.run(_room(Path(folder) / "room.db", effort.size(200))),
+            *_searches(Path(folder) / "many.db", runs=effort.size(100_000), events=effort.size(1_000_000)),
+        ]
+
+
+def _reader(iterations: int) -> Agent:
+    answers = [*[say(call("read", id=f"call_{turn}")) for turn in range(iterations - 1)], say("Done.")]
+    chance = Random(7)
+
+    async def answer(request: Request) -> Response:
+        return answers[len(request.messages) // 2]
+
+    @tool(effect="idempotent")
+    async def read() -> str:
+        """Read a page."""
+        return chance.randbytes(1_000).hex()
+
+    return Agent(name="reader", model=FromFunction(answer), tools=[read], limits=Limits(iterations=MAX_ITERATIONS))
+
+
+async def _iterations(path: Path, effort: Effort) -> list[Row]:
+    iterations = effort.size(20)
+    agent = _reader(iterations)
+    with Recorder(path) as recorder:
+
+        async def recorded() -> None:
+            await run(agent, PROMPT, host=Host(record=recorder))
+
+        contenders = {"recorded": recorded, "without": lambda: run(agent, PROMPT)}
+        rounds = effort.rounds(100)
+        costs = await taking_turns(contenders, rounds=rounds, clock=time.thread_time, per=iterations)
+    what = f"recorded, {iterations} iterations, in process"
+    more = [(ours - theirs) * 1e6 for ours, theirs in zip(costs["recorded"], costs["without"], strict=True)]
+    return [
+        compared(what, costs, ours="recorded", reference="without", unit="us CPU of the loop / iteration", scale=1e6),
+        alone(f"{what}: more than without", more, unit="us CPU of the loop / iteration", target="≤ 60"),
+    ]
+
+
+async def _told(effort: Effort) -> list[Row]:
+    """Measure what telemetry costs where spans and figures are made, and go nowhere."""
+    iterations = effort.size(20)
+    agent = _reader(iterations)
+    host = Host(telemetry=OpenTelemetry(TracerProvider(shutdown_on_exit=False), MeterProvider(shutdown_on_exit=False)))
+    contenders = {"told": lambda: run(agent, PROMPT, host=host), "without": lambda: run(agent, PROMPT)}
+    costs = await taking_turns(contenders, rounds=effort.rounds(100), clock=time.thread_time, per=iterations)
+    what = f"told to OpenTelemetry, {iterations} iterations, in process"
+    more = [(ours - theirs) * 1e6 for ours, theirs in zip(costs["told"], costs["without"], strict=True)]
+    return [
+        compared(what, costs, ours="told", reference="without", unit="us CPU of the loop / iteration", scale=1e6),
+        alone(f"{what}: more than without", more, unit="us CPU of the loop / iteration"),
+    ]
+
+
+async def _room(path: Path, iterations: int) -> Row:
+    with Recorder(path) as recorder:
+        await run(_reader(1), PROMPT, host=Host(record=recorder))
+    before = _size(path)
+    with Recorder(path) as recorder:
+        await run(_reader(iterations), PROMPT, host=Host(record=recorder))
+    with Recordings(path) as recordings:
+        conversation = recordings.requests(recordings.find("last"))[-1].size
+    ratio = (_size(path) - before) / conversation
+    what = f"room on the disk after {iterations} iterations, 2 KB results, to the size of the conversation"
+    return alone(what, [ratio], unit="times", target="≤ 1.3")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _searches(path: Path, *, runs: int, events: int) -> list[Row]:
+    Recorder(path).close()
+    file = File(path)
+    with file.transaction() as connection:
+        connection.executemany(
+            "INSERT INTO rec_runs (id, kind, agent, model, input, owner, has_content, started, seen, status)"
+            " VALUES (?, 'run', 'reader', 'scripted:x', 'Read it.', '', 1, ?, ?, 'success')",
+            ((f"{n:036x}", float(n), float(n)) for n in range(runs)),
+        )
+        connection.executemany(
+            "INSERT INTO rec_events (run, at, path, kind, attempt, iteration, call, tool, body)"
+            " VALUES (?, ?, 'reader', 'ToolFinished', 1, 1, 'c1', 'read', ?)",
+            (
+                (n % runs + 1, float(n), f'{{"tool_result":"page {n} of the book","duration_s":0.1}}')
+                for n in range(events)
+            ),
+        )
+    file.close()
+    with Recordings(path) as recordings:
+        began_s = time.perf_counter()
+        recordings.runs(limit=50)
+        listed_ms = (time.perf_counter() - began_s) * 1e3
+        began_s = time.perf_counter()
+        recordings.search("nothing of the kind")
+        searched_ms = (time.perf_counter() - began_s) * 1e3
+    return [
+        alone(f"the newest of {runs:,} recordings", [listed_ms], unit="ms", target="≤ 200"),
+        alone(f"a search through {events:,} events", [searched_ms], unit="ms", target="≤ 300"),
+    ]

@@ -1,0 +1,539 @@
+"""The spans of a recording: runs, their attempts, model requests and calls, each a child of what asked for it.
+
+Nothing here raises: what goes wrong is logged, once, and costs a span.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, cast
+from urllib.parse import urlsplit
+
+from opentelemetry import context as contexts
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer, get_current_span
+from opentelemetry.trace.propagation import set_span_in_context
+
+from journeyman.errors import ProviderError, name_and_words
+from journeyman.events import (
+    AttemptCompleted,
+    AttemptStarted,
+    CallAbandoned,
+    ContextCompacted,
+    LayerCompleted,
+    MessageCommitted,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    RunSucceeded,
+    ToolCalled,
+    ToolFinished,
+)
+from journeyman.journal import Tape, TapeEnd, TapeKind, Where, as_json, new_id
+from journeyman.model import Model, Request, Response, Tap
+from journeyman.otel import names
+from journeyman.otel.content import Shapes
+from journeyman.otel.meter import Meter
+from journeyman.result import plain_output
+from journeyman.types import RunPath, ToolUse, Usage, record_class, value_class
+
+P = ParamSpec("P")
+
+_log = logging.getLogger("journeyman")
+_APART: Final = contexts.create_key("journeyman-apart")
+"""In a context: the span that started the work that goes on there, and does not wait for it."""
+_NOWHERE: Final = nullcontext()
+_CANCELLED: Final = "EXECUTION_CANCELLED"
+
+
+@value_class(kw_only=True)
+class Instruments:
+    """What spans and metrics are made with."""
+
+    tracer: Tracer
+    meter: Meter
+    shapes: Shapes | None
+    """Makes what goes out of what is said; None: nothing of it does."""
+
+
+def linked() -> tuple[Context, Sequence[Link]]:
+    """Return the context of what begins here, and what it is linked with because that does not wait for it."""
+    here = contexts.get_current()
+    origin = contexts.get_value(_APART, here)
+    return here, (Link(origin),) if isinstance(origin, SpanContext) else ()
+
+
+@record_class()
+class OpenRun:
+    """A run that goes on."""
+
+    span: Span
+    began_s: float
+    agent: str
+    model: str
+    provider: str
+    is_apart: bool
+    """True when nothing waits for it."""
+    numbers_attempts: bool
+    """True when it may have several attempts, so that each has a span."""
+    attempt: Span | None
+    calls: dict[str, Span]
+    """By id."""
+    errors: dict[str, str]
+    """Of which kind the failure of a call is, by its id."""
+    has_input: bool = False
+
+
+def _quietly(take: Callable[Concatenate[SpanTape, P], None]) -> Callable[Concatenate[SpanTape, P], None]:
+    """Return a method that logs what goes wrong in it, once for each tape."""
+
+    @wraps(take)
+    def quiet(tape: SpanTape, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            take(tape, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - of a processor or a provider of the user's
+            tape.regret(error)
+
+    return quiet
+
+
+class SpanTape:
+    """Tells of one recording, by spans."""
+
+    def __init__(self, instruments: Instruments, kind: TapeKind, *, id: str | None, remote: Context | None) -> None:
+        self._instruments = instruments
+        self._kind = kind
+        self._id = id
+        self._conversation = new_id(time.time()) if kind in ("chat", "team") else None
+        self._remote = remote
+        self._runs: dict[RunPath, OpenRun] = {}
+        self._has_regretted = False
+
+    is_behind = False
+    outside = None
+    wants_words = False
+
+    # -- what a run tells
+
+    @_quietly
+    def hear(self, event: object) -> None:
+        take = self.takes.get(type(event))
+        if take is not None:
+            take(self, event)
+
+    @_quietly
+    def note(self, kind: str, where: Where, **facts: object) -> None:
+        name = _NOTES.get(kind)
+        run = None if name is None else self._runs.get(where[0])
+        span = None if run is None else run.calls.get(cast("str", facts.get("tool_use_id")))
+        if name is not None and span is not None:
+            span.add_event(name, {names.DECISION: str(facts.get("decision"))})
+
+    def tap(self, where: Where, model: Model, request: Request) -> RequestSpan:
+        path, place = where
+        run = self._runs.get(path)
+        around = None if run is None else run.attempt or run.span
+        span = RequestSpan(self._instruments, model, request, "" if run is None else run.agent)
+        try:
+            span.begin(around, {names.ATTEMPT: place.attempt, names.ITERATION: place.iteration})
+        except Exception as error:  # noqa: BLE001 - as above
+            self.regret(error)
+        return span
+
+    def active(self, path: RunPath, use: ToolUse | None = None) -> AbstractContextManager[object]:
+        run = self._runs.get(path)
+        if run is None:
+            return _NOWHERE
+        if use is None:
+            return Active(run.span)
+        span = run.calls.get(use.id)
+        if span is None:  # it was begun in an earlier life of the run
+            self._begin_call(run, use.id, use.name)
+            span = run.calls.get(use.id, run.span)
+        return Active(span)
+
+    @_quietly
+    def apart(self) -> None:
+        origin = get_current_span().get_span_context()
+        if origin.is_valid:
+            contexts.attach(contexts.set_value(_APART, origin, Context()))
+
+    def failed(self, path: RunPath, tool_use_id: str, error: str) -> None:
+        run = self._runs.get(path)
+        if run is not None:
+            run.errors[tool_use_id] = error
+
+    async def room(self) -> None:
+        """Nothing waits here."""
+
+    def ended_early(self) -> None:
+        """Nothing is written here that could not be."""
+
+    async def end(self, status: TapeEnd, code: str | None = None) -> None:
+        if status == "left" and self._kind in ("chat", "team"):
+            code = _CANCELLED  # a run that still goes on there is stopped
+        apart = [path for path, run in self._runs.items() if run.is_apart]
+        for path in [*self._runs]:
+            if any(path[: len(each)] == each for each in apart):
+                continue  # nobody waits for it: it goes on
+            run = self._runs[path]
+            if status == "left" and code is None:
+                run.span.set_attribute(names.LEFT, True)
+            self._close(path, run, None if status == "left" and code is None else code or _CANCELLED)
+
+    def regret(self, error: Exception) -> None:
+        """Log, once, that something could not be told."""
+        if not self._has_regretted:
+            self._has_regretted = True
+            _log.warning("telemetry of a run is not complete: %s", name_and_words(error))
+
+    # -- runs
+
+    def _run_began(self, event: RunStarted | RunResumed) -> None:
+        if isinstance(event, RunResumed):
+            self._begin_run(event.path, event.path[-1].partition("#")[0], {names.RESUMED: True})
+            return
+        provider, _, model = event.model.partition(":")
+        facts: dict[str, Any] = {names.PROVIDER: names.PROVIDERS.get(provider, provider), names.REQUEST_MODEL: model}
+        if event.mode is not None:
+            facts[names.MODE] = event.mode
+        run = self._begin_run(event.path, event.agent, facts, tool_use_id=event.tool_use_id, mode=event.mode)
+        run.numbers_attempts = event.max_attempts > 1
+
+    def _begin_run(
+        self,
+        path: RunPath,
+        agent: str,
+        facts: dict[str, Any],
+        *,
+        tool_use_id: str | None = None,
+        mode: str | None = None,
+    ) -> OpenRun:
+        above = self._runs.get(path[:-1])
+        call = None if above is None or tool_use_id is None else above.calls.get(tool_use_id)
+        context, links = linked()
+        is_apart = bool(links)
+        if self._remote is not None and above is None:
+            context, links = self._remote, ()
+        elif mode == "background":
+            is_apart = True
+            if call is not None:
+                context, links = Context(), (Link(call.get_span_context()),)
+        elif call is not None:
+            context, links = set_span_in_context(call), ()
+        if get_current_span(context).get_span_context().is_valid:
+            links = ()
+        facts |= {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: agent, names.PATH: "/".join(path)}
+        if self._conversation is not None:
+            facts[names.CONVERSATION] = self._conversation
+        if self._id is not None:
+            facts[names.RUN_ID] = self._id
+        span = self._instruments.tracer.start_span(
+            f"{names.INVOKE_AGENT} {agent}", context, kind=SpanKind.INTERNAL, attributes=facts, links=links
+        )
+        run = OpenRun(
+            span=span,
+            began_s=time.perf_counter(),
+            agent=agent,
+            model=str(facts.get(names.REQUEST_MODEL, "")),
+            provider=str(facts.get(names.PROVIDER, "")),
+            is_apart=is_apart,
+            numbers_attempts=False,
+            attempt=None,
+            calls={},
+            errors={},
+        )
+        self._runs[path] = run
+        return run
+
+    def _message_committed(self, event: MessageCommitted) -> None:
+        run, shapes = self._runs.get(event.path), self._instruments.shapes
+        if run is None or shapes is None or run.has_input or event.message.role != "user":
+            return
+        run.has_input = True
+        run.span.set_attribute(names.INPUT, shapes.messages([event.message]))
+
+    def _run_ended(self, event: RunSucceeded | RunFailed) -> None:
+        run, shapes = self._runs.get(event.path), self._instruments.shapes
+        if run is None:
+            return
+        facts = {} if event.metadata.usage is None else used(event.metadata.usage)
+        facts[names.ATTEMPTS] = len(event.metadata.attempts)
+        code, message = None, ""
+        if isinstance(event, RunFailed):
+            code, message = str(event.error.code), "" if shapes is None else event.error.message
+        elif shapes is not None:
+            output = plain_output(event.output, None)
+            facts[names.OUTPUT] = shapes.said("assistant", output if isinstance(output, str) else as_text(output))
+        run.span.set_attributes(facts)
+        self._close(event.path, run, code, message)
+
+    def _close(self, path: RunPath, run: OpenRun, code: str | None, message: str = "") -> None:
+        """End the spans of a run, those of its calls and of its attempt first."""
+        del self._runs[path]
+        for span in run.calls.values():
+            if code is not None:
+                mark(span, code)
+            span.end()
+        if run.attempt is not None:
+            run.attempt.end()
+        facts = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: run.agent}
+        facts |= {names.PROVIDER: run.provider, names.REQUEST_MODEL: run.model} if run.model else {}
+        if code is not None:
+            mark(run.span, code, message)
+            facts[names.ERROR] = code
+        run.span.end()
+        self._instruments.meter.duration.record(time.perf_counter() - run.began_s, facts)
+
+    # -- attempts
+
+    def _attempt_started(self, event: AttemptStarted) -> None:
+        run = self._runs.get(event.path)
+        if run is not None and run.numbers_attempts:
+            run.attempt = self._instruments.tracer.start_span(
+                f"attempt {event.attempt}", set_span_in_context(run.span), attributes={names.ATTEMPT: event.attempt}
+            )
+
+    def _attempt_completed(self, event: AttemptCompleted) -> None:
+        run = self._runs.get(event.path)
+        if run is not None and run.attempt is not None:
+            run.attempt.set_attribute(names.SUCCEEDED, event.succeeded)
+            run.attempt.end()
+            run.attempt = None
+
+    # -- calls
+
+    def _tool_called(self, event: ToolCalled) -> None:
+        run = self._runs.get(event.path)
+        if run is not None:
+            self._begin_call(run, event.tool_use_id, event.tool_name)
+            if self._instruments.shapes is not None:
+                given = self._instruments.shapes.text(as_text(event.tool_input))
+                run.calls[event.tool_use_id].set_attribute(names.ARGUMENTS, given)
+
+    def _begin_call(self, run: OpenRun, id: str, name: str, *, ago_s: float | None = None) -> None:
+        """Begin the span of a call; `ago_s`: it began so many seconds ago."""
+        run.calls[id] = self._instruments.tracer.start_span(
+            f"{names.EXECUTE_TOOL} {name}",
+            set_span_in_context(run.attempt or run.span),
+            kind=SpanKind.INTERNAL,
+            attributes={
+                names.OPERATION: names.EXECUTE_TOOL,
+                names.TOOL_NAME: name,
+                names.TOOL_TYPE: "function",
+                names.CALL_ID: id,
+                names.AGENT_NAME: run.agent,
+            },
+            start_time=None if ago_s is None else time.time_ns() - int(ago_s * 1e9),
+        )
+
+    def _tool_finished(self, event: ToolFinished) -> None:
+        run = self._runs.get(event.path)
+        if run is None:
+            return
+        if event.tool_use_id not in run.calls:  # it was begun in an earlier life of the run
+            self._begin_call(run, event.tool_use_id, event.tool_name, ago_s=event.duration_s)
+        span = run.calls.pop(event.tool_use_id)
+        error = run.errors.pop(event.tool_use_id, None)
+        facts: dict[str, Any] = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: event.tool_name}
+        if event.is_error:
+            mark(span, error or "rejected")
+            facts[names.ERROR] = error or "rejected"
+        if event.cached:
+            span.set_attribute(names.CACHED, True)
+        if self._instruments.shapes is not None:
+            span.set_attribute(names.RESULT, self._instruments.shapes.text(event.tool_result))
+        span.end()
+        self._instruments.meter.duration.record(event.duration_s, facts)
+
+    def _happened(self, event: LayerCompleted | ContextCompacted | CallAbandoned) -> None:
+        """Add what has no span of its own to the span in which it happened."""
+        run = self._runs.get(event.path)
+        if run is None:
+            return
+        span, facts = run.attempt or run.span, dict[str, Any]()
+        match event:
+            case LayerCompleted(outcome=outcome):
+                label = "passed" if outcome.passed else "failed"
+                name, facts = names.EVALUATED, {names.EVALUATION_NAME: outcome.name, names.EVALUATION_LABEL: label}
+            case ContextCompacted():
+                name, facts = names.COMPACTED, {names.REASON: event.reason, names.TOKENS_BEFORE: event.before_tokens}
+                facts[names.TOKENS_AFTER] = event.after_tokens
+            case CallAbandoned():
+                name, span = names.ABANDONED, run.calls.get(event.tool_use_id or "", span)
+        span.add_event(name, facts)
+
+    takes = cast(
+        "Mapping[type, Callable[[SpanTape, Any], None]]",
+        {
+            RunStarted: _run_began,
+            RunResumed: _run_began,
+            MessageCommitted: _message_committed,
+            RunSucceeded: _run_ended,
+            RunFailed: _run_ended,
+            AttemptStarted: _attempt_started,
+            AttemptCompleted: _attempt_completed,
+            LayerCompleted: _happened,
+            ContextCompacted: _happened,
+            ToolCalled: _tool_called,
+            ToolFinished: _tool_finished,
+            CallAbandoned: _happened,
+        },
+    )
+    """What takes each kind of event."""
+
+
+_NOTES: Final[Mapping[str, str]] = {"GateDecided": names.DECIDED, "ApproverAnswered": names.ANSWERED}
+
+
+class Active:
+    """A block in which a span is the current one."""
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        self._token: Any = None
+
+    def __enter__(self) -> None:
+        self._token = contexts.attach(set_span_in_context(self._span))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not GeneratorExit:  # a coroutine that is thrown away is closed in any context
+            contexts.detach(self._token)
+
+
+class RequestSpan:
+    """The span of one request to a model."""
+
+    def __init__(self, instruments: Instruments, model: Model, request: Request, agent: str) -> None:
+        self._instruments = instruments
+        self._model = model
+        self._request = request
+        self._agent = agent
+        self._began_s = time.perf_counter()
+        self._span: Span | None = None
+        self._active: Active | None = None
+        self._first_s: float | None = None
+
+    def begin(self, around: Span | None, facts: dict[str, Any]) -> None:
+        """Begin the span, which is the current one from now on."""
+        shapes, request, model = self._instruments.shapes, self._request, self._model
+        provider = names.PROVIDERS.get(model.provider, model.provider)
+        facts |= {names.OPERATION: names.CHAT, names.PROVIDER: provider, names.REQUEST_MODEL: model.name}
+        if self._agent:
+            facts[names.AGENT_NAME] = self._agent
+        most = request.max_tokens or request.settings.max_tokens
+        if most:
+            facts[names.REQUEST_MAX_TOKENS] = most
+        if request.settings.stop_sequences:
+            facts[names.REQUEST_STOPS] = request.settings.stop_sequences
+        facts[names.OUTPUT_TYPE] = "text" if request.prefix.output is None else "json"
+        if shapes is not None:
+            facts |= {names.SYSTEM: shapes.system(request.prefix)} if request.prefix.system else {}
+            facts |= {names.TOOLS: shapes.tools(request.prefix)} if request.prefix.tools else {}
+            facts[names.INPUT] = shapes.messages(request.messages)
+        context = None if around is None else set_span_in_context(around)
+        self._span = self._instruments.tracer.start_span(
+            f"{names.CHAT} {model.name}", context, kind=SpanKind.CLIENT, attributes=facts
+        )
+        self._active = Active(self._span)
+        self._active.__enter__()
+
+    def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
+        """What is sent is told from the request."""
+
+    def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+        if self._span is None or not self._span.is_recording():
+            return
+        try:
+            address = urlsplit(url)
+            port = address.port or (443 if address.scheme == "https" else 80)
+            self._span.set_attributes({names.SERVER_ADDRESS: address.hostname or "", names.SERVER_PORT: port})
+        except ValueError:
+            return  # an address that the request itself will fail with
+
+    def answered(self, status: int, request_id: str | None) -> None:
+        """The answer's parts tell."""
+
+    def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+        if self._first_s is None and not isinstance(data, bytes):
+            self._first_s = time.perf_counter() - self._began_s
+
+    def finished(self, response: Response) -> None:
+        reason = names.FINISHES.get(response.stop_reason, response.stop_reason)
+        facts: dict[str, Any] = {**used(response.usage), names.FINISH_REASONS: (reason,)}
+        facts |= {names.RESPONSE_MODEL: response.model} if response.model else {}
+        facts |= {names.RESPONSE_ID: response.id} if response.id else {}
+        if self._instruments.shapes is not None:
+            facts[names.OUTPUT] = self._instruments.shapes.answer(response)
+        self._end(facts, None)
+        common = self._common()
+        tokens = self._instruments.meter.tokens
+        tokens.record(facts[names.INPUT_TOKENS], {**common, names.TOKEN_TYPE: "input"})
+        tokens.record(facts[names.OUTPUT_TOKENS], {**common, names.TOKEN_TYPE: "output"})
+
+    def failed(self, error: BaseException) -> None:
+        if isinstance(error, ProviderError):
+            kind = error.kind
+        else:
+            kind = _CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
+        self._end({}, kind)
+
+    def _common(self) -> dict[str, Any]:
+        provider = names.PROVIDERS.get(self._model.provider, self._model.provider)
+        return {names.OPERATION: names.CHAT, names.PROVIDER: provider, names.REQUEST_MODEL: self._model.name}
+
+    def _end(self, facts: dict[str, Any], error: str | None) -> None:
+        common = self._common()
+        if self._first_s is not None:
+            facts[names.FIRST_CHUNK] = self._first_s
+            self._instruments.meter.first_chunk.record(self._first_s, common)
+        if self._span is not None:
+            self._span.set_attributes(facts)
+            if error is not None:
+                mark(self._span, error)
+            self._span.end()
+        if self._active is not None:
+            self._active.__exit__(None, None, None)
+        common |= {} if error is None else {names.ERROR: error}
+        self._instruments.meter.duration.record(time.perf_counter() - self._began_s, common)
+
+
+def as_text(value: object) -> str:
+    """Return a value of JSON's types as JSON."""
+    return as_json(value).decode()
+
+
+def mark(span: Span, code: str, message: str = "") -> None:
+    """Say that what a span stands for has failed."""
+    span.set_attribute(names.ERROR, code)
+    span.set_status(Status(StatusCode.ERROR, message or code))
+
+
+def used(usage: Usage) -> dict[str, Any]:
+    """Return what was used, as attributes. The conventions count cached tokens among those of the input."""
+    cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
+    facts: dict[str, Any] = {
+        names.INPUT_TOKENS: usage.input_tokens + cached,
+        names.OUTPUT_TOKENS: usage.output_tokens,
+        names.CACHE_READ: usage.cache_read_tokens,
+        names.CACHE_WRITE: usage.cache_write_tokens,
+        names.REASONING: usage.reasoning_tokens,
+        names.COST: usage.cost,
+        names.REQUESTS: usage.requests,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+if TYPE_CHECKING:
+    _tape: type[Tape] = SpanTape
+    _tap: type[Tap] = RequestSpan

@@ -1,0 +1,94 @@
+"""Telemetry of a program's runs: what `Host(telemetry=…)` takes, and the metrics that it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+try:
+    from opentelemetry import context, metrics, propagate, trace
+except ImportError as error:
+    raise ImportError("The package opentelemetry-api is not installed: pip install 'journeyman[otel]'") from error
+
+from journeyman.events import Event
+from journeyman.journal import TapeKind, Telemetry
+from journeyman.otel import names
+from journeyman.otel.content import Shapes
+from journeyman.otel.meter import Meter
+from journeyman.otel.spans import Instruments, SpanTape, linked
+from journeyman.tools.redaction import Redactor, Secret
+
+_MOST_BYTES: Final = 32_768
+
+
+class OpenTelemetry:
+    """Tells OpenTelemetry what runs do: `Host(telemetry=OpenTelemetry())`.
+
+    It makes spans and metrics of the providers that the program has set up, and sends nothing itself. Nothing of it can
+    break a run.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+        *,
+        content: bool = False,
+        max_content_bytes: int = _MOST_BYTES,
+        redact: Sequence[Secret] = (),
+    ) -> None:
+        """Make spans and metrics with these providers; None: with those that are set for the process.
+
+        Args:
+            tracer_provider: Makes the tracer.
+            meter_provider: Makes the meter.
+            content: True: what is said to models and tools, and what they say, is told, too, without what looks like a
+                secret.
+            max_content_bytes: About how long each attribute with content may be, in bytes.
+            redact: What else to take out of content, as for a cassette.
+
+        Raises:
+            ValueError: `max_content_bytes` is less than 256.
+        """
+        if max_content_bytes < 256:
+            raise ValueError(f"max_content_bytes is {max_content_bytes}. Give at least 256, or leave content off.")
+        self._instruments: Final = Instruments(
+            tracer=trace.get_tracer(names.SCOPE, tracer_provider=tracer_provider, schema_url=names.SCHEMA_URL),
+            meter=Meter(metrics.get_meter(names.SCOPE, meter_provider=meter_provider, schema_url=names.SCHEMA_URL)),
+            shapes=Shapes(Redactor(redact), max_bytes=max_content_bytes) if content else None,
+        )
+
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "") -> SpanTape:
+        """Begin to tell of a run, with all runs in it; as a part of the trace of `traceparent`, if there is one."""
+        remote = propagate.extract({"traceparent": traceparent}) if traceparent else None
+        return SpanTape(self._instruments, kind, id=id, remote=remote)
+
+    def queued(self, agent: str) -> str:
+        """Tell that a run of the agent is stored, for this process or another one to do, and return the W3C
+        `traceparent` that all its lives are parts of."""
+        here, links = linked()
+        span = self._instruments.tracer.start_span(
+            f"queue {agent}", here, kind=trace.SpanKind.PRODUCER, links=links, attributes={names.AGENT_NAME: agent}
+        )
+        span.end()
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier, trace.set_span_in_context(span))
+        return carrier.get("traceparent", "")
+
+    @contextmanager
+    def within(self, traceparent: str) -> Generator[None]:
+        """Let what begins in the block be a part of what a W3C `traceparent` names; of nothing, if it is none."""
+        token = context.attach(propagate.extract({"traceparent": traceparent}))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+    def hear(self, event: Event) -> None:
+        """Count what happens to durable runs: `Durable(…, on_event=telemetry.hear)`. Other events change nothing."""
+        self._instruments.meter.hear(event)
+
+
+if TYPE_CHECKING:
+    _telemetry: type[Telemetry] = OpenTelemetry

@@ -1,0 +1,196 @@
+"""Texts on their way into a store: without secrets, and with their long strings apart, each of which is stored once.
+
+The long strings of a conversation stand in requests and in events alike, written the same way: as JSON writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from journeyman.record.tables import packed, shrunk
+from journeyman.store.recordings import digest_of
+from journeyman.store.storage import Storage, Transaction
+from journeyman.tools.redaction import MARK, Redactor
+
+_LONG: Final = 200
+"""How many characters a string has, at least, that stands apart."""
+_STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_SEEN: Final = 128
+"""So much of a long string stays where it was while secrets are looked for: names say what a secret is."""
+_STANDS_IN: Final = re.compile('"\0([0-9]+)\0[^"]*"')
+_NO_PART: Final = re.compile('["\\\\\0]')
+_SIGNED: Final = ('"signature":', '"thoughtSignature":', '"encrypted_content":')
+"""The names before what a provider has signed or encrypted: no secret, though it looks like one. The first means that
+in reasoning only."""
+_REMEMBERED: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A text without its long strings, and these, each with the place where it belongs, in characters."""
+
+    text: str
+    strings: Sequence[tuple[int, str]]
+
+    def segments(self) -> list[bytes]:
+        """Return the whole in order, cut around the long strings."""
+        parts: list[str] = []
+        end = 0
+        for at, string in self.strings:
+            parts += [self.text[end:at], string]
+            end = at
+        return [part.encode("utf-8", "surrogateescape") for part in (*parts, self.text[end:]) if part]
+
+
+class Folder:
+    """Folds all texts of a batch: looking for secrets costs less for many at once."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._texts: list[str] = []
+        """What secrets are looked for in: texts without their long strings, and these."""
+        self._strings: dict[str, int] = {}
+        """Where each long string stands in `_texts`: the same one is often in several texts."""
+        self._kept: list[str] = []
+        """The strings that stay as they are: of them -1 stands for the first, -2 for the second."""
+        self._added: list[tuple[int, list[int]]] = []
+        """Of each text that was taken in: where it stands, and where its long strings do."""
+
+    def add(self, text: str) -> int:
+        """Take in a text, and return its number."""
+        parts, strings, end = list[str](), list[int](), 0
+        is_signed = _SIGNED[0] in text or _SIGNED[1] in text or _SIGNED[2] in text
+        names = _SIGNED if '"type":"thinking"' in text else _SIGNED[1:]
+        for found in _STRING.finditer(text) if len(text) >= _LONG or is_signed else ():
+            string = found[0][1:-1]
+            if is_signed and text.endswith(names, 0, found.start()):
+                parts += [text[end : found.start()], f'"\0{len(strings)}\0"']
+                strings.append(-1 - len(self._kept))
+                self._kept.append(string)
+                end = found.end()
+            elif found.end() - found.start() >= _LONG:
+                shown = _NO_PART.sub("", string[:_SEEN])
+                parts += [text[end : found.start()], f'"\0{len(strings)}\0{shown}"']
+                if string not in self._strings:
+                    self._strings[string] = len(self._texts)
+                    self._texts.append(string)
+                strings.append(self._strings[string])
+                end = found.end()
+        self._added.append((len(self._texts), strings))
+        self._texts.append("".join([*parts, text[end:]]) if parts else text)
+        return len(self._added) - 1
+
+    def done(self) -> list[Folded]:
+        """Return what became of each text, by its number."""
+        clean = self._redactor.redacted_texts(self._texts)
+        return [
+            Folded(clean[place], ()) if not strings else self._folded(clean[place], clean, strings)
+            for place, strings in self._added
+        ]
+
+    def _folded(self, text: str, clean: Sequence[str], places: Sequence[int]) -> Folded:
+        parts, strings = list[str](), list[tuple[int, str]]()
+        end = length = 0
+        for found in _STANDS_IN.finditer(text):  # one whose name says that it is a secret is gone
+            place = places[int(found[1])]
+            parts.append(text[end : found.start()])
+            length += found.start() - end
+            string = self._kept[-1 - place] if place < 0 else _sound(clean[place], self._texts[place])
+            strings.append((length, f'"{string}"'))
+            end = found.end()
+        return Folded("".join([*parts, text[end:]]), strings)
+
+
+def _sound(clean: str, raw: str) -> str:
+    """Return the inside of a JSON string without secrets; if it is none any more, nothing of it."""
+    if clean == raw:
+        return raw
+    try:
+        json.loads(f'"{clean}"', strict=False)
+    except ValueError:
+        return MARK
+    return clean
+
+
+def dumped(facts: object) -> str:
+    """Return JSON values as a text. Half of a surrogate pair becomes a question mark."""
+    try:
+        return orjson.dumps(facts).decode()
+    except TypeError:  # orjson's error for what UTF-8 cannot hold, or for numbers of more than 64 bits
+        return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+
+
+class Pieces:
+    """The pieces of a store, found by their digests."""
+
+    def __init__(self, file: Storage, *, has_content: bool) -> None:
+        self._file = file
+        self._has_content = has_content
+        self._key: bytes = file.rows("SELECT key FROM rec_format")[0][0]
+        self._known: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
+        """By digest: number, size, and the recording it belongs to."""
+        self._version = -1
+        self._connection: Transaction
+
+    def begin(self, connection: Transaction) -> None:
+        """Begin a transaction. What others have written meanwhile may have taken pieces away."""
+        self._connection = connection
+        version = connection.forgotten()
+        if version != self._version:
+            self._known.clear()
+            self._version = version
+
+    def forget(self) -> None:
+        """Forget what is known: some of it may have been taken out."""
+        self._known.clear()
+
+    def number(self, body: bytes, run: int, used: set[int]) -> tuple[int, int]:
+        """Return the number of a piece for a recording, and how many bytes it has added to the store. `used` are the
+        pieces of other recordings that it is known to use."""
+        digest, size = digest_of(body, self._key), len(body)
+        known = self._known.get(digest)
+        if known is None or known[1] != size:
+            body_is = "NOT NULL" if self._has_content else "NULL"
+            query = f"SELECT n, size, run FROM rec_pieces WHERE digest = ? AND size = ? AND body IS {body_is} LIMIT 1"
+            known = self._connection.execute(query, (digest, size)).fetchone()
+            if known is not None:
+                self._remember(digest, known)
+        if known is None:
+            stored = shrunk(body) if self._has_content else None
+            row = (run, digest, size, stored)
+            made = self._connection.add(_ADD, row)
+            self._remember(digest, (made, size, run))
+            return made, len(stored or b"") + 40
+        number, _, owner = known
+        if owner != run and number not in used:
+            self._connection.execute(_SHARE, (number, run))
+            used.add(number)
+        return number, 0
+
+    def _remember(self, digest: int, known: tuple[int, int, int]) -> None:
+        self._known[digest] = known
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def placed(self, folded: Folded, run: int, used: set[int]) -> tuple[str, bytes | None, int]:
+        """Return a text as it is stored, what of it stands elsewhere, and how many bytes that has added."""
+        if not folded.strings:
+            return folded.text, None, 0
+        added = 0
+        numbers: list[int] = []
+        for _, string in folded.strings:
+            number, more = self.number(string.encode("utf-8", "surrogateescape"), run, used)
+            numbers.append(number)
+            added += more
+        return folded.text, packed([*[at for at, _ in folded.strings], *numbers]), added
+
+
+_SHARE: Final = "INSERT INTO rec_shared (piece, run) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_ADD: Final = "INSERT INTO rec_pieces (run, digest, size, body) VALUES (?, ?, ?, ?)"

@@ -1,0 +1,574 @@
+"""What a tape takes down, and the rows that become of it: recordings, events, and requests.
+
+A request says only how it differs from the one before it of the same run, and its parts are stored once: so a recording
+grows with the conversation, and not with its square.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import orjson
+
+from journeyman.errors import ProviderError, words_of
+from journeyman.events import (
+    AttemptStarted,
+    ContextCompacted,
+    IterationStarted,
+    MessageCommitted,
+    ModelResponded,
+    RunFailed,
+    RunStarted,
+    RunSucceeded,
+    ToolCalled,
+)
+from journeyman.journal import TapeEnd, Where
+from journeyman.model import Model, Prefix, Response, Settings
+from journeyman.model import facts_of as facts_of_model
+from journeyman.record.facts import facts_of, plain, shape_of
+from journeyman.record.fold import Folded, Folder, Pieces, dumped
+from journeyman.record.outside import FromOutside
+from journeyman.record.tables import packed
+from journeyman.store.storage import Transaction
+from journeyman.tools.redaction import words_without_secrets
+from journeyman.types import NOTHING_USED, JsonObject, Message, RunPath, Usage, adapter_of, record_class
+
+_MOST_HOPS: Final = 64
+"""How many requests may go on from one another before one says all again."""
+_WIRE: Final = "record"
+"""In `Message.wire`: the message as JSON of ours."""
+_BEGINS: Final = re.compile(rb'(?<=[\[,])(?=\{"(?:role|type|parts)":)')
+"""Where a body that came in one piece is cut: at its messages and blocks."""
+_USAGE: Final = re.compile(rb'"usage(?:Metadata)?":')
+_INPUT_SHOWN: Final = 200
+_LAST_CHUNKS: Final = 16
+_ERROR_BYTES: Final = 64 * 1024
+
+
+@record_class()
+class Note:
+    """What is taken down beside events."""
+
+    kind: str
+    where: Where
+    facts: JsonObject
+    tool_use_id: object = None
+    tool_name: object = None
+
+
+@record_class(kw_only=True)
+class Neutral:
+    """A request that no transport of ours carries."""
+
+    prefix: Prefix
+    messages: Sequence[Message]
+    settings: Settings
+    max_tokens: int | None
+
+
+@record_class(kw_only=True)
+class Sent:
+    """A request that goes out."""
+
+    where: Where
+    provider: str
+    model: str
+    around: JsonObject
+    """Its address and headers; empty for one that is `asked`."""
+    body: bytes = b""
+    pieces: Sequence[bytes] = ()
+    """The body in the pieces that it was joined from; none where nobody told."""
+    asked: Neutral | None = None
+    size: int = 0
+    now: _Last | None = None
+    """What the next one may go on from."""
+    before: _Last | None = None
+    """What this one goes on from, until it is written."""
+    n_kept: int = 0
+    """How many pieces of that it begins with, behind the first."""
+
+
+@record_class()
+class Came:
+    """What came back for a request. Times are in seconds, by a clock that only goes on."""
+
+    began_s: float
+    ended_s: float = 0.0
+    sent: Sent | None = None
+    status: int | None = None
+    request_id: str | None = None
+    response: Response | None = None
+    error: BaseException | None = None
+    n_chunks: int = 0
+    first_s: float = 0.0
+    last_s: float = 0.0
+    gap_s: float = 0.0
+    first: bytes | Sequence[tuple[bytes, bytes]] = ()
+    """The first events of the answer, or all of it."""
+    last: deque[bytes | Sequence[tuple[bytes, bytes]]] = field(default_factory=lambda: deque(maxlen=_LAST_CHUNKS))
+
+    def take(self, now_s: float, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+        """Take in what has come of the answer."""
+        if self.n_chunks == 0:
+            self.first_s, self.first = now_s, data
+        else:
+            self.gap_s = max(self.gap_s, now_s - self.last_s)
+            self.last.append(data)
+        self.last_s = now_s
+        self.n_chunks += 1
+
+    def facts(self) -> JsonObject:
+        """Return what is kept of it."""
+        facts: JsonObject = {"total_ms": round((self.ended_s - self.began_s) * 1e3, 1)}
+        if self.status is not None:
+            facts["status"] = self.status
+        if self.request_id is not None:
+            facts["request_id"] = self.request_id
+        if self.n_chunks:
+            facts["first_ms"] = round((self.first_s - self.began_s) * 1e3, 1)
+            facts["longest_gap_ms"] = round(self.gap_s * 1e3, 1)
+            facts["n_chunks"] = self.n_chunks
+        if self.response is not None:
+            names = ("stop_reason", "stop_detail", "id", "model")
+            facts |= {name: told for name in names if (told := getattr(self.response, name))}
+        if self.error is not None:
+            facts["error"] = words_without_secrets(self.error)
+            facts["error_kind"] = str(getattr(self.error, "kind", "cancelled"))
+            if self.status is not None and self.status >= 300 and isinstance(self.first, bytes):
+                facts["error_body"] = self.first[:_ERROR_BYTES].decode("utf-8", "replace")
+        chunks = [[each] if isinstance(each, bytes) else [one[1] for one in each] for each in (self.first, *self.last)]
+        return {**facts, **_usage_in([each for chunk in chunks for each in chunk])}
+
+
+@record_class()
+class Exchange:
+    """What a model was asked for a run, and what it answered, in terms of ours: what a cassette is made of."""
+
+    where: Where
+    model: Model
+    request: Neutral
+    took_s: float
+    response: Response | None = None
+    error: BaseException | None = None
+    told: ModelResponded | None = None
+    """The event behind it, if it and the message before it say what was answered."""
+
+    def outcome(self) -> JsonObject:
+        """Return what came of it: of an answer that events tell, only what they do not."""
+        facts: JsonObject = {"ms": round(self.took_s * 1e3, 1)}
+        if self.response is not None:
+            facts["answer"] = answer = plain(self.response)
+            if self.told is not None:
+                del answer["content"], answer["stop_reason"]
+                answer["usage"] = plain(self.response.usage)
+                if self.told.usage == self.response.usage:
+                    del answer["usage"]
+        elif isinstance(self.error, ProviderError):
+            names = ("kind", "status", "type", "request_id", "retry_after_s", "usage")
+            told = {name: plain(fact) for name in names if (fact := getattr(self.error, name)) is not None}
+            facts["error"] = {"message": words_of(self.error), **told}
+        return facts
+
+
+@record_class()
+class Ended:
+    """The end of a recording."""
+
+    status: TapeEnd
+    code: str | None
+
+
+@dataclass(slots=True, eq=False)
+class _Last:
+    """A request that another one may go on from."""
+
+    pieces: Sequence[bytes]
+    """As the encoder gave them, except for the first."""
+    hops: int
+    """How many others have to be read to read it."""
+    head: tuple[Neutral, bytes] | None
+    """Of one that is `asked`: what was its first piece."""
+    n: int = 0
+    """Its number in the store, once it is written."""
+    ends: list[int] = field(default_factory=list[int])
+    """How many numbers each of them, and those before it, have become."""
+    numbers: list[int] = field(default_factory=list[int])
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """What is shown of a recording that goes on, while somebody looks."""
+
+    is_watched: bool = False
+    """Set by the writer: somebody looks at it now."""
+    words: dict[RunPath, str] = field(default_factory=dict[RunPath, str])
+    """The last words of the answers that are being written."""
+    shown: str = "[]"
+    """What the store has of them."""
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """One recording, as the writer knows it."""
+
+    id: str
+    kind: str
+    agent: str
+    started: float
+    n: int = 0
+    """Its number in the store; 0 before it is there."""
+    model: str = ""
+    input: str = ""
+    attempts: int = 0
+    iterations: int = 0
+    calls: int = 0
+    children: int = 0
+    usage: Usage = NOTHING_USED
+    bytes: int = 0
+    dropped: int = 0
+    """Counted by the tape."""
+    seen: float = 0.0
+    code: str | None = None
+    """How the last run ended that is in no other."""
+    ended: Ended | None = None
+    requests: dict[RunPath, _Last] = field(default_factory=lambda: {})
+    """The last request of each path."""
+    used: set[int] = field(default_factory=set[int])
+    """The pieces of other recordings that this one uses, too."""
+    outside: FromOutside | None = None
+    """Who is told what is said from outside; None: nobody, or somebody else reads it."""
+    live: Live = field(default_factory=lambda: Live())
+    said: dict[RunPath, list[Message]] = field(default_factory=lambda: {})
+    """By path, what a reader expects to be sent next: the messages that the events have told."""
+    heads: dict[RunPath, tuple[Model, Prefix, Settings]] = field(default_factory=lambda: {})
+    """By path, with what the last request began that was told."""
+
+
+class Rows:
+    """Makes rows of what a batch holds: first what needs no store, then the rest, within a transaction."""
+
+    def __init__(self, pieces: Pieces, *, owner: str, has_content: bool) -> None:
+        self._pieces = pieces
+        self._owner = owner
+        self._has_content = has_content
+
+    # -- before the transaction
+
+    def prepare(self, folder: Folder, line: Line, item: object) -> list[int]:
+        """Have the texts of an item folded, and return their numbers."""
+        match item:
+            case Ended():
+                return []
+            case Sent():
+                return self._prepared(folder, line, item)
+            case Came():
+                return [folder.add(self._dumped(item.facts()))]
+            case Note():
+                return [folder.add(self._dumped(item.facts))]
+            case Exchange():
+                return [folder.add(self._dumped({**_asked_anew(line, item), **item.outcome()}))]
+            case _:
+                if isinstance(item, MessageCommitted):
+                    line.said.setdefault(item.path, []).append(item.message)
+                return [folder.add(self._dumped(facts_of(item)))]
+
+    def _dumped(self, facts: JsonObject) -> str:
+        return dumped(facts if self._has_content else shape_of(facts))
+
+    def _prepared(self, folder: Folder, line: Line, sent: Sent) -> list[int]:
+        before = line.requests.get(sent.where[0])
+        head: tuple[Neutral, bytes] | None = None
+        if sent.asked is not None:  # it is no request over HTTP of ours
+            pieces, head = _neutral(
+                f"{sent.provider}:{sent.model}", sent.asked, None if before is None else before.head
+            )
+        else:
+            pieces = sent.pieces or _BEGINS.split(sent.body)
+        first, rest = pieces[0], pieces[1:]
+        sent.size = sum(map(len, pieces))
+        kept = 0 if before is None else _in_common(before.pieces, rest)
+        if before is not None and kept and before.hops < _MOST_HOPS:
+            sent.before, sent.n_kept = before, kept
+        hops = 0 if sent.before is None else sent.before.hops + 1
+        sent.now = line.requests[sent.where[0]] = _Last(rest, hops, head)
+        sent.body, sent.pieces, sent.asked = b"", (), None
+        new = [first, *rest[sent.n_kept :]]
+        return [
+            folder.add(self._dumped(sent.around)),
+            *[folder.add(piece.decode("utf-8", "surrogateescape")) for piece in new],
+        ]
+
+    # -- within it
+
+    def add(self, connection: Transaction, line: Line, at: float, *, item: object, texts: Sequence[Folded]) -> None:
+        """Write an item, whose texts are folded."""
+        if not line.n:
+            self._begin(connection, line)
+        line.seen = max(line.seen, at)
+        match item:
+            case Ended():
+                line.ended = item
+            case Sent():
+                self._send(connection, line, at, sent=item, texts=texts)
+            case Came():
+                if item.sent is not None and item.sent.now is not None:
+                    text, refs, added = self._pieces.placed(texts[0], line.n, line.used)
+                    line.bytes += len(text) + added
+                    row = (text, refs, item.sent.now.n)
+                    connection.execute("UPDATE rec_requests SET answer = ?, refs = ? WHERE n = ?", row)
+            case Exchange():
+                path, spot = item.where
+                place = (path, spot.attempt, spot.iteration, None, None)
+                self._event(connection, line, at, kind="ModelAsked", place=place, folded=texts[0])
+            case Note():
+                if item.kind == "Input" and not line.input and self._has_content:
+                    told: dict[str, object] = orjson.loads(b"".join(texts[0].segments()))
+                    line.input = " ".join(str(told.get("input", ""))[:2_000].split())[:_INPUT_SHOWN]
+                path, spot = item.where
+                place = (path, spot.attempt, spot.iteration, item.tool_use_id, item.tool_name)
+                self._event(connection, line, at, kind=item.kind, place=place, folded=texts[0])
+            case _:
+                _count(line, item)
+                place = tuple([getattr(item, name, None) for name in _PLACE])
+                self._event(connection, line, at, kind=type(item).__name__, place=place, folded=texts[0])
+
+    def _begin(self, connection: Transaction, line: Line) -> None:
+        """Make the row of a recording; of a durable run that goes on, take it up."""
+        known = connection.execute(f"SELECT n, {', '.join(_COUNTS)} FROM rec_runs WHERE id = ?", (line.id,)).fetchone()
+        if known is None:
+            row = (line.id, line.kind, line.agent, self._owner, self._has_content, line.started, line.started)
+            line.n = connection.add(_ADD_RUN, row)
+            return
+        connection.execute(
+            "UPDATE rec_runs SET owner = ?, status = 'live', ended = NULL WHERE n = ?", (self._owner, known[0])
+        )
+        told = dict(zip(("n", *_COUNTS), known, strict=True))
+        line.n, line.attempts, line.iterations = told["n"], line.attempts + told["attempts"], told["iterations"]
+        line.calls, line.children, line.bytes = told["calls"], told["children"], told["bytes"]
+        line.model, line.input = told["model"], told["input"]
+        line.usage = Usage(
+            requests=told["iterations"],
+            input_tokens=told["input_tokens"],
+            cache_read_tokens=told["cached_tokens"],
+            output_tokens=told["output_tokens"],
+            cost=told["cost"],
+        )
+
+    def update(self, connection: Transaction, lines: Iterable[Line]) -> None:
+        """Write what is counted of recordings, and how those ended that have."""
+        for line in lines:
+            used, ended = line.usage, line.ended
+            row = (
+                *(line.model, line.input, line.attempts, line.iterations, line.calls, line.children),
+                *(used.input_tokens + (used.cache_write_tokens or 0), used.cache_read_tokens or 0, used.output_tokens),
+                *(used.cost, line.bytes, line.dropped, line.seen),
+                *(("live", None, None) if ended is None else (ended.status, line.seen, ended.code or line.code)),
+                line.n,
+            )
+            connection.execute(_UPDATE_RUN, row)
+
+    def _event(
+        self, connection: Transaction, line: Line, at: float, *, kind: str, place: tuple[Any, ...], folded: Folded
+    ) -> None:
+        text, refs, added = self._pieces.placed(folded, line.n, line.used)
+        path, *rest = place
+        line.bytes += len(text) + added + 40
+        row = (line.n, at, "/".join(path or ()), kind, *rest, None if text == "{}" else text, refs)
+        connection.execute(_ADD_EVENT, row)
+
+    def _send(self, connection: Transaction, line: Line, at: float, *, sent: Sent, texts: Sequence[Folded]) -> None:
+        """Write a request: how it differs from the one before of the same path."""
+        now, before = sent.now, sent.before
+        if now is None:
+            return
+
+        def numbers_of(folded: Folded) -> list[int]:
+            numbers: list[int] = []
+            for segment in folded.segments():
+                number, added = self._pieces.number(segment, line.n, line.used)
+                numbers.append(number)
+                line.bytes += added
+            return numbers
+
+        around, first, *rest = [numbers_of(each) for each in texts]
+        if before is not None:
+            now.ends = before.ends[: sent.n_kept]
+            now.numbers = before.numbers[: now.ends[-1]]
+        n_kept = len(now.numbers)
+        for each in rest:
+            now.numbers += each
+            now.ends.append(len(now.numbers))
+        numbers = packed([len(first), *first, n_kept, *now.numbers[n_kept:]])
+        form = "http" if sent.around else "neutral"
+        base = None if before is None else before.n
+        path, spot = sent.where
+        where = ("/".join(path), spot.attempt, spot.iteration)
+        row = (line.n, at, *where, form, f"{sent.provider}:{sent.model}", around[0], sent.size, base, numbers)
+        now.n = connection.add(_ADD_REQUEST, row)
+        line.bytes += len(numbers) + 60
+        sent.before = None
+
+
+_PLACE: Final = ("path", "attempt", "iteration", "tool_use_id", "tool_name")
+_COUNTS: Final = (
+    *("attempts", "iterations", "calls", "children", "input_tokens", "cached_tokens", "output_tokens", "cost"),
+    *("bytes", "model", "input"),
+)
+_ADD_RUN: Final = (
+    "INSERT INTO rec_runs (id, kind, agent, owner, has_content, started, seen, model, input, status)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, '', '', 'live')"
+)
+_UPDATE_RUN: Final = (
+    "UPDATE rec_runs SET model = ?, input = ?, attempts = ?, iterations = ?, calls = ?, children = ?, input_tokens = ?,"
+    " cached_tokens = ?, output_tokens = ?, cost = ?, bytes = ?, dropped = ?, seen = ?, status = ?, ended = ?, code = ?"
+    " WHERE n = ?"
+)
+_ADD_EVENT: Final = (
+    "INSERT INTO rec_events (run, at, path, kind, attempt, iteration, call, tool, body, refs)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_ADD_REQUEST: Final = (
+    "INSERT INTO rec_requests (run, at, path, attempt, iteration, form, model, around, size, base, pieces)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def _count(line: Line, event: object) -> None:
+    """Count what an event adds to the recording."""
+    match event:
+        case RunStarted():
+            is_outermost = event.tool_use_id is None and len(event.path) == 1
+            line.children += not is_outermost
+            line.model = line.model or event.model
+        case AttemptStarted():
+            line.attempts += len(event.path) == 1
+        case IterationStarted():
+            line.iterations += 1
+        case ToolCalled(kind="tool" | "unknown"):
+            line.calls += 1
+        case ModelResponded() | ContextCompacted():
+            line.usage += event.usage
+        case RunFailed() if len(event.path) == 1:
+            line.code = str(event.error.code)
+        case RunSucceeded() if len(event.path) == 1:
+            line.code = None
+        case _:
+            pass
+
+
+def _asked_anew(line: Line, asked: Exchange) -> JsonObject:
+    """Return what a request has that a reader would not expect: another beginning than the one before it, and other
+    messages than those that were committed since."""
+    path, request = asked.where[0], asked.request
+    facts: JsonObject = {}
+    head, known = (asked.model, request.prefix, request.settings), line.heads.get(path)
+    if known is None or any(one is not other for one, other in zip(known, head, strict=True)):
+        line.heads[path] = head
+        facts["model"] = {
+            "name": f"{asked.model.provider}:{asked.model.name}",
+            "facts": plain(facts_of_model(asked.model)),
+        }
+        facts["system"], facts["tools"] = plain(request.prefix.system), plain(request.prefix.tools)
+        facts["settings"] = plain(request.settings)
+    said, messages = line.said.setdefault(path, []), [*request.messages]
+    if said != messages:
+        pairs = enumerate(zip(said, messages, strict=False))
+        kept = next((n for n, (one, other) in pairs if one != other), min(len(said), len(messages)))
+        facts["kept"], facts["messages"] = kept, plain(messages[kept:])
+        line.said[path] = messages
+    return facts
+
+
+def match_answers(batch: Iterable[tuple[Line, float, object]]) -> None:
+    """Tell each answer in a batch whether the events behind it say the same: then it need not be stored twice."""
+    behind: dict[tuple[str, RunPath], list[MessageCommitted | ModelResponded]] = {}
+    for line, _, item in reversed([*batch]):
+        match item:
+            case MessageCommitted() | ModelResponded():
+                behind.setdefault((line.id, item.path), []).append(item)
+            case Exchange(response=answer):
+                match behind.pop((line.id, item.where[0]), [])[-2:]:
+                    case [ModelResponded() as told, MessageCommitted(message=said)] if answer is not None:
+                        is_same = (said.content, told.stop_reason) == (answer.content, answer.stop_reason)
+                        item.told = told if is_same else None
+                    case _:
+                        pass
+            case _:
+                pass
+
+
+# -- requests in pieces ------------------------------------------------------------------------------------------------
+
+
+def _in_common(before: Sequence[bytes], now: Sequence[bytes]) -> int:
+    """Return how many pieces two requests begin with in common."""
+    low, high = 0, min(len(before), len(now))
+    if before[:high] == now[:high]:
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        if before[low:middle] == now[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _neutral(
+    model: str, asked: Neutral, known: tuple[Neutral, bytes] | None
+) -> tuple[list[bytes], tuple[Neutral, bytes]]:
+    """Return a request as JSON of ours, in pieces, and its first piece, which is mostly that of the one before."""
+    before = None if known is None else known[0]
+    is_same = before is not None and before.prefix is asked.prefix and before.settings is asked.settings
+    if known is not None and before is not None and is_same and before.max_tokens == asked.max_tokens:
+        head = known[1]
+    else:
+        facts = {
+            "model": model,
+            "max_tokens": asked.max_tokens,
+            "settings": plain(asked.settings),
+            "system": plain(asked.prefix.system),
+            "tools": plain(asked.prefix.tools),
+        }
+        head = dumped(facts)[:-1].encode() + b',"messages":['
+    pieces = [message.wire.get(_WIRE) or _message(message) for message in asked.messages]
+    if pieces:
+        pieces[0] = pieces[0][1:]
+    kept = Neutral(prefix=asked.prefix, messages=(), settings=asked.settings, max_tokens=asked.max_tokens)
+    return [head, *pieces, b"]}"], (kept, head)
+
+
+def _message(message: Message) -> bytes:
+    """Return a message as JSON of ours, with a comma before it."""
+    facts: object = adapter_of(Message).dump_python(message, mode="json", exclude_none=True, fallback=repr)
+    message.wire[_WIRE] = piece = b"," + dumped(facts).encode()
+    return piece
+
+
+def _usage_in(raw: Sequence[bytes]) -> JsonObject:
+    """Return what a provider told of the use, in its own words: all that its events say, the last word of each."""
+    told: JsonObject = {}
+    for data in raw:
+        if _USAGE.search(data) is None:
+            continue
+        try:
+            event: object = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            continue
+        for each in _usages(event, 0):
+            told |= {name: value for name, value in each.items() if value is not None}
+    return {"usage": told} if told else {}
+
+
+def _usages(value: object, depth: int) -> Iterable[JsonObject]:
+    if not isinstance(value, dict) or depth > 2:
+        return
+    for name, item in cast("dict[str, Any]", value).items():
+        if name in ("usage", "usageMetadata") and isinstance(item, dict):
+            yield cast("JsonObject", item)
+        elif name in ("message", "response"):
+            yield from _usages(item, depth + 1)

@@ -1,0 +1,90 @@
+"""A recording as one page that opens without a network and without a server: the viewer, and in it what it shows.
+
+Content is data: it stands in a block that no browser runs, and nothing runs but the viewer's own script.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Any, Final
+
+from journeyman.record.fold import dumped
+from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, SentRequest
+
+_USED: Final = (
+    *("requests", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
+    "cost",
+)
+_EVENT: Final = [each.name for each in fields(RecordedEvent)]
+_REQUEST: Final = [each.name for each in fields(SentRequest)]
+
+
+def run_document(run: RecordedRun) -> dict[str, Any]:
+    """Return a run as the viewer reads it."""
+    facts = asdict(run)
+    usage = facts["usage"]
+    return facts | {"usage": {name: usage.get(name) or (None if name == "cost" else 0) for name in _USED}}
+
+
+def event_document(event: RecordedEvent) -> dict[str, Any]:
+    """Return what happened as the viewer reads it."""
+    return {name: getattr(event, name) for name in _EVENT}
+
+
+def request_document(request: SentRequest) -> dict[str, Any]:
+    """Return a request as the viewer reads it, except its pieces."""
+    return {name: getattr(request, name) for name in _REQUEST}
+
+
+def page(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
+    """Give the lines of the page of a recording."""
+    static = files("journeyman") / "view" / "static"
+    script = (static / "app.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
+    style = (static / "index.css").read_text(encoding="utf-8")
+    policy = f"default-src 'none'; script-src {_named(script)}; style-src {_named(style)}"
+    yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="content-security-policy" content="{policy}">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield '<meta name="color-scheme" content="light dark">'
+    yield f"<title>{escape(run.agent)} {escape(run.id)}</title>"
+    yield f'<style>{style}</style></head><body><div id="app"></div>'
+    yield '<script type="application/json" id="recording">'
+    yield f'{{"run":{_data(run_document(run))},"events":['
+    yield from _listed(_data(event_document(each)) for each in recordings.all_events(run))
+    yield '],"requests":['
+    pieces: dict[int, bytes | None] = {}
+    after = 0
+    while found := recordings.requests(run, after=after):
+        for request in found:
+            its = recordings.pieces(request)
+            pieces |= {each.number: each.body for each in its}
+            document = {**request_document(request), "pieces": [each.number for each in its]}
+            yield f"{',' if after else ''}{_data(document)}"
+            after = request.n
+    yield '],"pieces":['
+    texts = (
+        (number, body, None if body is None else body.decode("utf-8", "replace")) for number, body in pieces.items()
+    )
+    yield from _listed(_data({"number": n, "size": len(body or b""), "body": text}) for n, body, text in texts)
+    yield "]}</script>"
+    yield f'<script type="module">{script}</script></body></html>'
+
+
+def _named(text: str) -> str:
+    """Return by what a policy knows a script or a style."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _data(value: object) -> str:
+    """Return JSON that ends no block of a page."""
+    return dumped(value).replace("<", "\\u003c")
+
+
+def _listed(items: Iterator[str]) -> Iterator[str]:
+    for n, item in enumerate(items):
+        yield f",{item}" if n else item

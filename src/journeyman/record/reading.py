@@ -1,0 +1,548 @@
+"""What was recorded, for whoever looks at it: runs, what happened in them, and each request as it was sent.
+
+Everything is read in pages, so that a run of any length, in a store of any size, can be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic_core import from_json
+
+from journeyman.errors import StoreError, quoted
+from journeyman.record.keeping import forget
+from journeyman.record.tables import is_there, is_url, piece_of, shortened, storage_at, unfold
+from journeyman.store.recordings import grown, unpacked
+from journeyman.types import JsonObject, RunPath, Usage
+
+RecordedKind: TypeAlias = Literal["run", "chat", "team", "durable"]
+RecordedStatus: TypeAlias = Literal["live", "success", "failure", "cancelled", "left", "died"]
+"""`live`: it goes on. `left`: a chat or a team that was left. `died`: its process ended before it did. `cancelled`: the
+surrounding task was cancelled, so that there is no result."""
+
+MOST: Final = 1_000
+"""How many rows one call returns at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    """One recording: a run with all runs in it, or all turns of a chat."""
+
+    id: str
+    """36 characters, which sort by the time of the beginning; of a durable run, the run's own id."""
+    kind: RecordedKind
+    agent: str
+    model: str
+    """`provider:name`, of the outermost run."""
+    input: str
+    """The beginning of the first prompt, in one line; empty where no content is kept."""
+    has_content: bool
+    """False: only shapes, sizes and digests were kept."""
+    started: float
+    """Seconds since 1970."""
+    seen: float
+    """When something of it was last written, in seconds since 1970."""
+    ended: float | None
+    """Seconds since 1970; None while it goes on."""
+    status: RecordedStatus
+    code: str | None
+    """The code of the failure; of a chat, that of its last turn."""
+    attempts: int
+    """Of the outermost run; of a chat, of all its turns."""
+    iterations: int
+    """Model calls, those of runs inside included."""
+    calls: int
+    """Calls of tools, those of runs inside included."""
+    children: int
+    """Runs inside."""
+    usage: Usage
+    """Of all of them; its `cost` is None if that of any response is not known."""
+    bytes: int
+    """How much of the disk it takes, about: what it shares with others counts for one of them."""
+    dropped: int
+    """Reports of progress that were not written, because the disk was too slow."""
+    why: str | None
+    """Why recording ended before the run did; None: it did not."""
+
+    @property
+    def duration_s(self) -> float:
+        """From its beginning to its end, or to what was last written."""
+        return max(0.0, (self.seen if self.ended is None else self.ended) - self.started)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvent:
+    """Something that happened in a run: an event of `journeyman.events` by the name of its class, or a note."""
+
+    n: int
+    """Its number in the store: later events of a run have a higher one. What to give as `after` for what follows."""
+    at: float
+    """Seconds since 1970."""
+    path: RunPath
+    kind: str
+    """The name of the event's class; of a note: `Input`, `GateDecided` or `StepRecalled`."""
+    attempt: int | None
+    iteration: int | None
+    tool_use_id: str | None
+    tool_name: str | None
+    facts: JsonObject
+    """The other fields of the event. Where no content is kept, a text is `{"characters": …, "digest": …}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentRequest:
+    """One request to a model, and what came back."""
+
+    n: int
+    """Its number in the store; ascending in a run."""
+    at: float
+    """Seconds since 1970."""
+    path: RunPath
+    attempt: int
+    iteration: int
+    form: Literal["http", "neutral"]
+    """`http`: the bytes as they were sent. `neutral`: of a model that sends none over our transport; its request is
+    written as JSON of ours."""
+    model: str
+    size: int
+    """In bytes."""
+    around: JsonObject
+    """`url` and `headers`, those that may be kept. Empty for `neutral`."""
+    answer: JsonObject | None
+    """What came back: `status`, `request_id`, `id`, `model`, `stop_reason`, `stop_detail`, `usage` (the provider's own
+    words), `first_ms`, `total_ms`, `longest_gap_ms`, `n_chunks`; of one that failed `error` and `error_body`. None: the
+    process died, or nothing has come back yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of a request. Neighbours that two requests have in common are the same pieces."""
+
+    number: int
+    """The same number means the same bytes, in all of a store."""
+    body: bytes | None
+    """None: its content was not kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Where a text was found."""
+
+    run: str
+    """The id of the recording."""
+    event: RecordedEvent
+
+
+_RUN: Final = (
+    "n, id, kind, agent, model, input, owner, has_content, started, seen, ended, status, code, attempts, iterations,"
+    " calls, children, input_tokens, cached_tokens, output_tokens, cost, bytes, dropped, why"
+)
+_EVENT: Final = "n, at, path, kind, attempt, iteration, call, tool, body, refs"
+_REQUEST: Final = "n, at, path, attempt, iteration, form, model, size, around, answer, refs"
+
+
+class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
+    """The recordings of a store: `with Recordings("runs.db") as recordings: …`. Other processes may write meanwhile."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open the store at `path`, a file or `postgresql://…`, which has to be there.
+
+        Raises:
+            StoreError: there is none, it cannot be read, it is of a newer version, or it is something else.
+        """
+        self.path: Final = path if is_url(path) else Path(path).absolute()
+        if isinstance(self.path, Path) and not self.path.exists():
+            raise StoreError(f"There is no store {self.path}.", hint="Check the path; a relative one begins here.")
+        self.file: Final = storage_at(self.path)
+        try:
+            self._has_any = is_there(self.file)
+        except BaseException:
+            self.file.close()
+            raise
+
+    @property
+    def notice(self) -> str | None:
+        """What was repaired when the store was opened, or closed; None: nothing."""
+        return self.file.notice
+
+    def close(self) -> None:
+        """Close the store. Where a file turned out to be damaged, what can be read of it is recovered."""
+        self.file.close()
+
+    def __enter__(self) -> Recordings:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rows(self, query: str, given: Sequence[object] = ()) -> list[Any]:
+        if not self._has_any:
+            self._has_any = is_there(self.file)
+        return self.file.rows(query, given) if self._has_any else []
+
+    # -- runs
+
+    def runs(
+        self,
+        *,
+        agent: str | None = None,
+        status: RecordedStatus | None = None,
+        failed: bool = False,
+        since: float | None = None,
+        over_cost: float | None = None,
+        before: RecordedRun | None = None,
+        behind: tuple[float, str] | None = None,
+        limit: int = 50,
+    ) -> list[RecordedRun]:
+        """Return recordings, the newest first.
+
+        Args:
+            agent: Only those of the agent with this name.
+            status: Only those with this status.
+            failed: Only those that failed, died, or were cancelled.
+            since: Only those that began then or later, in seconds since 1970.
+            over_cost: Only those that cost more, in US dollars.
+            before: Only those behind this one, in this order: the next page.
+            behind: The same, for a place: a beginning, in seconds since 1970, and an id.
+            limit: How many at most; no more than `MOST`.
+        """
+        where, given = ["true"], list[object]()
+        if agent is not None:
+            where.append("agent = ?")
+            given.append(agent)
+        if status is not None:
+            where.append("status = ?")
+            given.append("live" if status == "died" else status)
+        if failed:
+            where.append("status IN ('failure', 'cancelled', 'live')")
+        if since is not None:
+            where.append("started >= ?")
+            given.append(since)
+        if over_cost is not None:
+            where.append("cost > ?")
+            given.append(over_cost)
+        for place in filter(None, (behind, before and (before.started, before.id))):
+            where.append("(started, id) < (?, ?)")
+            given += place
+        found: list[RecordedRun] = []
+        wanted, page = max(1, min(limit, MOST)), list[RecordedRun]()
+        while len(found) < wanted:  # only a look at its lock tells which of those that have no end are alive
+            last = [page[-1].started, page[-1].id] if page else []
+            more = [*where, "(started, id) < (?, ?)"] if page else where
+            page = self.chosen(" AND ".join(more), [*given, *last], limit=wanted)
+            found += [
+                run
+                for run in page
+                if (status is None or run.status == status)
+                and not (failed and run.status in ("live", "success", "left"))
+            ]
+            if len(page) < wanted:
+                break
+        return found[:wanted]
+
+    def chosen(self, where: str, given: Sequence[object] = (), *, limit: int = MOST) -> list[RecordedRun]:
+        """Return the recordings that fulfil a condition on the columns of `rec_runs`, the newest first."""
+        is_alive = self._alive()
+        query = f"SELECT {_RUN} FROM rec_runs WHERE {where} ORDER BY started DESC, id DESC LIMIT ?"
+        return [_run_of(row, is_alive) for row in self._rows(query, [*given, limit])]
+
+    @property
+    def has_any(self) -> bool:
+        """True once the store has the tables of recordings."""
+        self._rows("SELECT 1")
+        return self._has_any
+
+    def older(self, moment: float) -> list[RecordedRun]:
+        """Return the recordings of which nothing was written since a moment, in seconds since 1970; oldest first."""
+        query = f"SELECT {_RUN} FROM rec_runs WHERE seen < ? ORDER BY seen"
+        is_alive = self._alive()
+        return [_run_of(row, is_alive) for row in self._rows(query, (moment,))]
+
+    def forget(self, runs: Sequence[RecordedRun]) -> str | None:
+        """Forget recordings, with all that is stored of them, and give the room back, to the disk or to what else is
+        in the database. Return why that could not be done, if so: then it is used again later.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        numbers = [row[0] for run in runs for row in self._rows("SELECT n FROM rec_runs WHERE id = ?", (run.id,))]
+        forget(self.file, numbers)
+        return self.file.reclaim() if self._has_any else None
+
+    def _alive(self) -> Callable[[str], bool]:
+        def is_alive(owner: str) -> bool:
+            return bool(owner) and self.file.is_held(owner)
+
+        return cache(is_alive)
+
+    def find(self, id: str) -> RecordedRun:
+        """Return the recording with this id, or whose id begins so; `last` is the newest.
+
+        Raises:
+            StoreError: there is none, or there are several. It names the nearest.
+        """
+        if id == "last":
+            newest = self.runs(limit=1)
+            if not newest:
+                raise StoreError(f"{self.file.place} has no recordings yet.", hint="Record a run: Host(record=…).")
+            return newest[0]
+        end = id[:-1] + chr(ord(id[-1]) + 1) if id and ord(id[-1]) < 0x10FFFF else ""
+        rows = self._rows(f"SELECT {_RUN} FROM rec_runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 3", (id, end))
+        exact = [row for row in rows if row[1] == id]
+        if len(rows) == 1 or exact:
+            return _run_of((exact or rows)[0], self._alive())
+        if rows:
+            names = " and ".join(row[1] for row in rows[:2])
+            raise StoreError(
+                f"Several recordings begin with {quoted(id)}, {names} among them.", hint="Give more of it."
+            )
+        raise self._unknown(id)
+
+    def has(self, id: str) -> bool:
+        """Tell whether `find` would return a recording."""
+        try:
+            self.find(id)
+        except StoreError:
+            return False
+        return True
+
+    def _unknown(self, id: str) -> StoreError:
+        known = [row[0] for row in self._rows("SELECT id FROM rec_runs ORDER BY started DESC LIMIT 10000")]
+        by_start = {each[: max(len(id), 1)]: each for each in reversed(known)}
+        close = get_close_matches(id, [*by_start], n=1, cutoff=0.4)
+        near = by_start[close[0]] if close else next(iter(known), None)
+        hint = "It has none yet." if near is None else f"The nearest is {near}. 'last' is the newest."
+        return StoreError(f"{self.file.place} has no recording {quoted(id)}.", hint=hint)
+
+    # -- what happened
+
+    def events(
+        self,
+        run: RecordedRun,
+        *,
+        after: int = 0,
+        path: RunPath | None = None,
+        kinds: Sequence[str] = (),
+        limit: int = MOST,
+        most: int | None = None,
+    ) -> list[RecordedEvent]:
+        """Return what happened in a run, in order.
+
+        Args:
+            run: Which one.
+            after: Only what follows the event with this number.
+            path: Only what happened in the run of this path.
+            kinds: Only these.
+            limit: How many at most; no more than `MOST`.
+            most: Of a longer text, only so many characters of its beginning are read: it is given as
+                `{"cut": ..., "characters": about how many it has}`.
+        """
+        where, given = ["run = (SELECT n FROM rec_runs WHERE id = ?)", "n > ?"], list[object]([run.id, after])
+        if path is not None:
+            where.append("path = ?")
+            given.append("/".join(path))
+        if kinds:
+            where.append(f"kind IN ({', '.join('?' * len(kinds))})")
+            given += kinds
+        query = f"SELECT {_EVENT} FROM rec_events WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
+        known: dict[int, bytes | None] = {}
+        return [self._event(row, most, known) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
+
+    def all_events(self, run: RecordedRun, *, path: RunPath | None = None) -> Iterator[RecordedEvent]:
+        """Give everything that happened in a run, in order, read in pages."""
+        after = 0
+        while page := self.events(run, after=after, path=path):
+            yield from page
+            after = page[-1].n
+
+    def _event(
+        self, row: Sequence[Any], most: int | None = None, known: dict[int, bytes | None] | None = None
+    ) -> RecordedEvent:
+        n, at, path, kind, attempt, iteration, call, tool, body, refs = row
+        text = unfold(self.file, body or "{}", refs, most=most, known=known)
+        lost: JsonObject = {"lost": "a part of this event is not in the store"}
+        facts = _json_of(text)
+        if most is not None and text is not None and len(text) > most:
+            facts = shortened(facts, most)
+        return RecordedEvent(
+            n=n,
+            at=at,
+            path=_path_of(path),
+            kind=kind,
+            attempt=attempt,
+            iteration=iteration,
+            tool_use_id=call,
+            tool_name=tool,
+            facts=lost if facts is None else facts,
+        )
+
+    def search(self, text: str, *, tool: str | None = None, limit: int = 50) -> list[Found]:
+        """Return events that hold a text, the newest first; cases are told apart.
+
+        Args:
+            text: What to look for, in texts as JSON writes them; empty: anything.
+            tool: Only calls of the tool with this name.
+            limit: How many at most; no more than `MOST`.
+        """
+        wanted = max(1, min(limit, MOST))
+        if text and (pieces := self._pieces_with(text.encode("utf-8", "surrogateescape"))):
+            return self._founds(self._with_any(text, pieces, tool)[:wanted])
+        where, given = ["true"], list[object]()
+        if text:
+            where.append("instr(body, ?) > 0")
+            given.append(text)
+        if tool is not None:
+            where.append("tool = ?")
+            given.append(tool)
+        query = f"SELECT run, {_EVENT} FROM rec_events WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT ?"
+        return self._founds(self._rows(query, [*given, wanted]))
+
+    def _pieces_with(self, text: bytes) -> set[int]:
+        """Return the numbers of the long texts that hold a text. Those that are stored smaller are read one by one."""
+        found = {row[0] for row in self._rows("SELECT n FROM rec_pieces WHERE instr(body, ?) > 0", (text,))}
+        query = "SELECT n, body, size FROM rec_pieces WHERE n > ? AND length(body) < size ORDER BY n LIMIT 1000"
+        after = 0
+        while rows := self._rows(query, (after,)):
+            found |= {n for n, body, size in rows if text in (grown(body, size) or b"")}
+            after = rows[-1][0]
+        return found
+
+    def _with_any(self, text: str, pieces: set[int], tool: str | None) -> list[Any]:
+        """Return the rows of events that hold a text, or one of the pieces that do; the newest first."""
+        query = f"SELECT run, {_EVENT} FROM rec_events WHERE refs IS NOT NULL OR instr(body, ?) > 0 ORDER BY n DESC"
+        found: list[Any] = []
+        for row in self._rows(query, (text,)):
+            numbers = unpacked(row[10] or b"")
+            if tool in (None, row[8]) and (text in (row[9] or "") or pieces.intersection(numbers[len(numbers) // 2 :])):
+                found.append(row)
+        return found
+
+    def _founds(self, rows: Sequence[Any]) -> list[Found]:
+        ids: dict[int, str] = {}
+        for row in rows:
+            if row[0] not in ids:
+                ids[row[0]] = self._rows("SELECT id FROM rec_runs WHERE n = ?", (row[0],))[0][0]
+        return [Found(run=ids[row[0]], event=self._event(row[1:])) for row in rows]
+
+    # -- what was sent
+
+    def requests(
+        self, run: RecordedRun, *, after: int = 0, path: RunPath | None = None, limit: int = MOST
+    ) -> list[SentRequest]:
+        """Return the requests of a run, as they were sent one after the other; `after`, `path`, `limit` as `events`."""
+        where, given = ["run = (SELECT n FROM rec_runs WHERE id = ?)", "n > ?"], list[object]([run.id, after])
+        if path is not None:
+            where.append("path = ?")
+            given.append("/".join(path))
+        query = f"SELECT {_REQUEST} FROM rec_requests WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
+        return [self._request(row) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
+
+    def _request(self, row: Sequence[Any]) -> SentRequest:
+        n, at, path, attempt, iteration, form, model, size, around, answer, refs = row
+        text = None if answer is None else unfold(self.file, answer, refs)
+        head = None if around is None else piece_of(self.file, around)
+        return SentRequest(
+            n=n,
+            at=at,
+            path=_path_of(path),
+            attempt=attempt,
+            iteration=iteration,
+            form=form,
+            model=model,
+            size=size,
+            around=_json_of(head) or {},
+            answer=_json_of(text),
+        )
+
+    def pieces(self, request: SentRequest) -> list[Piece]:
+        """Return the pieces of a request, in order: their bytes, joined, are the body as it was sent. Where the store
+        was damaged so that it is not known which these are: one without a body."""
+        try:
+            numbers = self._numbers(request.n)
+        except (LookupError, ValueError):
+            return [Piece(number=0, body=None)]
+        bodies: dict[int, bytes | None] = {}
+        wanted = sorted({*numbers})
+        for start in range(0, len(wanted), 500):
+            some = wanted[start : start + 500]
+            rows = self._rows(f"SELECT n, body, size FROM rec_pieces WHERE n IN ({', '.join('?' * len(some))})", some)
+            bodies |= {number: grown(body, size) for number, body, size in rows}
+        return [Piece(number=number, body=bodies.get(number)) for number in numbers]
+
+    def body(self, request: SentRequest) -> bytes | None:
+        """Return the body of a request, byte for byte as it was sent except secrets that were taken out of it; None:
+        its content was not kept, or a part of it was damaged."""
+        bodies = [piece.body for piece in self.pieces(request)]
+        known = [body for body in bodies if body is not None]
+        return b"".join(known) if len(known) == len(bodies) else None
+
+    def _numbers(self, n: int) -> list[int]:
+        """Return the numbers of a request's pieces. It says only how it differs from the one that it goes on from.
+
+        Raises:
+            LookupError, ValueError: a part of that is not in the store.
+        """
+        head: list[int] | None = None
+        tails: list[tuple[int, list[int]]] = []
+        at: int | None = n
+        while at is not None:
+            rows = self._rows("SELECT base, pieces FROM rec_requests WHERE n = ?", (at,))
+            if not rows:
+                raise LookupError(at)
+            at, (n_first, *numbers) = rows[0][0], unpacked(rows[0][1])
+            head = numbers[:n_first] if head is None else head
+            kept, *tail = numbers[n_first:]
+            tails.append((kept, tail))
+        numbers = list[int]()
+        for kept, tail in reversed(tails):
+            numbers = [*numbers[:kept], *tail]
+        return [*(head or ()), *numbers]
+
+
+def _json_of(text: str | bytes | None) -> JsonObject | None:
+    """Return what a text says; None: there is none, or it was damaged."""
+    try:
+        return None if text is None else from_json(text)
+    except ValueError:
+        return None
+
+
+def _path_of(text: str) -> RunPath:
+    return tuple(text.split("/")) if text else ()
+
+
+def _run_of(row: Sequence[Any], is_alive: Callable[[str], bool]) -> RecordedRun:
+    (_, id, kind, agent, model, input, owner, has_content, started, seen, ended, status, code, *counts) = row
+    attempts, iterations, calls, children, plain, cached, out, cost, size, dropped, why = counts
+    usage = Usage(
+        requests=iterations, input_tokens=plain, cache_read_tokens=cached, output_tokens=out, cost=cost, exact=True
+    )
+    if status == "live" and not is_alive(owner):
+        status = "died"
+    return RecordedRun(
+        id=id,
+        kind=kind,
+        agent=agent,
+        model=model,
+        input=input,
+        has_content=bool(has_content),
+        started=started,
+        seen=seen,
+        ended=ended,
+        status=status,
+        code=code,
+        attempts=attempts,
+        iterations=iterations,
+        calls=calls,
+        children=children,
+        usage=usage,
+        bytes=size,
+        dropped=dropped,
+        why=why,
+    )

@@ -1,0 +1,299 @@
+"""Recorders and tapes: what a program gives a run, and what the run tells.
+
+All of this is done where the event loop runs, so it only notes: a thread writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from journeyman.endings import START
+from journeyman.events import IterationStarted, RunSucceeded
+from journeyman.journal import Records, Tape, TapeEnd, TapeKind, Where, new_id
+from journeyman.model import Model, Request, Response, Tap
+from journeyman.record.facts import DELTAS, DROPPABLE, plain
+from journeyman.record.keeping import Keeping
+from journeyman.record.lines import Came, Ended, Exchange, Line, Neutral, Note, Sent
+from journeyman.record.live import ENDS_WORDS, write_on
+from journeyman.record.outside import FromOutside
+from journeyman.record.tables import is_url
+from journeyman.record.writer import MOST_WAITING, Writer
+from journeyman.result import plain_output
+from journeyman.tools.redaction import Redactor, Secret
+from journeyman.types import JsonObject, RunPath, ToolUse
+
+KEPT_S: Final = 30 * 86_400.0
+KEPT_BYTES: Final = 1_000_000_000
+_HEADERS: Final = frozenset(
+    {"accept", "accept-encoding", "content-type", "user-agent", "anthropic-version", "anthropic-beta"}
+)
+"""The headers that are kept."""
+_ANYWHERE: Final = nullcontext()
+
+
+class Recorder:
+    """Records runs in the store at a path: `Host(record=recorder)`, inside of `with Recorder("runs.db") as recorder:`.
+
+    Leaving the block writes what waits. `Host(record="runs.db")` makes one for each run, and waits at its end.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        redact: Sequence[Secret] = (),
+        content: bool = True,
+        keep_s: float | Literal["default"] | None = "default",
+        keep_bytes: int | Literal["default"] | None = "default",
+        asks: bool | None = None,
+        target: str | None = None,
+        is_for_one: bool = False,
+    ) -> None:
+        """Open the store, which is made if it is not there.
+
+        Args:
+            path: Where the store is: the path of a file, or postgresql://….
+            redact: What to take out beside what looks like a secret, as for a cassette.
+            content: False: of texts only their length and digest are kept, of requests only the size of their pieces.
+            keep_s: How long recordings are kept after their end, in seconds; None: forever. Without it: 30 days in a
+                file, and forever in a database, which others use, too.
+            keep_bytes: How much all of them may take, about; the oldest go first. None: without limit. Without it: 1 GB
+                in a file, and in a database without limit.
+            asks: What becomes of what a gate asks, or a model with `ask_user`, where the program has nobody to answer.
+                True: it waits until somebody answers from outside, in `journeyman view` or with `journeyman approve`.
+                False: it is denied at once. None: it waits while somebody looks at the store in `journeyman view`.
+            target: Where the agent is found that is recorded, as a command has it: agents.py:scout.
+            is_for_one: Close it with the first recording that ends.
+
+        Raises:
+            StoreError: it cannot be opened, it is of a newer version, or it is something else.
+        """
+        self.path: Final = path if is_url(path) else Path(path).absolute()
+        usual_s, usual_bytes = (KEPT_S, KEPT_BYTES) if isinstance(self.path, Path) else (None, None)
+        keeping = Keeping(
+            seconds=usual_s if keep_s == "default" else keep_s,
+            bytes=usual_bytes if keep_bytes == "default" else keep_bytes,
+        )
+        self._writer = Writer(self.path, redactor=Redactor(redact), has_content=content, keeping=keeping)
+        self._finalizer = weakref.finalize(self, self._writer.close)  # also when the interpreter ends
+        self.target: Final = target
+        self.is_for_one: Final = is_for_one
+        self.asks: Final = asks
+        self._shows_words = content
+
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingTape:
+        """Begin a recording, or go on with that of this `id`."""
+        now = time.time()
+        self._writer.begin()
+        line = Line(id or new_id(now), kind, agent, now)
+        tape = RecordingTape(self, self._writer, line, shows_words=self._shows_words)
+        if self.target is not None:
+            tape.note("Target", ((agent,), START), target=self.target)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # nobody could be told
+            return tape
+        if kind != "durable":  # what is said to one of those is read by whoever drives it
+            live, asks = self._writer.live, self.asks
+            is_asked: Callable[[], bool] = (lambda: live.is_watched) if asks is None else lambda: asks
+            line.outside = FromOutside(loop, tape, (agent,), is_asked=is_asked)
+        self._writer.live.enter(line)
+        return tape
+
+    async def flush(self) -> None:
+        """Wait until all that was told so far is written."""
+        await asyncio.wrap_future(self._writer.written())
+
+    def close(self) -> None:
+        """Write what waits, and close the store. Doing so again changes nothing."""
+        self._finalizer()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RecordingTape:
+    """Takes down one recording."""
+
+    __slots__ = ("_has_ended", "_line", "_queue", "_recorder", "_shows_words", "_was_told", "_writer")
+
+    def __init__(self, recorder: Recorder, writer: Writer, line: Line, *, shows_words: bool) -> None:
+        self._recorder = recorder
+        self._writer = writer
+        self._queue = writer.queue
+        self._line = line
+        self._was_told = False
+        self._has_ended = False
+        self._shows_words = shows_words
+
+    @property
+    def outside(self) -> FromOutside | None:
+        return self._line.outside
+
+    @property
+    def wants_words(self) -> bool:
+        return self._line.live.is_watched and self._shows_words
+
+    @property
+    def id(self) -> str:
+        """The id of the recording."""
+        return self._line.id
+
+    @property
+    def is_behind(self) -> bool:
+        return len(self._queue) >= MOST_WAITING
+
+    def hear(self, event: object) -> None:
+        kind, line = type(event), self._line
+        if kind in DELTAS:
+            if line.live.is_watched and self._shows_words:
+                write_on(line.live.words, event)
+            return
+        if not self._writer.takes:
+            return
+        if line.live.words and kind in ENDS_WORDS:
+            line.live.words.pop(getattr(event, "path", ()), None)
+        if kind is IterationStarted and line.outside is not None and line.outside.has_waiting:
+            line.outside.look()
+        if kind in DROPPABLE and len(self._queue) >= MOST_WAITING:
+            self._line.dropped += 1
+            return
+        if kind is RunSucceeded:  # the output is the program's, which may change it
+            success = cast("RunSucceeded", event)
+            event = replace(success, output=plain_output(success.output, None))
+        self._queue.append((self._line, time.time(), event))
+
+    def note(self, kind: str, where: Where, **facts: object) -> None:
+        told = {name: fact for name, fact in facts.items() if name not in ("tool_use_id", "tool_name")}
+        self.put(Note(kind, where, plain(told), facts.get("tool_use_id"), facts.get("tool_name")))
+
+    def tap(self, where: Where, model: Model, request: Request) -> RequestTap:
+        return RequestTap(self, where, model, request)
+
+    def active(self, path: RunPath, use: ToolUse | None = None) -> AbstractContextManager[object]:
+        return _ANYWHERE
+
+    def apart(self) -> None:
+        """Runs that nobody waits for are recorded as all others."""
+
+    def failed(self, path: RunPath, tool_use_id: str, error: str) -> None:
+        """The call's result says it."""
+
+    def put(self, item: object) -> None:
+        """Have something written."""
+        if self._writer.takes:
+            self._queue.append((self._line, time.time(), item))
+
+    async def room(self) -> None:
+        while self.is_behind and self._writer.takes:
+            await asyncio.wrap_future(self._writer.written())
+
+    def ended_early(self) -> str | None:
+        failure = self._writer.failure
+        if failure is None or self._was_told:
+            return None
+        self._was_told = True
+        return failure
+
+    async def end(self, status: TapeEnd, code: str | None = None) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        if self._line.outside is not None:
+            self._line.outside.leave()
+        self.put(Ended(status, code))
+        if self._recorder.is_for_one:
+            await asyncio.wrap_future(self._writer.written())
+            self._recorder.close()
+
+
+class RequestTap:
+    """Takes down one request, and what comes back. What is made of it, the writer makes."""
+
+    __slots__ = (
+        *("_asked", "_assembled", "_came", "_began_s", "_messages", "_model", "_request", "_sent", "_tape", "_where"),
+    )
+
+    def __init__(self, tape: RecordingTape, where: Where, model: Model, request: Request) -> None:
+        self._tape = tape
+        self._where = where
+        self._model = model
+        self._request = request
+        self._messages = (*request.messages,)  # the list grows after the call
+        self._assembled: tuple[bytes, Sequence[bytes]] | None = None
+        self._sent: Sent | None = None
+        self._came = Came(time.perf_counter())
+        self._began_s = self._came.began_s
+
+    def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
+        self._assembled = body, pieces
+
+    def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+        if self._sent is not None:  # a model around models asks the next
+            self._end()
+            self._came = Came(time.perf_counter())
+        known = self._assembled
+        pieces = known[1] if known is not None and known[0] is body else ()
+        self._sent = self._made(around=around(url, headers), body=body, pieces=pieces)
+        self._tape.put(self._sent)
+
+    def answered(self, status: int, request_id: str | None) -> None:
+        self._came.status, self._came.request_id = status, request_id
+
+    def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+        self._came.take(time.perf_counter(), data)
+
+    def finished(self, response: Response) -> None:
+        self._came.response = response
+        self._end()
+        self._tape.put(Exchange(self._where, self._model, self._neutral(), self._took_s(), response))
+
+    def failed(self, error: BaseException) -> None:
+        self._came.error = error
+        self._end()
+        self._tape.put(Exchange(self._where, self._model, self._neutral(), self._took_s(), error=error))
+
+    def _took_s(self) -> float:
+        return self._came.ended_s - self._began_s
+
+    def _neutral(self) -> Neutral:
+        asked = self._request
+        return Neutral(
+            prefix=asked.prefix, messages=self._messages, settings=asked.settings, max_tokens=asked.max_tokens
+        )
+
+    def _end(self) -> None:
+        came = self._came
+        if self._sent is None:
+            self._sent = self._made(around={}, asked=self._neutral())
+            self._tape.put(self._sent)
+        came.sent, came.ended_s = self._sent, time.perf_counter()
+        self._tape.put(came)
+
+    def _made(self, **facts: Any) -> Sent:  # noqa: ANN401 - those of a Sent
+        return Sent(where=self._where, provider=self._model.provider, model=self._model.name, **facts)
+
+
+def around(url: str, headers: Mapping[str, str]) -> JsonObject:
+    """Return what may be kept of an address and of headers."""
+    shown = urlsplit(url)
+    place = urlunsplit((shown.scheme, shown.netloc.rpartition("@")[2], shown.path, "", ""))
+    return {"url": place, "headers": {name: value for name, value in headers.items() if name.lower() in _HEADERS}}
+
+
+if TYPE_CHECKING:
+    _records: type[Records] = Recorder
+    _tape: type[Tape] = RecordingTape
+    _tap: type[Tap] = RequestTap

@@ -1,0 +1,295 @@
+"""What a recorded run waits for, and what is said to it, from any process that can write to its store.
+
+A word is a row that is never changed; the process that records reads it. What became of it, it takes down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from pydantic_core import from_json
+
+from journeyman.errors import RunOver, StoreError, quoted
+from journeyman.gate import DECISION, Decision
+from journeyman.processes import somebody
+from journeyman.record.outside import TAKEN
+from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
+from journeyman.types import JsonObject, RunPath
+
+_ASKED: Final[dict[str, Literal["approve", "answer"]]] = {"ApprovalRequested": "approve", "QuestionAsked": "answer"}
+_ANSWERED: Final = ("ApprovalAnswered", "QuestionAnswered")
+_SHORTEST_DIGEST: Final = 6
+_PATIENCE_S: Final = 1.0
+_LOOK_S: Final = 0.03
+
+ToldState: TypeAlias = Literal["waits", "taken", "withdrawn", "late"]
+"""What became of a word. `late`: its run had ended, or somebody else was first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenQuestion:
+    """What waits for somebody's answer: a call for a decision, or a question of the model for a text."""
+
+    key: str
+    """Its id in the recording."""
+    kind: Literal["approve", "answer"]
+    digest: str
+    """Of the tool and its arguments; of a question, its id."""
+    path: RunPath
+    tool: str
+    arguments: JsonObject | None
+    question: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What was said to a run, and what came of it."""
+
+    n: int
+    """Its number in the store."""
+    at: float
+    """Seconds since 1970."""
+    kind: str
+    text: str
+    by: str
+    """Who said it."""
+    state: ToldState
+    waits_for: str | None
+    """What it waits for, in words."""
+
+
+def open_questions(recordings: Recordings, run: RecordedRun) -> list[OpenQuestion]:
+    """Return what waits for an answer in a recording, the oldest first; nothing once it is over."""
+    if run.status != "live":
+        return []
+    found: dict[str, OpenQuestion] = {}
+    after = 0
+    while page := recordings.events(run, after=after, kinds=(*_ASKED, *_ANSWERED)):
+        for event in page:
+            after, id = event.n, str(event.facts.get("id"))
+            if event.kind in _ANSWERED:
+                found.pop(id, None)
+            else:
+                found[id] = _question(event, id)
+    return list(found.values())
+
+
+def _question(event: RecordedEvent, id: str) -> OpenQuestion:
+    facts = cast("Mapping[str, Any]", event.facts)
+    given = facts.get("arguments")
+    return OpenQuestion(
+        key=id,
+        kind=_ASKED[event.kind],
+        digest=str(facts.get("digest") or id),
+        path=event.path,
+        tool=event.tool_name or "ask_user",
+        arguments=cast("JsonObject", given) if isinstance(given, dict) else None,
+        question=str(facts.get("question", "")),
+        options=tuple([str(each) for each in facts.get("options") or ()]),
+    )
+
+
+def outcomes(recordings: Recordings, run: RecordedRun) -> dict[int, tuple[str, str]]:
+    """Return what became of each word that was heard, by number: the outcome, and why."""
+    found: dict[int, tuple[str, str]] = {}
+    after = 0
+    while page := recordings.events(run, after=after, kinds=(TAKEN,)):
+        for event in page:
+            facts = cast("Mapping[str, Any]", event.facts)
+            after = event.n
+            found[int(facts.get("signal") or 0)] = str(facts.get("outcome")), str(facts.get("why") or "")
+    return found
+
+
+_WAITS_FOR: Final = {"steer": "waits for the next model call", "follow_up": "waits until nothing else is left to do"}
+_BETWEEN: Final = frozenset(("mail", "task_ended"))
+"""What runs say to one another."""
+
+
+def told(recordings: Recordings, id: str, heard: Mapping[int, tuple[str, str]], *, is_over: bool) -> list[Told]:
+    """Return what people have said to the run with this id, the oldest first."""
+    query = "SELECT n, kind, body, at, who FROM jm_signals WHERE run = ? ORDER BY n"
+    found: list[Told] = []
+    for n, kind, body, at, who in recordings.file.rows(query, (id,)):
+        if kind in _BETWEEN:
+            continue
+        outcome = heard.get(n, ("late" if is_over else "waits", ""))[0]
+        state = {"refused": "late", "waits": "late" if is_over else "waits"}.get(outcome, outcome)
+        text = _text_of(kind, from_json(body))
+        waits_for = _WAITS_FOR.get(kind, "waits until the run hears it") if state == "waits" else None
+        made = Told(n=n, at=at, kind=kind, text=text, by=who, state=cast("ToldState", state), waits_for=waits_for)
+        found.append(made)
+    return found
+
+
+def _text_of(kind: str, body: Mapping[str, Any]) -> str:
+    """Return what was said, as people read it."""
+    if kind != "approve":
+        return str(body.get("text") or body.get("reason") or "")
+    facts: Mapping[str, Any] = body.get("decision") or {}
+    return " ".join(filter(None, (str(facts.get("decision") or ""), str(facts.get("reason") or ""))))
+
+
+class RecordedHandle:
+    """Says something to one recorded run: what `Handle` of `journeyman.durable` is for a durable one."""
+
+    def __init__(self, recordings: Recordings, run: RecordedRun) -> None:
+        """`recordings` stay open as long as this is used."""
+        self._recordings = recordings
+        self._run = run
+
+    async def steer(self, text: str, *, who: str | None = None, dedup: str | None = None) -> None:
+        """Say something before the next model call.
+
+        Raises:
+            ValueError: the text is blank, or the recording takes no such words.
+            RunOver: the run has ended.
+            LookupError: it was refused; it says why.
+        """
+        await self._say("steer", text, dedup, who)
+
+    async def follow_up(self, text: str, *, who: str | None = None, dedup: str | None = None) -> None:
+        """Say something when nothing else is left to do. Raises what `steer` raises."""
+        await self._say("follow_up", text, dedup, who)
+
+    async def _say(self, kind: str, text: str, dedup: str | None, who: str | None) -> None:
+        if not text.strip():
+            raise ValueError("The text is blank: there is nothing to say.")
+        if self._run.kind == "team":
+            raise ValueError("A team takes no words from outside: say it to the program that leads it.")
+        await self._send(kind, {"text": text}, dedup or secrets.token_hex(8), who)
+
+    async def approve(self, digest: str, decision: Decision, *, who: str | None = None) -> OpenQuestion:
+        """Answer a call that waits, and return the question. The first answer counts.
+
+        Raises:
+            LookupError: nothing waits under this digest, or it was answered before: then it says by whom and when.
+            RunOver: the run has ended.
+        """
+        return await self._settle("approve", digest, {"decision": from_json(DECISION.encode(decision))}, who)
+
+    async def answer(self, digest: str, text: str, *, who: str | None = None) -> OpenQuestion:
+        """Answer a question of the model, and return it. The first answer counts.
+
+        Raises:
+            ValueError: the text is blank.
+            LookupError, RunOver: as for `approve`.
+        """
+        if not text.strip():
+            raise ValueError("The text is blank: there is nothing to say.")
+        return await self._settle("answer", digest, {"text": text}, who)
+
+    async def stop(self, reason: str = "stopped from outside", *, who: str | None = None) -> None:
+        """End what goes on: a run ends as `EXECUTION_CANCELLED`; of a chat, the turn does.
+
+        Raises:
+            RunOver: it has ended.
+            ValueError: the recording takes no such words.
+        """
+        if self._run.kind == "team":
+            raise ValueError("A team cannot be stopped from outside: stop the program that leads it.")
+        # A chat has many turns, and each of them may be stopped.
+        dedup = secrets.token_hex(8) if self._run.kind == "chat" else "stop"
+        await self._send("stop", {"reason": reason}, dedup, who)
+
+    async def hold(self, *, who: str | None = None) -> None:
+        """Let no further model call or tool call begin, until it is released.
+
+        Raises:
+            RunOver: it has ended.
+        """
+        await self._send("hold", {}, secrets.token_hex(8), who)
+
+    async def release(self, *, who: str | None = None) -> None:
+        """Let what was held go on. Raises what `hold` raises."""
+        await self._send("release", {}, secrets.token_hex(8), who)
+
+    async def withdraw(self, n: int, *, who: str | None = None) -> None:
+        """Take back what waits to be said: the word with this number.
+
+        Raises:
+            LookupError: it waits no more.
+            RunOver: the run has ended.
+        """
+        await self._send("withdraw", {"text": str(n)}, str(n), who)
+
+    async def _settle(
+        self, kind: Literal["approve", "answer"], digest: str, body: JsonObject, who: str | None
+    ) -> OpenQuestion:
+        waiting = await asyncio.to_thread(open_questions, self._recordings, self._run)
+        asked = [each for each in waiting if each.kind == kind and each.digest == digest] or [
+            each
+            for each in waiting
+            if each.kind == kind and len(digest) >= _SHORTEST_DIGEST and each.digest.startswith(digest)
+        ]
+        if not asked:
+            raise LookupError(await asyncio.to_thread(self._nothing_waits, digest, waiting))
+        question = asked[0]
+        bound = {} if question.digest == question.key else {"digest": question.digest}
+        if not await self._send(kind, {**body, **bound}, question.key, who):
+            raise LookupError(await asyncio.to_thread(self._nothing_waits, digest, ()))
+        return question
+
+    def _nothing_waits(self, digest: str, waiting: Any) -> str:  # noqa: ANN401 - questions
+        query = (
+            "SELECT body, at, who FROM jm_signals WHERE run = ? AND kind IN ('approve', 'answer')"
+            " AND (dedup = ? OR substr(body ->> 'digest', 1, ?) = ?) ORDER BY n"
+        )
+        given = (self._run.id, digest, max(len(digest), _SHORTEST_DIGEST), digest)
+        for body, at, who in self._recordings.file.rows(query, given):
+            facts: Mapping[str, Any] = from_json(body).get("decision") or {}
+            return (
+                f"This was answered before: {facts.get('decision', 'a text')}, by {who}, {time.time() - at:,.0f} s ago."
+            )
+        names = ", ".join(f"{each.digest[:12]} ({each.tool})" for each in waiting)
+        waits = f"It waits for {names}." if names else "It waits for nobody."
+        return f"No question waits under {quoted(digest[:64])} in the recording {self._run.id}. {waits}"
+
+    async def _send(self, kind: str, body: JsonObject, dedup: str, who: str | None) -> bool:
+        """Store a word, and wait a moment for what becomes of it. False: this was said before."""
+        n = await asyncio.to_thread(self._stored, kind, body, dedup, who or somebody())
+        until = time.monotonic() + _PATIENCE_S
+        while n is not None:
+            run = await asyncio.to_thread(self._recordings.find, self._run.id)
+            heard = await asyncio.to_thread(outcomes, self._recordings, run)
+            match heard.get(n):
+                case ("refused", why):
+                    raise LookupError(f"It was refused: {why}.")
+                case ("late", why):
+                    raise LookupError(f"It came too late: {why}.")
+                case None if run.status != "live":
+                    raise RunOver(run.id, run.code or run.status)
+                case None if time.monotonic() < until:
+                    await asyncio.sleep(_LOOK_S)
+                case _:  # one that is busy in a call of its own hears it afterwards
+                    break
+        return n is not None
+
+    def _stored(self, kind: str, body: JsonObject, dedup: str, who: str) -> int | None:
+        run = self._recordings.find(self._run.id)
+        if run.kind == "durable":
+            raise StoreError(
+                f"The run {run.id} is durable, and not kept in {self._recordings.file.place}.",
+                hint="Name the store that it is kept in with --store.",
+            )
+        row = (run.id, kind, dedup, json.dumps(body), time.time(), who)
+        with self._recordings.file.transaction("speaks", tells=True) as connection:
+            found = connection.execute("SELECT status FROM rec_runs WHERE id = ?", (run.id,)).fetchone()
+            if run.status != "live" or found is None or found[0] != "live":
+                raise RunOver(run.id, run.code or run.status)
+            added = connection.execute(_ADD, row).fetchone()
+            return None if added is None else added[0]
+
+
+_ADD: Final = (
+    "INSERT INTO jm_signals (run, kind, dedup, body, at, who) VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?)"
+    " ON CONFLICT DO NOTHING"
+    " RETURNING n"
+)

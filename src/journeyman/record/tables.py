@@ -1,0 +1,171 @@
+"""The tables of recordings, beside those of sessions and durable runs in the same store, and what is read of them.
+
+A row of `rec_runs` is one recording: a run with all runs in it, a chat with all its turns, or a team. What happened is
+in `rec_events`, in order; what was sent to models is in `rec_requests`. Long texts stand once in `rec_pieces`, whoever
+mentions them: a row of an event or a request says where they belong. Who looks says so in `rec_watched`: for them the
+last words of answers that are being written are in `rec_words`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+from zlib import compress, decompressobj
+from zlib import error as zlib_error
+
+from journeyman.errors import StoreError
+from journeyman.store.database import SCHEMES
+from journeyman.store.recordings import FORMAT, grown, unpacked
+from journeyman.store.shared import SharedStorage
+from journeyman.store.storage import FileStorage, Storage
+
+_SHRUNK_BYTES: Final = 512
+"""What is shorter is stored as it is."""
+_BROKEN: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2})?$")
+"""An escape, or the first half of two, at the end of a JSON string that was cut in its middle."""
+
+
+def storage_at(place: str | os.PathLike[str], *, owner: str | None = None) -> Storage:
+    """Open what is at a path, or at a URL of Postgres. It is held as `owner`, who records; None: it is only looked at.
+
+    Raises:
+        StoreError: it cannot be opened, or it is something else.
+    """
+    if is_url(place):
+        return SharedStorage(str(place), owner=owner)
+    return FileStorage(Path(place).absolute(), owner=owner)
+
+
+def is_url(place: object) -> bool:
+    """Tell whether a place is the URL of a database."""
+    return isinstance(place, str) and place.partition("://")[0] in SCHEMES
+
+
+def is_there(file: Storage) -> bool:
+    """Tell whether the store has these tables.
+
+    Raises:
+        StoreError: they are of a newer version, or the store cannot be read.
+    """
+    if not file.has("rec_format"):
+        return False
+    version = max([row[0] for row in file.rows("SELECT version FROM rec_format")], default=0)
+    if version > FORMAT:
+        raise StoreError(
+            f"{file.place} has recordings of format {version}; this version of journeyman reads formats up to"
+            f" {FORMAT}.",
+            hint="Update journeyman, or use another store. Nothing was changed.",
+        )
+    return version > 0
+
+
+def make(file: Storage) -> None:
+    """Make the tables where they are not.
+
+    Raises:
+        StoreError: they are of a newer version, or the store cannot be written.
+    """
+    if not is_there(file) or not file.has("rec_words"):
+        file.make()
+
+
+def shrunk(piece: bytes) -> bytes:
+    """Return a piece as it is stored: smaller than it is, if that is worth it. Then its length is not its size."""
+    if len(piece) < _SHRUNK_BYTES:
+        return piece
+    smaller = compress(piece, 1)
+    return smaller if len(smaller) * 10 < len(piece) * 9 else piece
+
+
+# -- numbers in few bytes ----------------------------------------------------------------------------------------------
+
+
+def packed(numbers: Sequence[int]) -> bytes:
+    """Return whole numbers in few bytes, if neighbours are close to each other."""
+    out = bytearray()
+    before = 0
+    for number in numbers:
+        rest = (number - before) << 1 if number >= before else ((before - number) << 1) - 1
+        while rest > 127:
+            out.append(rest & 127 | 128)
+            rest >>= 7
+        out.append(rest)
+        before = number
+    return bytes(out)
+
+
+# -- texts whose long strings stand elsewhere --------------------------------------------------------------------------
+
+
+def unfold(
+    file: Storage,
+    text: str,
+    refs: bytes | None,
+    *,
+    most: int | None = None,
+    known: dict[int, bytes | None] | None = None,
+) -> str | None:
+    """Put the long strings back: `refs` has their places, in characters, and then the numbers of their pieces, packed.
+    None: one is not there. `most`: of a longer one only so many characters, as `shortened` gives them; `known` keeps
+    those by number for the next ones."""
+    known = {} if known is None else known
+    if not refs:
+        return text
+    numbers = unpacked(refs)
+    half = len(numbers) // 2
+    parts: list[str] = []
+    end = 0
+    for at, number in zip(numbers[:half], numbers[half:], strict=True):
+        if most is None:
+            piece = piece_of(file, number)
+        else:
+            if number not in known:
+                known[number] = _beginning(file, number, most)
+            piece = known[number]
+        if piece is None:
+            return None
+        parts += [text[end:at], piece.decode("utf-8", "replace")]
+        end = at
+    return "".join([*parts, text[end:]])
+
+
+def piece_of(file: Storage, number: int) -> bytes | None:
+    """Return a piece; None if its content was not kept, or it is gone."""
+    rows = file.rows("SELECT body, size FROM rec_pieces WHERE n = ?", (number,))
+    return grown(*rows[0]) if rows else None
+
+
+def _beginning(file: Storage, number: int, most: int) -> bytes | None:
+    """Return a piece, or of a long one that is a JSON string what `shortened` would make of it, without reading all."""
+    rows = file.rows(
+        "SELECT substr(body, 1, ?), size, length(body) FROM rec_pieces WHERE n = ?", (4 * most + 64, number)
+    )
+    if not rows or rows[0][0] is None:
+        return None
+    body, size, stored = rows[0]
+    if size <= 4 * most:  # it may be of short characters that are long in bytes
+        return piece_of(file, number)
+    try:
+        start = body if stored == size else decompressobj().decompress(body, 4 * most)
+    except zlib_error:  # damage that SQLite does not see
+        return None
+    if not start.startswith(b'"'):
+        return piece_of(file, number)
+    told = _BROKEN.sub(r"\1", start[: 4 * most].decode("utf-8", "ignore")[1 : most + 1])
+    return f'{{"cut":"{told}","characters":{size - 2}}}'.encode()
+
+
+def shortened(value: Any, most: int) -> Any:  # noqa: ANN401 - any JSON there is
+    """Return JSON in which each longer text is `{"cut": its beginning, "characters": how many it has}`."""
+    match value:
+        case str() if len(value) > most:
+            return {"cut": value[:most], "characters": len(value)}
+        case dict():
+            return {name: shortened(each, most) for name, each in cast("dict[str, Any]", value).items()}
+        case list():
+            return [shortened(each, most) for each in cast("list[Any]", value)]
+        case _:
+            return value

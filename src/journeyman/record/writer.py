@@ -1,0 +1,180 @@
+"""The thread that writes what tapes take down, in batches: no event loop waits for the disk.
+
+A file that cannot be written any more ends recording, with one warning, and never a run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from secrets import token_hex
+from typing import Final, TypeAlias
+
+from journeyman.errors import StoreError, name_and_words
+from journeyman.record.fold import Folder, Pieces
+from journeyman.record.keeping import Keeping, prune_old
+from journeyman.record.lines import Ended, Line, Rows, match_answers
+from journeyman.record.live import Live
+from journeyman.record.tables import make, storage_at
+from journeyman.tools.redaction import Redactor
+
+_log = logging.getLogger("journeyman")
+
+MOST_WAITING: Final = 10_000
+"""How many events may wait to be written before runs wait for them."""
+_BATCH_S: Final = 0.05
+"""How long an event waits for others, in seconds."""
+_AT_ONCE: Final = 500
+"""How many events one transaction writes: others may want to write, too."""
+_PATIENCE_S: Final = 60.0
+"""How long another process may keep the file."""
+_PRUNE_S: Final = 3_600.0
+"""How often it is looked for what is too old."""
+
+Item: TypeAlias = tuple[Line, float, object]
+"""Whose it is, when it happened, and what: an event, or a class of `lines`."""
+
+
+class Writer:
+    """Writes the items of a queue until it is closed."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, redactor: Redactor, has_content: bool, keeping: Keeping
+    ) -> None:
+        """Open the store.
+
+        Raises:
+            StoreError: it cannot be opened, or it is something else.
+        """
+        self.queue: Final[deque[Item]] = deque()
+        self.failure: str | None = None
+        """Why nothing is written any more."""
+        self.takes = True
+        """Whether what is put into the queue is written."""
+        self._redactor = redactor
+        self._keeping = keeping
+        owner = f"r{token_hex(8)}"
+        self._file = storage_at(path, owner=owner)
+        try:
+            make(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+        self._pieces = Pieces(self._file, has_content=has_content)
+        self._rows = Rows(self._pieces, owner=owner, has_content=has_content)
+        self.live: Final = Live(self._file, redactor)
+        self._n_live = 0
+        """How many tapes go on: while there are any, the queue is looked at by the clock."""
+        self._alone = threading.Lock()
+        self._waiting: list[Future[None]] = []
+        """Who waits until what is in the queue now is written."""
+        self._wake = threading.Event()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._work, name="journeyman recorder", daemon=True)
+        self._thread.start()
+
+    # -- for those who fill the queue
+
+    def begin(self) -> None:
+        """Note that a tape begins."""
+        with self._alone:
+            self._n_live += 1
+        self._wake.set()
+
+    def written(self) -> Future[None]:
+        """Return what is done when all that is in the queue now is written, or will never be."""
+        future: Future[None] = Future()
+        with self._alone:
+            self._waiting.append(future)
+        self._wake.set()
+        if self.failure is not None or not self._thread.is_alive():
+            self._settle([future])
+        return future
+
+    def close(self) -> None:
+        """Write what waits, and close the store. Doing so again changes nothing."""
+        self.takes = False
+        self._is_closing = True
+        self._wake.set()
+        self._thread.join()
+
+    # -- the thread
+
+    def _work(self) -> None:
+        due_s = 0.0
+        try:
+            while self.queue or not self._is_closing:
+                self._wake.wait(_BATCH_S if self._n_live else None)
+                self._wake.clear()
+                self._drain()
+                if self.failure is None:
+                    self.live.look()
+                if time.monotonic() >= due_s and self._keeping.has_limits and self.failure is None:
+                    due_s = time.monotonic() + _PRUNE_S
+                    self._prune()
+        finally:
+            self._settle([*self._waiting])
+            self._file.close()
+
+    def _prune(self) -> None:
+        try:
+            prune_old(self._file, self._keeping)
+        except StoreError as error:
+            if not error.is_busy:  # else it is tried again in an hour
+                what = "recordings that are too old could not be taken out of %s: %s"
+                _log.warning(what, self._file.place, error.message)
+        self._pieces.forget()
+
+    def _drain(self) -> None:
+        """Write all that waits now."""
+        with self._alone:
+            waiting = [*self._waiting]
+        left = len(self.queue)
+        while left > 0 and self.failure is None:
+            batch = [self.queue.popleft() for _ in range(min(left, _AT_ONCE))]
+            left -= len(batch)
+            try:
+                self._write(batch)
+            except Exception as error:  # noqa: BLE001 - whatever it is, no run may die of it
+                self.failure = error.message if isinstance(error, StoreError) else name_and_words(error)
+                hint = f" {error.hint}" if isinstance(error, StoreError) else ""
+                self.takes = False
+                _log.warning("nothing more is recorded in %s: %s%s", self._file.place, self.failure, hint)
+            over = [line for line, _, item in batch if isinstance(item, Ended)]
+            self.live.leave(over)
+            with self._alone:
+                self._n_live -= len(over)
+        if self.failure is not None:
+            self.queue.clear()
+        self._settle(waiting)
+
+    def _settle(self, waiting: Sequence[Future[None]]) -> None:
+        with self._alone:
+            mine = [each for each in waiting if each in self._waiting]
+            self._waiting = [each for each in self._waiting if each not in mine]
+        for each in mine:
+            if each.set_running_or_notify_cancel():
+                each.set_result(None)
+
+    def _write(self, batch: Sequence[Item]) -> None:
+        """Write a batch, all of it or nothing. While another process keeps the file, try again."""
+        folder, began_s = Folder(self._redactor), time.monotonic()
+        match_answers(batch)
+        prepared = [self._rows.prepare(folder, line, item) for line, _, item in batch]
+        folded = folder.done()
+        while True:
+            try:
+                with self._file.transaction("records", tells=self.live.is_watched) as connection:
+                    self._pieces.begin(connection)
+                    for (line, at, item), texts in zip(batch, prepared, strict=True):
+                        self._rows.add(connection, line, at, item=item, texts=[folded[number] for number in texts])
+                    self._rows.update(connection, {id(line): line for line, _, _ in batch}.values())
+                return
+            except StoreError as error:
+                if not error.is_busy or time.monotonic() - began_s > _PATIENCE_S:
+                    raise

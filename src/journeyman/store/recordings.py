@@ -1,0 +1,183 @@
+"""The tables of recordings, and what a repair does with them.
+
+Each row stands for itself, so a damaged page costs only what was on it. Pieces are checked by their digests; of what
+was told of a recording whose own row is lost, another row is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+from secrets import token_bytes
+from sqlite3 import Connection, Error
+from typing import Any, Final, TypeAlias
+from zlib import decompress
+from zlib import error as zlib_error
+
+from journeyman.journal import new_id
+
+_Rows: TypeAlias = dict[int, tuple[Any, ...]]
+
+FORMAT: Final = 1
+"""The version of these tables. A newer one is neither read nor written."""
+
+TABLES: Final = """
+CREATE TABLE IF NOT EXISTS rec_format (version INTEGER NOT NULL, key BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS rec_runs (
+    n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, agent TEXT NOT NULL, model TEXT NOT NULL,
+    input TEXT NOT NULL, owner TEXT NOT NULL, has_content INTEGER NOT NULL, started REAL NOT NULL, seen REAL NOT NULL,
+    ended REAL, status TEXT NOT NULL, code TEXT, attempts INTEGER NOT NULL DEFAULT 0,
+    iterations INTEGER NOT NULL DEFAULT 0, calls INTEGER NOT NULL DEFAULT 0, children INTEGER NOT NULL DEFAULT 0,
+    input_tokens INTEGER NOT NULL DEFAULT 0, cached_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0, cost REAL, bytes INTEGER NOT NULL DEFAULT 0,
+    dropped INTEGER NOT NULL DEFAULT 0, why TEXT);
+CREATE INDEX IF NOT EXISTS rec_runs_by_age ON rec_runs (started);
+CREATE INDEX IF NOT EXISTS rec_runs_by_end ON rec_runs (status, ended);
+CREATE TABLE IF NOT EXISTS rec_events (
+    n INTEGER PRIMARY KEY, run INTEGER NOT NULL, at REAL NOT NULL, path TEXT NOT NULL, kind TEXT NOT NULL,
+    attempt INTEGER, iteration INTEGER, call TEXT, tool TEXT, body TEXT, refs BLOB);
+CREATE INDEX IF NOT EXISTS rec_events_of_a_run ON rec_events (run);
+CREATE TABLE IF NOT EXISTS rec_requests (
+    n INTEGER PRIMARY KEY, run INTEGER NOT NULL, at REAL NOT NULL, path TEXT NOT NULL, attempt INTEGER NOT NULL,
+    iteration INTEGER NOT NULL, form TEXT NOT NULL, model TEXT NOT NULL, around INTEGER, size INTEGER NOT NULL,
+    base INTEGER, pieces BLOB NOT NULL, answer TEXT, refs BLOB);
+CREATE INDEX IF NOT EXISTS rec_requests_of_a_run ON rec_requests (run);
+CREATE TABLE IF NOT EXISTS rec_pieces (
+    n INTEGER PRIMARY KEY, run INTEGER NOT NULL, digest INTEGER NOT NULL, size INTEGER NOT NULL, body BLOB);
+CREATE INDEX IF NOT EXISTS rec_pieces_by_digest ON rec_pieces (digest);
+CREATE INDEX IF NOT EXISTS rec_pieces_of_a_run ON rec_pieces (run);
+CREATE TABLE IF NOT EXISTS rec_shared (
+    piece INTEGER NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (piece, run)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS rec_shared_by_run ON rec_shared (run);
+CREATE TABLE IF NOT EXISTS rec_watched (
+    watcher TEXT NOT NULL, run TEXT NOT NULL, until REAL NOT NULL, PRIMARY KEY (watcher, run)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rec_words (run TEXT PRIMARY KEY, at REAL NOT NULL, body TEXT NOT NULL) WITHOUT ROWID;
+"""
+COLUMNS: Final = {
+    "rec_runs": (
+        "id, kind, agent, model, input, owner, has_content, started, seen, ended, status, code, attempts, iterations,"
+        " calls, children, input_tokens, cached_tokens, output_tokens, cost, bytes, dropped, why"
+    ),
+    "rec_events": "run, at, path, kind, attempt, iteration, call, tool, body, refs",
+    "rec_requests": "run, at, path, attempt, iteration, form, model, around, size, base, pieces, answer, refs",
+    "rec_pieces": "run, digest, size, body",
+}
+_TEXT, _BYTES, _INT, _REAL = (str, type(None)), (bytes, type(None)), (int, type(None)), (float, type(None))
+TYPES: Final[dict[str, tuple[type | tuple[type, ...], ...]]] = {
+    "rec_runs": (*[str] * 6, int, float, float, _REAL, str, _TEXT, *[int] * 7, _REAL, int, int, _TEXT),
+    "rec_events": (int, float, str, str, _INT, _INT, _TEXT, _TEXT, _TEXT, _BYTES),
+    "rec_requests": (int, float, str, int, int, str, str, _INT, int, _INT, bytes, _TEXT, _BYTES),
+    "rec_pieces": (int, int, int, _BYTES),
+}
+_WHY: Final = "the store was damaged, and what it was is lost, except what is shown"
+
+
+def digest_of(piece: bytes, key: bytes) -> int:
+    """Return what a piece is found by in a store. `key` is the store's own and secret, so that nobody can make two
+    texts of which one is taken for the other."""
+    return int.from_bytes(blake2b(piece, digest_size=8, key=key).digest(), "big", signed=True)
+
+
+def grown(stored: bytes | None, size: int) -> bytes | None:
+    """Return a piece from what is stored of it; None: it was not kept, or is damaged."""
+    if stored is None or len(stored) == size:
+        return stored
+    try:
+        return decompress(stored)
+    except zlib_error:  # damage that SQLite does not see
+        return None
+
+
+def unpacked(data: bytes) -> list[int]:
+    """Return what was packed."""
+    steps: list[int] = []
+    rest = shift = 0
+    for byte in data:
+        rest |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            steps.append(-((rest + 1) >> 1) if rest & 1 else rest >> 1)
+            rest = shift = 0
+    return [*accumulate(steps)]
+
+
+# -- after damage ------------------------------------------------------------------------------------------------------
+
+
+def key_of(connection: Connection) -> bytes | None:
+    """Return the key of the digests; None: it cannot be read."""
+    try:
+        row = connection.execute("SELECT key FROM rec_format").fetchone()
+    except (Error, UnicodeDecodeError):
+        return None
+    return row[0] if row and isinstance(row[0], bytes) else None
+
+
+def restore(connection: Connection, found: dict[str, _Rows], key: bytes | None) -> int:
+    """Write the rows that were found into a store without recordings. Return how many recordings these are."""
+    if not any(found[table] for table in COLUMNS):
+        return 0
+    for statement in filter(str.strip, TABLES.split(";")):
+        connection.execute(statement)
+    connection.execute("DELETE FROM rec_format")
+    new_key = key or token_bytes(16)
+    connection.execute("INSERT INTO rec_format VALUES (?, ?)", (FORMAT, new_key))
+    pieces = {n: row for n, row in found["rec_pieces"].items() if key is None or _is_sound(row, key)}
+    if key is None:
+        for n, (run, digest, size, body) in pieces.items():
+            whole = grown(body, size)
+            pieces[n] = run, digest if whole is None else digest_of(whole, new_key), size, body
+    told = dict(_runs(found))
+    tables = {**{table: found[table] for table in COLUMNS}, "rec_runs": told, "rec_pieces": pieces}
+    for table, rows in tables.items():
+        marks = ", ".join("?" * (1 + len(TYPES[table])))
+        statement = f"INSERT OR IGNORE INTO {table} (n, {COLUMNS[table]}) VALUES ({marks})"
+        connection.executemany(statement, [(n, *row) for n, row in rows.items()])
+    connection.executemany("INSERT OR IGNORE INTO rec_shared VALUES (?, ?)", _shared(found, pieces))
+    return len(told)
+
+
+def _is_sound(row: Sequence[Any], key: bytes) -> bool:
+    _, digest, size, body = row
+    if body is None:
+        return True
+    whole = grown(body, size)
+    return whole is not None and len(whole) == size and digest_of(whole, key) == digest
+
+
+def _runs(found: dict[str, _Rows]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Give the recordings, and one for each of which only events or requests are left."""
+    known = found["rec_runs"]
+    yield from known.items()
+    left: dict[int, list[tuple[float, str]]] = {}
+    for table in ("rec_events", "rec_requests"):
+        for run, at, path, *_ in found[table].values():
+            if run not in known:
+                left.setdefault(run, []).append((at, path))
+    for run, told in left.items():
+        (began, path), (seen, _) = min(told), max(told)
+        agent = path.partition("/")[0]
+        head = (new_id(began), "run", agent, "", "", "", 1, began, seen, None, "live", None)
+        yield run, (*head, *[0] * 7, None, 0, 0, _WHY)
+
+
+def _shared(found: dict[str, _Rows], pieces: _Rows) -> Iterator[tuple[int, int]]:
+    """Give the pieces that recordings use and others own, with who uses them."""
+    for row in found["rec_events"].values():
+        yield from _used(row[0], row[9], pieces)
+    for row in found["rec_requests"].values():
+        yield from _used(row[0], row[12], pieces)
+        try:
+            n_first, *numbers = unpacked(row[10]) or [0]
+        except IndexError:
+            continue
+        of_others = {row[7], *numbers[:n_first], *numbers[n_first + 1 :]}
+        yield from ((n, row[0]) for n in of_others if n in pieces and pieces[n][0] != row[0])
+
+
+def _used(run: int, refs: bytes | None, pieces: _Rows) -> Iterator[tuple[int, int]]:
+    numbers = unpacked(refs or b"")
+    for n in numbers[len(numbers) // 2 :]:
+        if n in pieces and pieces[n][0] != run:
+            yield n, run

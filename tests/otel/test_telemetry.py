@@ -1,0 +1,463 @@
+"""What a collector receives of runs: names, parents, attributes, links and figures, over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
+
+from journeyman import Agent, Chat, Failure, Host, ProviderError, Rejected, Subagents, Success, Tasks, Team, run, tool
+from journeyman.durable import Durable
+from journeyman.gate import Allow, Deny, GateRequest, Verdict
+from journeyman.model import Request, Response
+from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.otel import OpenTelemetry
+from journeyman.record import Recordings
+from journeyman.types import Usage
+from tests.contracts.carriers import CARRIERS
+from tests.otel.sending import Sending
+
+SECRET = "sk-ant-api03-" + "a1B2" * 12
+
+
+@tool(effect="idempotent")
+async def look(topic: str) -> str:
+    """Look something up."""
+    return f"All about {topic}."
+
+
+def scout(*answers: Response | str, **options: Any) -> Agent[Any]:  # noqa: ANN401 - those of an Agent
+    return Agent(name="scout", model=Scripted(answers), tools=[look], **options)
+
+
+def looked() -> Response:
+    return say(call("look", topic="whales", id="call_1"))
+
+
+async def test_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions(sending: Sending) -> None:
+    result = await run(scout(looked(), "Whales sing."), "Go.", host=sending.host())
+    assert isinstance(result, Success)
+    came = sending.received()
+    assert came.tree() == [
+        "invoke_agent scout",
+        "  attempt 1",
+        "    chat scripted",
+        "    execute_tool look",
+        "    chat scripted",
+    ]
+    first = came.named("chat scripted")[0]
+    assert dict(first.attributes) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "scripted",
+        "gen_ai.agent.name": "scout",
+        "gen_ai.request.model": "scripted",
+        "gen_ai.request.max_tokens": 8192,
+        "gen_ai.output.type": "text",
+        "gen_ai.response.finish_reasons": ("tool_call",),
+        "gen_ai.usage.input_tokens": 10,
+        "gen_ai.usage.output_tokens": 5,
+        "journeyman.requests": 1,
+        "journeyman.attempt": 1,
+        "journeyman.iteration": 1,
+    }
+    assert dict(came.one("execute_tool look").attributes) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "look",
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.id": "call_1",
+        "gen_ai.agent.name": "scout",
+    }
+    whole = came.one("invoke_agent scout")
+    assert whole.attributes["gen_ai.usage.input_tokens"] == 20
+    assert (whole.status, whole.parent, whole.scope) == (0, "", "journeyman")
+    assert {span.trace for span in came.spans} == {whole.trace}
+
+
+async def test_cached_and_reasoning_tokens_and_the_cost_are_told(sending: Sending) -> None:
+    usage = Usage(
+        requests=1, input_tokens=7, output_tokens=9, cache_read_tokens=100, cache_write_tokens=20, reasoning_tokens=4
+    )
+    await run(scout(say("Done.", usage=usage)), "Go.", host=sending.host())
+    attributes = sending.received().one("chat scripted").attributes
+    names = ("input_tokens", "output_tokens", "cache_read.input_tokens", "cache_creation.input_tokens")
+    told = [attributes[f"gen_ai.usage.{name}"] for name in (*names, "reasoning.output_tokens")]
+    assert told == [127, 9, 100, 20, 4]
+
+
+async def test_figures_are_counted_by_operation_and_model(sending: Sending) -> None:
+    await run(scout(looked(), "Whales sing."), "Go.", host=sending.host())
+    figures = sending.received().metrics
+    operations = {str(point["gen_ai.operation.name"]) for point in figures["gen_ai.client.operation.duration"]}
+    assert operations == {"chat", "execute_tool", "invoke_agent"}
+    kinds = [(point["gen_ai.token.type"], point["gen_ai.request.model"]) for point in _points(figures, "token.usage")]
+    assert sorted(kinds) == [("input", "scripted"), ("output", "scripted")]
+
+
+async def test_the_time_to_the_first_chunk_is_that_of_the_stream(sending: Sending) -> None:
+    carrier = next(each for each in CARRIERS if each.name == "anthropic-events")
+    async with carrier.play([say("Whales sing.")]) as played:
+        agent = Agent(name="scout", model=played.model)
+        (await run(agent, "Go.", host=sending.host())).unwrap()
+    came = sending.received()
+    asked = came.named(f"chat {played.model.name}")[0]
+    first_s = asked.attributes["gen_ai.response.time_to_first_chunk"]
+    assert isinstance(first_s, float)
+    assert first_s > 0
+    assert len(_points(came.metrics, "operation.time_to_first_chunk")) == 1
+
+
+def _points(figures: Mapping[str, list[Mapping[str, Any]]], name: str) -> list[Mapping[str, Any]]:
+    return figures[f"gen_ai.client.{name}"]
+
+
+async def test_spans_of_the_programs_own_code_are_below_what_they_are_part_of(sending: Sending) -> None:
+    @tool
+    async def fetch() -> str:
+        """Fetch."""
+        with sending.own.start_as_current_span("GET page"):
+            return "page"
+
+    @tool
+    def count() -> str:
+        """Count, in a thread."""
+        with sending.own.start_as_current_span("count words"):
+            return "3"
+
+    answers = iter([say(call("fetch"), call("count")), say("Done.")])
+
+    async def answer(request: Request) -> Response:
+        with sending.own.start_as_current_span("POST model"):
+            return next(answers)
+
+    agent = Agent(name="scout", model=FromFunction(answer), tools=[fetch, count])
+    with sending.own.start_as_current_span("GET /ask"):
+        await run(agent, "Go.", host=sending.host())
+        assert get_current_span().get_span_context().span_id == int(_current(sending), 16)
+    assert sending.received().tree() == [
+        "GET /ask",
+        "  invoke_agent scout",
+        "    attempt 1",
+        "      chat function",
+        "        POST model",
+        "      execute_tool fetch",
+        "        GET page",
+        "      execute_tool count",
+        "        count words",
+        "      chat function",
+        "        POST model",
+    ]
+
+
+def _current(sending: Sending) -> str:
+    """Return the id of the span that is current, as hexadecimal: nothing of a run is left behind."""
+    return f"{get_current_span().get_span_context().span_id:x}"
+
+
+async def test_runs_below_are_children_of_the_call_that_asked_for_them(sending: Sending) -> None:
+    helper = Agent(name="helper", model=FromFunction(_helped))
+    tasks = [{"agent": "helper", "task": "a"}, {"agent": "helper", "task": "b"}]
+    lead = Agent(name="lead", model=Scripted([say(call("subagent", tasks=tasks)), "Done."]), tools=[Subagents(helper)])
+    await run(lead, "Go.", host=sending.host())
+    assert sending.received().tree() == [
+        "invoke_agent lead",
+        "  attempt 1",
+        "    chat scripted",
+        "    execute_tool subagent",
+        *["      invoke_agent helper", "        attempt 1", "          chat function"] * 2,
+        "    chat scripted",
+    ]
+
+
+async def _helped(request: Request) -> Response:
+    return say("Helped.")
+
+
+async def test_work_that_nobody_waits_for_is_a_trace_of_its_own_with_a_link(sending: Sending) -> None:
+    helper = Agent(name="helper", model=FromFunction(_helped))
+    starts = call("subagent", agent="helper", task="a", background=True, id="call_1")
+    async with Tasks() as tasks:
+        lead = Agent(name="lead", model=Scripted([say(starts), "Done."]), tools=[Subagents(helper, tasks=tasks)])
+        await run(lead, "Go.", host=sending.host())
+    came = sending.received()
+    helped, asked = came.one("invoke_agent helper"), came.one("execute_tool subagent")
+    assert helped.trace != asked.trace
+    assert (helped.parent, helped.links) == ("", (asked.id,))
+    assert helped.attributes["journeyman.run.mode"] == "background"
+
+
+async def test_a_member_of_a_team_is_linked_with_the_call_that_made_it(sending: Sending) -> None:
+    helper = Agent(name="helper", description="Helps.", model=FromFunction(_helped))
+    async with Team("crew") as team:
+        starts = call("subagent", agent="helper", task="Help.", name="ada", id="call_1")
+        lead = Agent(
+            name="lead",
+            model=Scripted([say(starts), "Ok.", "Done."]),
+            tools=[Subagents(helper, team=team), *team.tools()],
+        )
+        async with Chat(lead, host=sending.host()) as chat:
+            await chat.prompt("Go.")
+            while await team.news():
+                await chat.continue_()
+    came = sending.received()
+    helped, asked = came.one("invoke_agent ada"), came.one("execute_tool subagent")
+    assert helped.trace != asked.trace
+    assert (helped.parent, helped.links) == ("", (asked.id,))
+
+
+async def test_the_turns_of_a_chat_have_one_conversation_and_each_its_trace(sending: Sending) -> None:
+    async with Chat(scout("One.", "Two."), host=sending.host()) as chat:
+        await chat.prompt("Go.")
+        await chat.prompt("On.")
+    turns = sending.received().named("invoke_agent scout")
+    assert len({turn.trace for turn in turns}) == 2
+    assert len({turn.attributes["gen_ai.conversation.id"] for turn in turns}) == 1
+
+
+# -- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None:
+    @tool(timeout_s=0.01)
+    async def slow() -> str:
+        """Be slow."""
+        await asyncio.Event().wait()
+        return ""
+
+    @tool
+    async def broken() -> str:
+        """Be broken."""
+        raise ValueError("Broken.")
+
+    @tool
+    async def forbidden() -> str:
+        """Do what is not allowed."""
+        return ""
+
+    class Gate:
+        async def decide(self, request: GateRequest) -> Verdict:
+            return Deny("No.") if request.tool_name == "forbidden" else Allow()
+
+    uses = [call("slow"), call("broken"), call("forbidden"), call("unknown"), call("look")]
+    busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
+    model = Scripted([busy, say(*uses), "Done.", "Done."])
+
+    def never(answer: str) -> None:
+        raise Rejected("Never.")
+
+    agent = Agent(
+        name="scout", model=model, tools=[slow, broken, forbidden, look], gate=Gate(), validators=[never], retries=1
+    )
+    result = await run(agent, "Go.", host=sending.host(), max_attempts=2)
+    assert isinstance(result, Failure)
+    came = sending.received()
+    errors = {span.name: span.attributes.get("error.type") for span in came.spans if span.status == 2}
+    assert errors == {
+        "invoke_agent scout": "MAX_ATTEMPTS_EXCEEDED",
+        "chat scripted": "overloaded",
+        "execute_tool slow": "timeout",
+        "execute_tool broken": "raised",
+        "execute_tool forbidden": "denied",
+        "execute_tool unknown": "unknown",
+        "execute_tool look": "invalid_input",
+    }
+    attempts = [span.attributes["journeyman.attempt.succeeded"] for span in came.spans if "attempt" in span.name]
+    assert attempts == [False, False]
+    judged = came.one("attempt 1").events
+    assert judged == (
+        ("gen_ai.evaluation.result", {"gen_ai.evaluation.name": "never", "gen_ai.evaluation.score.label": "failed"}),
+    )
+    decisions = [facts["journeyman.decision"] for _, facts in came.one("execute_tool forbidden").events]
+    assert decisions == ["deny"]
+
+
+async def test_all_spans_of_a_cancelled_run_end(sending: Sending) -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    agent = Agent(name="scout", model=Scripted([say(call("wait"))]), tools=[wait])
+    running = asyncio.create_task(run(agent, "Go.", host=sending.host()))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    came = sending.received()
+    assert came.tree() == ["invoke_agent scout", "  attempt 1", "    chat scripted", "    execute_tool wait"]
+    assert came.one("invoke_agent scout").attributes["error.type"] == "EXECUTION_CANCELLED"
+
+
+class BrokenTracers(NoOpTracerProvider):
+    def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:  # noqa: ANN401 - as it is declared
+        class Broken:
+            def start_span(self, *args: object, **kwargs: object) -> None:
+                raise RuntimeError("No more spans.")
+
+        return cast("Tracer", Broken())
+
+
+async def test_a_provider_that_raises_costs_spans_and_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    host = Host(telemetry=OpenTelemetry(BrokenTracers()))
+    with caplog.at_level(logging.WARNING, "journeyman"):
+        result = await run(scout(looked(), "Whales sing."), "Go.", host=host)
+    assert result.unwrap() == "Whales sing."
+    assert caplog.messages == ["telemetry of a run is not complete: RuntimeError: No more spans."]
+
+
+async def test_what_is_no_telemetry_is_refused() -> None:
+    result = await run(scout("Done."), "Go.", host=Host(telemetry=cast("Any", 42)))
+    assert isinstance(result, Failure)
+    assert "Host.telemetry is 42" in result.error.message
+    assert "OpenTelemetry() of journeyman.otel" in result.error.message
+
+
+# -- content ----------------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_that_is_said_goes_out_unless_it_is_asked_for(sending: Sending) -> None:
+    agent = scout(looked(), "Whales sing.", system="Be brief about whales.")
+    await run(agent, "Tell me of whales.", host=sending.host())
+    came = b"".join(sending.received().bodies)
+    assert len(came) > 1_000
+    assert b"hales" not in came
+
+
+async def test_content_has_the_shapes_of_the_conventions_and_no_secrets(sending: Sending) -> None:
+    agent = scout(say("Hm.", call("look", topic=SECRET, id="call_1")), "Whales sing.", system="Be brief.")
+    await run(agent, f"My key is {SECRET}.", host=sending.host(content=True))
+    came = sending.received()
+    assert SECRET.encode() not in b"".join(came.bodies)
+    second = came.named("chat scripted")[1].attributes
+    told = {name: json.loads(str(second[f"gen_ai.{name}"])) for name in _CONTENT}
+    assert told["system_instructions"] == [{"type": "text", "content": "Be brief."}]
+    asked, answered, results = told["input.messages"]
+    assert asked["parts"][0]["content"].startswith("My key is ")
+    assert [part["type"] for part in answered["parts"]] == ["text", "tool_call"]
+    assert (answered["role"], answered["parts"][1]["id"]) == ("assistant", "call_1")
+    assert (results["role"], results["parts"][0]["type"]) == ("tool", "tool_call_response")
+    assert told["output.messages"] == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "Whales sing."}], "finish_reason": "stop"}
+    ]
+    assert [each["name"] for each in told["tool.definitions"]] == ["look"]
+    assert json.loads(str(came.one("execute_tool look").attributes["gen_ai.tool.call.arguments"]))["topic"] != SECRET
+
+
+_CONTENT = ("system_instructions", "input.messages", "output.messages", "tool.definitions")
+
+
+@pytest.mark.parametrize("size", [10, 1_000, 100_000])
+async def test_content_is_cut_to_its_limit_and_stays_json(sending: Sending, size: int) -> None:
+    @tool
+    async def read() -> str:
+        """Read a long page."""
+        return "ü" * size
+
+    answers = [*[say("x" * size, call("read")) for _ in range(8)], say("y" * size)]
+    agent = Agent(name="scout", model=Scripted(answers), tools=[read], system="z" * size)
+    await run(agent, "w" * size, host=sending.host(content=True, max_content_bytes=4_000))
+    values = {
+        (name, value)
+        for span in sending.received().spans
+        for name, value in span.attributes.items()
+        if isinstance(value, str) and name.startswith("gen_ai.") and value[:1] in "[{"
+    }
+    assert max(len(value.encode()) for _, value in values) < 4_000 * 1.4
+    for _, value in values:
+        json.loads(value)
+    newest = json.loads(str(sending.received().named("chat scripted")[-1].attributes["gen_ai.input.messages"]))
+    assert newest[0]["role"] == "user"
+    assert newest[-1]["role"] == "tool"
+
+
+def test_a_limit_that_leaves_no_room_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"max_content_bytes is 10\. Give at least 256"):
+        OpenTelemetry(content=True, max_content_bytes=10)
+
+
+# -- beside recordings, and in durable runs ---------------------------------------------------------------------------
+
+
+async def test_a_run_may_be_recorded_and_told_at_once(sending: Sending, tmp_path: Path) -> None:
+    host = Host(telemetry=sending.telemetry(), record=tmp_path / "runs.db")
+    await run(scout(looked(), "Whales sing."), "Go.", host=host)
+    assert len(sending.received().spans) == 5
+    with Recordings(tmp_path / "runs.db") as recordings:
+        found = recordings.find("last")
+        assert (found.status, len(recordings.requests(found))) == ("success", 2)
+
+
+async def test_all_lives_of_a_durable_run_are_in_the_trace_that_stored_it(sending: Sending, tmp_path: Path) -> None:
+    begun, is_broken = asyncio.Event(), True
+
+    @tool(effect="idempotent")
+    async def fetch() -> str:
+        """Fetch."""
+        with sending.own.start_as_current_span("GET page"):
+            begun.set()
+            if is_broken:
+                await asyncio.Event().wait()
+            return "page"
+
+    telemetry = sending.telemetry()
+    answers = {1: say(call("look", topic="a")), 3: say(call("fetch")), 5: say("Done.")}
+
+    async def answer(request: Request) -> Response:
+        return answers[len(request.messages)]
+
+    agent = Agent(name="scout", model=FromFunction(answer), tools=[look, fetch])
+    async with Durable(tmp_path / "runs.db", on_event=telemetry.hear) as durable:
+        with sending.own.start_as_current_span("GET /ask"):
+            first = asyncio.create_task(durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry)))
+        await begun.wait()
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    is_broken = False
+    async with Durable(tmp_path / "runs.db", on_event=telemetry.hear) as durable:
+        result = await durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry))
+    assert result.unwrap() == "Done."
+    came = sending.received()
+    whole = "\n".join(came.tree())
+    first_life, second_life = came.named("invoke_agent scout")
+    stored = came.named("queue scout")[0]
+    assert (first_life.parent, second_life.parent) == (stored.id, stored.id), whole
+    assert stored.parent == came.one("GET /ask").id
+    assert {span.trace for span in came.spans if span.name != "queue scout"} == {stored.trace}
+    assert [life.attributes.get("journeyman.run.resumed") for life in (first_life, second_life)] == [None, True]
+    assert first_life.attributes["journeyman.run.id"] == second_life.attributes["journeyman.run.id"]
+    done_again = came.named("execute_tool fetch")[1]
+    assert came.named("GET page")[1].parent == done_again.id, whole
+    assert done_again.parent == second_life.id
+    assert len(came.named("execute_tool look")) == 1
+    durable_figures = {name for name in came.metrics if name.startswith("journeyman.durable.")}
+    assert {f"journeyman.durable.{name}" for name in ("claims", "claim.duration", "step.duration")} <= durable_figures
+
+
+# -- nothing is told --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_without_telemetry_loads_nothing_of_it() -> None:
+    program = """
+import asyncio, sys
+from journeyman import Agent, run
+from journeyman.models.scripted import Scripted
+asyncio.run(run(Agent(name="scout", model=Scripted(["Done."])), "Go."))
+print([name for name in sys.modules if name.startswith(("opentelemetry", "journeyman.otel"))])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+    assert done.stdout == "[]\n"

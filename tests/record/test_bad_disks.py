@@ -1,0 +1,150 @@
+"""Recorders on stores and disks that are not as they should be: one warning, and never the end of a run."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from journeyman import Agent, Host, Success, ToolContext, run, tool
+from journeyman.events import RecordingEnded
+from journeyman.models.scripted import Scripted, call, say
+from journeyman.record import Recorder, Recordings
+from journeyman.record.writer import MOST_WAITING
+from tests.cli.program import Warm
+from tests.support.recorder import Recorder as Heard
+from tests.support.room import no_room
+
+
+def _text(path: Path) -> None:
+    path.write_text("what somebody wrote down")
+
+
+def _foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE accounts (name TEXT)")
+
+
+def _newer(path: Path) -> None:
+    Recorder(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+
+def _newer_recordings(path: Path) -> None:
+    Recorder(path).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE rec_format SET version = 99")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def answering() -> Agent:
+    return Agent(name="scout", model=Scripted([say("So.")]))
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("make", [_text, _foreign, _newer, _newer_recordings, _folder])
+async def test_a_store_that_cannot_be_used_costs_one_warning(
+    path: Path, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    make(path)
+    if path.is_file():
+        path.chmod(0o600)
+    before = path.read_bytes() if path.is_file() else b""
+    assert (await run(answering(), "?", host=Host(record=path))).unwrap() == "So."
+    [told] = warnings_of(caplog)
+    assert told.startswith("nothing is recorded of scout: ")
+    assert "runs.db" in told
+    assert before == (path.read_bytes() if path.is_file() else b"")
+
+
+async def test_a_full_disk_ends_recording_with_one_warning_and_an_event(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+
+    @tool
+    async def fill(n: int) -> str:
+        """Give a page that fits nowhere."""
+        await recorder.flush()
+        return f"{n} " + "".join(chr(97 + (n * i * i) % 26) for i in range(50_000))
+
+    answers = [*[say(call("fill", {"n": n}, id=f"c{n}")) for n in range(1, 6)], say("Filled.")]
+    agent = Agent(name="scout", model=Scripted(answers), tools=[fill])
+    with Recorder(path) as recorder:
+        await run(answering(), "?", host=Host(record=recorder))
+        await recorder.flush()
+        with no_room(path.parent, 4096):
+            result = await run(agent, "?", on_event=heard, host=Host(record=recorder))
+            await recorder.flush()
+    assert isinstance(result, Success)
+    [told] = warnings_of(caplog)
+    assert "nothing more is recorded in" in told
+    assert len(heard.of(RecordingEnded)) == 1
+    with Recordings(path) as recordings:
+        first = recordings.runs()[-1]
+        assert (first.status, recordings.events(first)[-1].kind) == ("success", "RunSucceeded")
+
+
+async def test_a_slow_disk_costs_reports_of_progress_and_nothing_else(path: Path, warm: Warm) -> None:
+    n_reports = MOST_WAITING + 3_000
+
+    @tool
+    async def report(ctx: ToolContext) -> str:
+        """Report more than can be written."""
+        with closing(sqlite3.connect(path, isolation_level=None)) as disk:
+            disk.execute("BEGIN IMMEDIATE")
+            for n in range(n_reports):
+                ctx.progress(f"{n} done")
+        return "reported"
+
+    agent = Agent(name="scout", model=Scripted([say(call("report", id="c1")), say("So.")]), tools=[report])
+    with Recorder(path) as recorder:
+        (await run(agent, "?", host=Host(record=recorder))).unwrap()
+    with Recordings(path) as recordings:
+        found = recordings.find("last")
+        events = list(recordings.all_events(found))
+    kinds = [event.kind for event in events if event.kind != "ToolProgress"]
+    assert found.dropped == n_reports - (len(events) - len(kinds))
+    assert found.dropped >= 2_000
+    shown = warm("show", "last", "--store", str(path)).stdout.splitlines()
+    assert [line for line in shown if "left out" in line] == [
+        f"incomplete:  {found.dropped:,} reports of progress left out"
+    ]
+    assert kinds == [
+        *("RunStarted", "Input", "AttemptStarted", "MessageCommitted", "IterationStarted", "ModelAsked"),
+        *("MessageCommitted", "ModelResponded", "ToolCalled", "ToolFinished", "MessageCommitted", "IterationStarted"),
+        *("ModelAsked", "MessageCommitted", "ModelResponded", "AttemptCompleted", "RunSucceeded"),
+    ]
+
+
+async def test_what_another_program_keeps_for_a_while_is_written_afterwards(path: Path) -> None:
+    @tool
+    async def hold() -> str:
+        """Let nobody write for a while."""
+        disk.execute("BEGIN IMMEDIATE")
+        return "held"
+
+    @tool
+    async def release() -> str:
+        """Let others write."""
+        disk.execute("ROLLBACK")
+        return "released"
+
+    answers = [say(call("hold", id="c1")), say(call("release", id="c2")), say("So.")]
+    agent = Agent(name="scout", model=Scripted(answers), tools=[hold, release])
+    with Recorder(path) as recorder, closing(sqlite3.connect(path, isolation_level=None)) as disk:
+        (await run(agent, "?", host=Host(record=recorder))).unwrap()
+    with Recordings(path) as recordings:
+        found = recordings.find("last")
+        assert (found.status, found.calls, found.iterations, found.why) == ("success", 2, 3, None)

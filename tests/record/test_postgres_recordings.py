@@ -1,0 +1,213 @@
+"""Recordings in Postgres: a connection that is lost at any point, many who record at once, and what cannot be used."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from journeyman import Agent, Host, Success, run, tool
+from journeyman.durable import ddl
+from journeyman.errors import StoreError
+from journeyman.models.scripted import Scripted, call, say
+from journeyman.record import Recorder, Recordings
+from tests.support.postgres import DeafSocket, PostgresServer
+
+
+@tool
+async def look(topic: str = "") -> str:
+    """Look something up."""
+    return f"about {topic}: " + "x" * 300
+
+
+def scout(*topics: str) -> Agent:
+    answers = [*[say(call("look", {"topic": each}, id=each)) for each in topics], say("So.")]
+    return Agent(name="scout", model=Scripted(answers), tools=[look])
+
+
+def looked(url: str) -> list[list[object]]:
+    """Return the results of the calls of each recording, the newest first."""
+    with Recordings(url) as recordings:
+        for each in recordings.runs():
+            assert all(recordings.body(request) for request in recordings.requests(each))
+        return [
+            [event.facts["tool_result"] for event in recordings.events(each, kinds=["ToolFinished"])]
+            for each in recordings.runs()
+        ]
+
+
+async def test_nothing_is_lost_or_doubled_when_a_connection_is_lost(postgres: PostgresServer, emptied: str) -> None:
+    with Recorder(emptied) as recorder:
+        await run(scout("sand"), "?", host=Host(record=recorder))
+        await recorder.flush()
+        postgres.kill_connections("application_name LIKE 'journeyman r%%'")
+        await run(scout("dune", "sand"), "?", host=Host(record=recorder))
+    about = {topic: f"about {topic}: " + "x" * 300 for topic in ("sand", "dune")}
+    assert looked(emptied) == [[about["dune"], about["sand"]], [about["sand"]]]
+
+
+async def test_nothing_is_lost_or_doubled_when_an_answer_is_lost(postgres: PostgresServer, emptied: str) -> None:
+    name = conninfo_to_dict(emptied)["dbname"]
+    async with DeafSocket(postgres, str(name)) as between:
+        for number in range(16):
+            recorder = await asyncio.to_thread(Recorder, between.url, keep_s=None, keep_bytes=None)
+            between.swallow(number)
+            await run(scout("sand", "dune"), "?", host=Host(record=recorder))
+            await recorder.flush()
+            between.swallow(None)
+            await asyncio.to_thread(recorder.close)
+        assert between.n_swallowed == 16
+    about = [f"about {topic}: " + "x" * 300 for topic in ("sand", "dune")]
+    assert looked(emptied) == [about] * 16
+
+
+async def test_many_record_at_once_while_others_forget(emptied: str) -> None:
+    shared = "y" * 900
+
+    async def one(number: int) -> None:
+        with Recorder(emptied, keep_s=None, keep_bytes=None) as recorder:
+            for _ in range(3):
+                agent = Agent(name=f"a{number}", system=shared, model=Scripted([say("So.")]))
+                await run(agent, "?", host=Host(record=recorder))
+                await recorder.flush()
+            with Recordings(emptied) as recordings:
+                await asyncio.to_thread(recordings.forget, recordings.runs(agent=f"a{number}")[1:])
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(4):
+            group.create_task(one(number))
+    with Recordings(emptied) as recordings:
+        left = recordings.runs()
+        bodies = [recordings.body(request) for each in left for request in recordings.requests(each)]
+    assert sorted(each.agent for each in left) == ["a0", "a1", "a2", "a3"]
+    assert [shared.encode() in (body or b"") for body in bodies] == [True] * 4
+
+
+async def test_texts_that_postgres_cannot_hold_come_back_as_they_were(emptied: str) -> None:
+    name = "nul\0 and ␛0"
+    agent = Agent(name="scout", model=Scripted([say(call("look", {"topic": name})), say("So.")]), tools=[look])
+    await run(agent, f"What of {name}?", host=Host(record=emptied))
+    with Recordings(emptied) as recordings:
+        [found] = recordings.runs()
+        [called] = recordings.events(found, kinds=["ToolCalled"])
+        assert recordings.search("␛0", tool="look") != []
+    assert (found.input, called.facts["tool_input"]) == (f"What of {name}?", {"topic": name})
+
+
+def test_a_store_that_cannot_be_written_is_said_at_once(postgres: PostgresServer, database: str) -> None:
+    role = f"reader{os.getpid()}"
+    postgres.execute(f"CREATE ROLE {role} LOGIN")
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}".encode())
+    theirs = database.replace("user=tests", f"user={role}")
+    with pytest.raises(StoreError, match="permission denied") as refused:
+        Recorder(theirs)
+    assert "rec_*" in refused.value.hint
+    with Recordings(theirs) as recordings:
+        assert recordings.runs() == []
+    with pytest.raises(StoreError, match="read-only transaction"):
+        Recorder(f"{database}&options=-c%20default_transaction_read_only%3Don")
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(b"DROP TABLE rec_words, rec_events")
+    with pytest.raises(StoreError, match="permission denied") as lacking:
+        Recorder(theirs)
+    assert "ddl()" in lacking.value.hint
+    postgres.execute(f"REASSIGN OWNED BY {role} TO tests")
+
+
+def test_the_statements_of_ddl_make_the_tables_of_recordings(postgres: PostgresServer) -> None:
+    url = postgres.url(postgres.database())
+    with Recordings(url) as recordings:
+        assert (recordings.runs(), recordings.has_any) == ([], False)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(ddl().encode())
+    with Recordings(url) as recordings:
+        assert recordings.has_any
+
+
+async def test_many_who_begin_at_once_make_the_tables_once(postgres: PostgresServer) -> None:
+    url = postgres.url(postgres.database())
+    recorders = await asyncio.gather(*[asyncio.to_thread(Recorder, url) for _ in range(8)])
+    await asyncio.gather(*[asyncio.to_thread(each.close) for each in recorders])
+    with psycopg.connect(url) as connection:
+        assert connection.execute(b"SELECT count(*) FROM rec_format").fetchall() == [(1,)]
+
+
+async def test_a_role_that_owns_nothing_records_and_is_told_what_its_prune_leaves(
+    postgres: PostgresServer, database: str
+) -> None:
+    role = f"writer{os.getpid()}"
+    postgres.execute(f"CREATE ROLE {role} LOGIN")
+    with psycopg.connect(database, autocommit=True) as connection:
+        rights = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"
+        connection.execute(f"GRANT {rights} IN SCHEMA public TO {role}".encode())
+        connection.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}".encode())
+    theirs = database.replace("user=tests", f"user={role}")
+    await run(scout("sand"), "?", host=Host(record=theirs))
+    with Recordings(theirs) as recordings:
+        [found] = recordings.runs()
+        notice = recordings.forget([found]) or ""
+        assert "vacuumed by its owner, or by itself" in notice
+        assert recordings.runs() == []
+    with Recordings(database) as recordings:
+        assert recordings.forget([]) is None
+
+
+def test_tables_of_somebody_else_are_refused(postgres: PostgresServer) -> None:
+    url = postgres.url(postgres.database("CREATE TABLE rec_format (colour TEXT)"))
+    for kind in (Recorder, Recordings):
+        with pytest.raises(StoreError, match="version") as refused:
+            kind(url)
+        assert "rec_*" in refused.value.hint
+
+
+async def test_behind_a_pooler_recording_needs_the_database_itself(postgres: PostgresServer, emptied: str) -> None:
+    name = conninfo_to_dict(emptied)["dbname"]
+    async with DeafSocket(postgres, str(name), hides_number=True) as pooler:
+        with pytest.raises(StoreError, match="pooler") as refused:
+            await asyncio.to_thread(Recorder, pooler.url)
+        assert "direct=" in refused.value.hint
+        with await asyncio.to_thread(Recordings, pooler.url) as recordings:
+            assert await asyncio.to_thread(recordings.runs) == []
+
+
+_SECRET = "hunter2-is-secret"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:{secret}@127.0.0.1:{port}/orders",
+        "postgresql://ann@127.0.0.1:{port}/orders?password={secret}",
+        "postgresql://ann:{secret} x@127.0.0.1:{port}/orders",
+        "postgresql://ann:{secret}@127.0.0.1:{port}/orders?odd=1",
+        "postgresql://ann:{secret}@127.0.0.1:{port}/orders?direct=here",
+        "postgresql://ann:{secret}@[::1/orders",
+        "postgresql://ann:{secret}%zz@127.0.0.1:{port}/orders",
+        "postgresql://ann:x@{secret}@127.0.0.1:{port}/orders",
+    ],
+)
+async def test_a_place_that_cannot_be_had_costs_one_warning_without_its_password(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        place = url.format(secret=_SECRET, port=nobody.getsockname()[1])
+        with pytest.raises(StoreError) as refused:
+            Recordings(place)
+        with caplog.at_level(logging.WARNING):
+            assert isinstance(await run(scout(), "?", host=Host(record=place)), Success)
+    told = [each.getMessage() for each in caplog.records]
+    assert len([each for each in told if "nothing is recorded" in each]) == 1
+    assert [each for each in (*told, str(refused.value)) if _SECRET in each] == []
+
+
+def test_a_database_that_is_not_there_is_named(postgres: PostgresServer) -> None:
+    with pytest.raises(StoreError, match='database "nowhere" does not exist') as refused:
+        Recordings(postgres.url("nowhere"))
+    assert "its host, database, user and password" in refused.value.hint

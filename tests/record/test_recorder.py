@@ -1,0 +1,461 @@
+"""What a recording holds: what happened, each request byte for byte, and no secrets; whatever becomes of the disk."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from journeyman import Agent, Chat, Host, Limits, Subagents, Success, run, tool
+from journeyman.durable import Durable
+from journeyman.errors import StoreError
+from journeyman.events import RecordingEnded
+from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
+from journeyman.model import Response
+from journeyman.models.faulty import Faulty
+from journeyman.models.scripted import Scripted, call, say
+from journeyman.record import RecordedEvent, RecordedRun, Recorder, Recordings
+from journeyman.record.tables import is_url
+from journeyman.store.store import Store
+from journeyman.tools.redaction import Redactor
+from tests.cli.program import Warm
+from tests.contracts.carriers import CARRIERS, Carrier
+from tests.properties.examples import N_EXAMPLES
+from tests.store.test_killed import started
+from tests.support.recorder import Recorder as Heard
+from tests.tools.secret_texts import SECRETS
+
+_NAMES = ("anthropic-events", "openai-chat-events", "openai-responses-document", "google-events")
+WIRES = [carrier for carrier in CARRIERS if carrier.name in _NAMES]
+
+
+@tool
+async def look(topic: str = "") -> str:
+    """Look something up."""
+    return f"about {topic}: " + "x" * 300
+
+
+def looking(*answers: Response, **options: object) -> Agent:
+    return Agent(name="scout", model=Scripted(answers), tools=[look], **options)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture(params=["file", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store, of each kind that there is."""
+    return request.getfixturevalue("emptied") if request.param == "postgres" else str(tmp_path / "runs.db")
+
+
+@pytest.fixture(params=["file", "postgres"])
+def lone_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that no other test uses afterwards, of each kind that there is."""
+    return request.getfixturevalue("database") if request.param == "postgres" else str(tmp_path / "runs.db")
+
+
+def altered(place: str, statement: str) -> None:
+    """Change what is stored behind the library's back."""
+    if is_url(place):
+        with psycopg.connect(place, autocommit=True) as connection:
+            connection.execute(statement.encode())
+    else:
+        with sqlite3.connect(place) as connection:
+            connection.execute(statement)
+
+
+def recorded(path: Path | str) -> tuple[RecordedRun, list[RecordedEvent]]:
+    with Recordings(path) as recordings:
+        found = recordings.find("last")
+        return found, list(recordings.all_events(found))
+
+
+def kinds(events: Sequence[RecordedEvent]) -> list[str]:
+    return [event.kind for event in events]
+
+
+class Asks:
+    async def decide(self, request: GateRequest) -> Verdict:
+        return Ask("May it?")
+
+
+async def test_a_run_is_recorded_with_its_figures_and_its_words(place: str) -> None:
+    agent = looking(say(call("look", {"topic": "tides"}, id="c1")), say("They rise."))
+    (await run(agent, "What of the tides?", host=Host(record=place))).unwrap()
+    found, events = recorded(place)
+    assert (found.kind, found.agent, found.status, found.input) == ("run", "scout", "success", "What of the tides?")
+    assert (found.attempts, found.iterations, found.calls, found.children) == (1, 2, 1, 0)
+    assert kinds(events) == [
+        *("RunStarted", "Input", "AttemptStarted", "MessageCommitted", "IterationStarted", "ModelAsked"),
+        *("MessageCommitted", "ModelResponded", "ToolCalled", "ToolFinished", "MessageCommitted", "IterationStarted"),
+        *("ModelAsked", "MessageCommitted", "ModelResponded", "AttemptCompleted", "RunSucceeded"),
+    ]
+    finished = next(event for event in events if event.kind == "ToolFinished")
+    assert (finished.tool_use_id, finished.tool_name) == ("c1", "look")
+    assert finished.facts["tool_result"] == "about tides: " + "x" * 300
+    assert next(event for event in events if event.kind == "RunSucceeded").facts["output"] == "They rise."
+
+
+async def test_a_failure_is_recorded_with_its_code(path: Path) -> None:
+    model = Faulty(Scripted([]), 1, rate=1.0, faults=["overloaded"])
+    agent = replace(looking(), model=model, retries=1)
+    await run(agent, "?", host=Host(record=path))
+    found, events = recorded(path)
+    assert (found.status, found.code) == ("failure", "API_ERROR")
+    error = next(event for event in events if event.kind == "RunFailed").facts["error"]
+    assert isinstance(error, dict)
+    assert error["code"] == "API_ERROR"
+    assert kinds(events).count("ModelRetried") == 1
+
+
+async def test_sub_agents_and_the_turns_of_a_chat_are_one_recording(place: str) -> None:
+    helper = Agent(name="helper", description="Helps.", model=Scripted([say("Done.")]))
+    lead = Agent(
+        name="lead",
+        model=Scripted([say(call("subagent", {"agent": "helper", "task": "Go."})), say("One."), say("Two.")]),
+        tools=[Subagents(helper)],
+    )
+    with Recorder(place) as recorder:
+        async with Chat(lead, host=Host(record=recorder)) as chat:
+            await chat.prompt("First.")
+            await chat.prompt("Second.")
+    with Recordings(place) as recordings:
+        [found] = recordings.runs()
+        events = list(recordings.all_events(found))
+        below = recordings.events(found, path=("lead", "helper#1"))
+    assert (found.kind, found.status, found.children, found.iterations) == ("chat", "left", 1, 4)
+    assert kinds(events).count("TurnEnded") == 2
+    assert kinds(below)[0] == "RunStarted"
+
+
+async def test_a_durable_run_is_recorded_under_its_own_id(path: Path) -> None:
+    async with Durable(path) as durable:
+        handle = await durable.start(looking(say("Yes.")), "Is it?")
+        with Recorder(path) as recorder:
+            await durable.resume(handle.id, looking(say("Yes.")), host=Host(record=recorder))
+    found, _ = recorded(path)
+    assert (found.id, found.kind, found.status) == (handle.id, "durable", "success")
+
+
+async def test_the_turns_of_a_durable_chat_are_one_recording(path: Path) -> None:
+    agent = looking(say("One."), say("Two."))
+    with Recorder(path) as recorder:
+        async with Durable(path) as durable, Chat.open(agent, durable, host=Host(record=recorder)) as chat:
+            await chat.prompt("First.")
+            await recorder.flush()
+            first, _ = recorded(path)
+            await chat.prompt("Second.")
+    with Recordings(path) as recordings:
+        [found] = recordings.runs()
+        events = list(recordings.all_events(found))
+    assert (first.status, found.status, found.kind, found.iterations) == ("live", "left", "chat", 2)
+    assert kinds(events).count("TurnEnded") == kinds(events).count("RunSucceeded") == 2
+
+
+async def test_a_durable_run_that_waits_is_no_live_recording_and_goes_on_in_the_same(place: str) -> None:
+    agent = looking(say(call("look", {"topic": "rain"}, id="a")), say("So."), gate=Asks())
+    with Recorder(place) as recorder:
+        host = Host(record=recorder)
+        async with Durable(place, linger_s=0.0) as durable:
+            handle = await durable.start(agent, "?")
+            await durable.resume(handle.id, agent, host=host)
+            await recorder.flush()
+            waiting, _ = recorded(place)
+            (question,) = (await handle.info()).waits_for
+            await handle.approve(question.digest, Allow())
+            await durable.resume(handle.id, agent, host=host)
+    found, events = recorded(place)
+    assert (waiting.id, waiting.status) == (handle.id, "left")
+    assert (found.id, found.status) == (handle.id, "success")
+    assert kinds(events).count("RunResumed") == 1
+
+
+async def test_a_store_records(path: Path) -> None:
+    with Store(path) as store:
+        await run(looking(say("Yes.")), "Is it?", host=Host(record=store))
+        await run(looking(say("No.")), "Is it not?", host=Host(record=store))
+    with Recordings(path) as recordings:
+        assert [found.input for found in recordings.runs()] == ["Is it not?", "Is it?"]
+
+
+async def test_what_gates_and_approvers_say_is_recorded(path: Path) -> None:
+    class Wary:
+        async def decide(self, request: GateRequest) -> Verdict:
+            return Deny("not that") if request.arguments.get("topic") == "fire" else Allow()
+
+    answers = say(call("look", {"topic": "fire"}, id="a"), call("look", {"topic": "rain"}, id="b")), say("So.")
+    await run(looking(*answers, gate=Wary()), "?", host=Host(record=path))
+    _, events = recorded(path)
+    told = [
+        (each.tool_use_id, each.facts["decision"], each.facts.get("reason"))
+        for each in events
+        if each.kind == "GateDecided"
+    ]
+    assert told == [("a", "deny", "not that"), ("b", "allow", None)]
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def _conversation(chance: random.Random) -> list[Response]:
+    words = ["tide", 'a "quoted" \\ word', "ünï\u2028code", "x" * 700, "line\nline", "{}[]", "\u0001"]
+    answers: list[Response] = []
+    for turn in range(chance.randint(0, 8)):
+        calls = [call("look", {"topic": chance.choice(words)}, id=f"c{turn}_{n}") for n in range(chance.randint(1, 3))]
+        answers.append(say(*([chance.choice(words)] if chance.random() < 0.3 else []), *calls))
+    return [*answers, say("The end.")]
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("carrier", WIRES, ids=lambda carrier: carrier.name)
+async def test_every_request_is_given_back_byte_for_byte(carrier: Carrier, place: str) -> None:
+    chance = random.Random(f"{carrier.name} {random.random()}")  # from the seed of the whole test run
+    sent: list[bytes] = []
+    with Recorder(place) as recorder:
+        for _ in range(350 if N_EXAMPLES > 75 else 3):
+            async with carrier.play(_conversation(chance)) as played:
+                agent = Agent(name="scout", model=played.model, tools=[look], limits=Limits(iterations=20))
+                (await run(agent, chance.choice(["Hello.", "y" * 900]), host=Host(record=recorder))).unwrap()
+                sent += [request.raw for request in played.requests]
+    with Recordings(place) as recordings:
+        found = [request for each in reversed(recordings.runs(limit=1_000)) for request in recordings.requests(each)]
+        assert [recordings.body(request) for request in found] == sent
+        assert {request.form for request in found} == {"http"}
+        assert all(request.answer is not None and request.answer["usage"] for request in found)
+
+
+async def test_a_request_grows_by_what_is_new(place: str) -> None:
+    page = "".join(random.Random(3).choices("abcdefghijklmnopqrstuvwxyz ", k=2_000))
+
+    @tool
+    async def read(n: int) -> str:
+        """Read a page."""
+        return f"{n} {page}"
+
+    answers = [*[say(call("read", {"n": n}, id=f"c{n}")) for n in range(60)], say("Read.")]
+    agent = Agent(name="reader", model=Scripted(answers), tools=[read], limits=Limits(iterations=100))
+    (await run(agent, "Read.", host=Host(record=place))).unwrap()
+    with Recordings(place) as recordings:
+        found = recordings.find("last")
+        requests = recordings.requests(found)
+        whole = recordings.body(requests[-1]) or b""
+        assert len(requests) == 61
+        assert [len(recordings.body(each) or b"") for each in requests] == [each.size for each in requests]
+        assert found.bytes < 1.3 * len(whole)
+
+
+async def test_headers_are_kept_without_the_key(path: Path) -> None:
+    messages = WIRES[0]
+    async with messages.play([say("So.")]) as played:
+        agent = Agent(name="scout", model=played.model, retries=0)
+        await run(agent, "?", host=Host(record=path))
+        keys = [value for name, value in played.requests[0].headers.items() if name in ("x-api-key", "authorization")]
+    with Recordings(path) as recordings:
+        [request] = recordings.requests(recordings.find("last"))
+    assert keys != []
+    assert [key for key in keys if key in str(request)] == []
+    assert set(request.around) == {"url", "headers"}
+    assert request.answer is not None
+    assert (request.answer["status"], request.answer["stop_reason"]) == (200, "end_turn")
+
+
+# -- what is not kept --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.fuzz
+async def test_no_secret_of_the_corpus_is_in_the_store(path: Path) -> None:
+    chance = random.Random(5)
+    texts = SECRETS if N_EXAMPLES > 75 else chance.sample(SECRETS, 60)
+    plain = [text.replace("«", "").replace("»", "") for text in texts]
+    secrets = [part.partition("»")[0] for text in texts for part in text.split("«")[1:]]
+
+    @tool
+    async def leak(n: int) -> str:
+        """Leak."""
+        return plain[n]
+
+    answers = [*[say(call("leak", {"n": n}, id=f"c{n}")) for n in range(len(plain))], say("So.")]
+    agent = Agent(name="leaky", model=Scripted(answers), tools=[leak], limits=Limits(iterations=len(answers)))
+    await run(agent, "?", host=Host(record=path))
+    with Recordings(path) as recordings:
+        found = recordings.find("last")
+        pieces = {
+            piece.number: piece.body or b"" for each in recordings.requests(found) for piece in recordings.pieces(each)
+        }
+        kept = " ".join([*map(str, recordings.all_events(found)), *[body.decode() for body in pieces.values()]])
+    raw = b"".join(each.read_bytes() for each in path.parent.iterdir() if each.is_file())
+    longer = [secret for secret in secrets if len(secret) > 7]
+    assert [secret for secret in longer if secret in kept or secret.encode() in raw] == []
+
+
+async def test_without_content_only_shapes_are_kept(path: Path) -> None:
+    with Recorder(path, content=False) as recorder:
+        agent = looking(say(call("look", {"topic": "zanzibar"}, id="c1")), say("It is zanzibar."))
+        await run(agent, "Where is zanzibar?", host=Host(record=recorder))
+    with Recordings(path) as recordings:
+        found = recordings.find("last")
+        [first, _] = recordings.requests(found)
+        assert (found.has_content, found.input, recordings.body(first)) == (False, "", None)
+        assert first.size > 100
+        assert "zanzibar" not in str(list(recordings.all_events(found)))
+    assert b"zanzibar" not in path.read_bytes()
+
+
+# -- searching, pages, wrong ids ---------------------------------------------------------------------------------------
+
+
+async def test_texts_are_found_in_events_and_in_long_results(place: str) -> None:
+    with Recorder(place) as recorder:
+        for topic in ("amber", "opal"):
+            await run(looking(say(call("look", {"topic": topic})), say("So.")), "?", host=Host(record=recorder))
+    with Recordings(place) as recordings:
+        [second, first] = recordings.runs()
+        assert {found.run for found in recordings.search("about opal")} == {second.id}
+        assert {found.run for found in recordings.search("amber", tool="look")} == {first.id}
+        assert recordings.search("granite") == []
+        assert recordings.runs(limit=1, before=second) == [first]
+
+
+async def test_a_wrong_id_names_the_nearest(place: str) -> None:
+    with Recorder(place) as recorder:
+        for _ in range(2):
+            await run(looking(say("So.")), "?", host=Host(record=recorder))
+    with Recordings(place) as recordings:
+        first = recordings.runs()[-1]
+        assert recordings.find(first.id[:-1]).id == first.id
+        with pytest.raises(StoreError, match="begin with") as fits_two:
+            recordings.find(first.id[:3])
+        assert "Give more of it" in fits_two.value.hint
+        with pytest.raises(StoreError) as wrong:
+            recordings.find("x" + first.id[1:])
+        assert first.id[:8] in wrong.value.hint or "nearest" in wrong.value.hint
+
+
+# -- a bad disk --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_fails_ends_recording_and_not_the_run(
+    lone_place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+
+    @tool
+    async def smash() -> str:
+        """Take the table away."""
+        await recorder.flush()
+        altered(lone_place, "DROP TABLE rec_events")
+        return "smashed"
+
+    @tool
+    async def wait() -> str:
+        """Wait until all is tried."""
+        await recorder.flush()
+        return "waited"
+
+    answers = [say(call("smash")), say(call("wait")), say("Still here.")]
+    agent = Agent(name="rough", model=Scripted(answers), tools=[smash, wait])
+    with caplog.at_level(logging.WARNING), Recorder(lone_place) as recorder:
+        result = await run(agent, "?", on_event=heard, host=Host(record=recorder))
+    assert isinstance(result, Success)
+    assert len(heard.of(RecordingEnded)) == 1
+    assert [record for record in caplog.records if "nothing more is recorded" in record.message] != []
+
+
+async def test_a_place_that_is_no_store_costs_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text("not a store, but a text that is long enough to be one" * 50)
+    path.chmod(0o600)
+    with caplog.at_level(logging.WARNING):
+        assert (await run(looking(say("So.")), "?", host=Host(record=path / "below"))).unwrap() == "So."
+    assert "nothing is recorded" in caplog.text
+
+
+def test_a_newer_store_is_neither_read_nor_written(lone_place: str) -> None:
+    Recorder(lone_place).close()
+    altered(lone_place, "UPDATE rec_format SET version = 99")
+    for kind in (Recorder, Recordings):
+        with pytest.raises(StoreError, match="format 99"):
+            kind(lone_place)
+
+
+async def test_old_recordings_are_forgotten_and_what_others_share_stays(place: str) -> None:
+    system = "You are careful. " * 60
+    with Recorder(place, keep_s=None, keep_bytes=None) as recorder:
+        for _ in range(3):
+            await run(replace(looking(say("So.")), system=system), "?", host=Host(record=recorder))
+    altered(place, "UPDATE rec_runs SET seen = 1 WHERE n = 1")
+    with Recorder(place, keep_s=30 * 86_400) as recorder:
+        await run(replace(looking(say("So.")), system=system), "?", host=Host(record=recorder))
+        await recorder.flush()
+    with Recordings(place) as recordings:
+        assert len(recordings.runs()) == 3
+        for found in recordings.runs():
+            [request] = recordings.requests(found)
+            assert system.strip() in (recordings.body(request) or b"").decode()
+
+
+async def test_without_limits_a_file_keeps_30_days_and_a_gigabyte_and_a_database_everything(place: str) -> None:
+    for _ in range(3):
+        await run(looking(say("So.")), "?", host=Host(record=place))
+    altered(place, "UPDATE rec_runs SET seen = 1 WHERE n = 1")
+    altered(place, "UPDATE rec_runs SET bytes = 2000000000 WHERE n = 2")
+    usual = await _after_one_more(Recorder(place))
+    assert len(usual) == (4 if is_url(place) else 2)
+    limited = await _after_one_more(Recorder(place, keep_s=30 * 86_400, keep_bytes=1_000_000_000))
+    assert len(limited) == 3
+
+
+async def _after_one_more(recorder: Recorder) -> Sequence[RecordedRun]:
+    """Record one more run, and return all recordings that there are then."""
+    with recorder:
+        await run(looking(say("So.")), "?", host=Host(record=recorder))
+        await recorder.flush()
+    with Recordings(recorder.path) as recordings:
+        return recordings.runs()
+
+
+def test_a_run_that_is_killed_leaves_what_it_had_written(place: str, warm: Warm) -> None:
+    with started(warm, "recorded", place) as program:
+        assert program.line() == "written"
+    found, events = recorded(place)
+    assert (found.status, found.ended, found.input) == ("died", None, "Look.")
+    assert kinds(events)[-1] == "ToolCalled"
+
+
+@pytest.mark.parametrize("n", [1, 2, 17, 60])
+def test_what_was_written_before_a_process_is_killed_is_all_there(path: Path, warm: Warm, n: int) -> None:
+    with started(warm, "recording", path) as program:
+        while program.line() != str(n):
+            pass
+    with Recordings(path) as recordings:
+        found = recordings.find("last")
+        events, requests = list(recordings.all_events(found)), recordings.requests(found)
+        assert found.status == "died"
+        assert [each.facts["tool_input"] for each in events if each.kind == "ToolCalled"][:n] == [
+            {"n": number} for number in range(1, n + 1)
+        ]
+        assert [request.iteration for request in requests[:n]] == list(range(1, n + 1))
+        assert [len(recordings.body(each) or b"") for each in requests] == [each.size for each in requests]
+        assert (n < 3) or f'"{n - 1} word ' in (recordings.body(requests[n - 1]) or b"").decode()
+
+
+# -- redaction of many texts -------------------------------------------------------------------------------------------
+
+
+def test_texts_that_were_clean_are_looked_at_again_when_the_environment_says_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    redactor = Redactor(["zanzibar"])
+    texts = ["plain words", "to zanzibar", "password=hunter2x", "plain words"]
+    assert redactor.redacted_texts(texts) == [redactor.redacted_text(text) for text in texts]
+    monkeypatch.setenv("MY_API_KEY", "plain words")
+    assert redactor.redacted_texts(texts)[0] == "[redacted]"
+
+
+def test_a_function_of_the_program_is_asked_of_each_text() -> None:
+    asked: list[str] = []
+    redactor = Redactor([lambda text: asked.append(text) or text])
+    redactor.redacted_texts(["a", "a"])
+    assert asked == ["a", "a"]
