@@ -1,0 +1,14 @@
+"""The viewer: recorded and durable runs in a browser, while they go on and afterwards."""
+
+from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
+
+if TYPE_CHECKING:
+    from journeyman.view.asgi import app
+    from journeyman.view.server import serve_view
+
+__all__ = ["app", "serve_view"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(__name__, {"asgi": "app", "server": "serve_view"})

@@ -1,0 +1,293 @@
+"""The viewer as an ASGI application: its pages, what they ask for, and what they say to runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import wraps
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast, get_args
+
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from journeyman.errors import StoreError
+from journeyman.record.fold import dumped
+from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings
+from journeyman.record.tables import is_url
+from journeyman.serve.listening import LOOPBACK
+from journeyman.types import adapter_of
+from journeyman.view.guard import Doorkeeper, TooLong, refusal
+from journeyman.view.live import TEXT_SHOWN, Live, Reader
+from journeyman.view.source import Filters, is_anothers
+from journeyman.view.steering import Given, Steering
+
+Form: TypeAlias = Callable[[Recordings, RecordedRun], Iterator[str]]
+"""Gives the lines of an export."""
+_TYPES: Final[Mapping[str, tuple[str, str]]] = {
+    "jsonl": ("application/jsonl; charset=utf-8", "jsonl"),
+    "markdown": ("text/markdown; charset=utf-8", "md"),
+    "html": ("text/html; charset=utf-8", "html"),
+    "cassette": ("application/json", "json"),
+}
+_MOST_DAYS: Final = 366
+_MOST_EVENTS: Final = 10_000
+
+
+def app(
+    store: str | os.PathLike[str],
+    *,
+    token: str | None = None,
+    hosts: Sequence[str] = LOOPBACK,
+    read_only: bool = False,
+    forms: Mapping[str, Form] | None = None,
+) -> ASGIApp:
+    """Return the viewer of a store.
+
+    Args:
+        store: A file, or `postgresql://…`, with recordings, or with durable runs.
+        token: What whoever looks has to bring, in the address that is opened first. None: nothing; then only what
+            stands before this application decides who may look.
+        hosts: The names under which it is asked, without ports; requests to others are refused.
+        read_only: Nobody can say anything to a run. So it is for the store of another user.
+        forms: What writes exports, by the name of the form.
+
+    Raises:
+        StoreError: the store cannot be opened.
+    """
+    path = str(store) if is_url(store) else Path(store).absolute()
+    read_only = read_only or (isinstance(path, Path) and is_anothers(path))
+    with Recordings(path):  # what cannot be opened is said now, and not to the first who looks
+        pass
+    view = _Viewer(path, read_only=read_only, forms=forms or {})
+    static = StaticFiles(directory=str(files("journeyman.view") / "static"), html=True)
+
+    @asynccontextmanager
+    async def life(_: Starlette) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await view.close()
+
+    routes = [*view.routes(), Mount("/", _Pages(static))]
+    return Doorkeeper(Starlette(routes=routes, lifespan=life), token, [each.lower() for each in hosts])
+
+
+class _Pages:
+    """The files of the viewer. An address that is no file is a place in it."""
+
+    def __init__(self, static: StaticFiles) -> None:
+        self._static = static
+
+    async def __call__(self, exchange: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        path = cast("str", exchange["path"])
+        if path.startswith("/api/"):
+            await refusal(404, f"There is no {path[:200]}.", "Look at viewer/src/api.ts.")(exchange, receive, send)
+        elif path != "/" and "." not in path.rpartition("/")[2]:
+            await RedirectResponse("/", 303)(exchange, receive, send)
+        elif path == "/favicon.ico":  # browsers ask for it beside an answer that is no page and names no icon
+            await self._static({**exchange, "path": "/favicon.svg"}, receive, send)
+        else:
+            await self._static(exchange, receive, send)
+
+
+def _told(work: Callable[[_Viewer, Request], Awaitable[Response]]) -> Callable[[_Viewer, Request], Awaitable[Response]]:
+    """Return a handler whose errors are answers."""
+
+    @wraps(work)
+    async def told(view: _Viewer, request: Request) -> Response:
+        try:
+            return await work(view, request)
+        except StoreError as error:
+            return refusal(503 if error.is_busy else 500, error.message, error.hint)
+        except LookupError as error:
+            return refusal(404, str(error.args[0]), "See the list of all runs.")
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the body"
+            return refusal(422, f"{where}: {first['msg']}.", "Look at viewer/src/api.ts.")
+        except ValueError as error:
+            return refusal(422, str(error), "Look at what was given.")
+        except TooLong:
+            return refusal(413, "The body is too long.", "Send less.")
+
+    return told
+
+
+class _Viewer:  # noqa: PLR0904 - one for each address
+    """What is asked for, and who answers."""
+
+    def __init__(self, path: Path | str, *, read_only: bool, forms: Mapping[str, Form]) -> None:
+        self._path = path
+        self._read_only = read_only
+        self._forms = forms
+        self._reader = Reader(path)
+        self._searcher = Reader(path)
+        """Another one, so that a long search keeps nobody waiting."""
+        self._live = Live(path, read_only=read_only)
+        self._steering = Steering(path)
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        await self._live.close()
+        for each in (self._reader, self._searcher):
+            await each.close()
+        await self._steering.close()
+
+    def routes(self) -> list[Route]:
+        """Return all addresses under /api."""
+        one = "/api/runs/{id}"
+        return [
+            Route("/api/store", self.store),
+            Route("/api/runs", self.runs),
+            Route("/api/days", self.days),
+            Route("/api/live", self.live),
+            Route(one, self.run),
+            Route(f"{one}/events", self.events),
+            Route(f"{one}/events/{{n:int}}", self.event),
+            Route(f"{one}/requests", self.requests),
+            Route(f"{one}/requests/{{n:int}}", self.request),
+            Route(f"{one}/requests/{{n:int}}/body", self.body),
+            Route(f"{one}/export", self.export),
+            Route(f"{one}/signals", self.signals, methods=["GET"]),
+            Route(f"{one}/signals", self.say, methods=["POST"]),
+        ]
+
+    @_told
+    async def store(self, request: Request) -> Response:
+        return _json(await self._reader.read(lambda source: source.store(read_only=self._read_only)))
+
+    @_told
+    async def runs(self, request: Request) -> Response:
+        given = request.query_params
+        status = given.get("status") or None
+        if status is not None and status not in get_args(RecordedStatus):
+            raise ValueError(f"No run is {status[:50]!r}: it is one of {', '.join(get_args(RecordedStatus))}.")
+        filters = Filters(
+            agent=given.get("agent") or None,
+            status=cast("RecordedStatus | None", status),
+            failed=given.get("failed", "") in ("1", "true"),
+            since=_number(request, "since"),
+            over_cost=_number(request, "over_cost"),
+            text=given.get("q", "").strip()[:500],
+            tool=given.get("tool") or None,
+        )
+        limit = max(1, min(int(_number(request, "limit") or 50), MOST))
+        reader = self._searcher if filters.text or filters.tool else self._reader
+        before = given.get("before") or None
+        return _json(await reader.read(lambda source: source.runs(filters, before=before, limit=limit)))
+
+    @_told
+    async def days(self, request: Request) -> Response:
+        n_days = max(1, min(int(_number(request, "days") or 30), _MOST_DAYS))
+        return _json(await self._searcher.read(lambda source: source.days(n_days)))
+
+    @_told
+    async def run(self, request: Request) -> Response:
+        return _json(await self._reader.read(lambda source: source.run(_id(request))))
+
+    @_told
+    async def events(self, request: Request) -> Response:
+        after, limit = int(_number(request, "after") or 0), int(_number(request, "limit") or MOST)
+        most = _number(request, "most")
+        shown = None if most is None else max(1, min(int(most), TEXT_SHOWN))
+        allowed = MOST if shown is None else _MOST_EVENTS
+        events, more = await self._reader.read(
+            lambda source: source.events(_id(request), after=after, limit=max(1, min(limit, allowed)), most=shown)
+        )
+        return _json({"events": events, "more": more})
+
+    @_told
+    async def event(self, request: Request) -> Response:
+        n = request.path_params["n"]
+        return _json(await self._reader.read(lambda source: source.event(_id(request), n)))
+
+    @_told
+    async def requests(self, request: Request) -> Response:
+        return _json({"requests": await self._reader.read(lambda source: source.requests(_id(request)))})
+
+    @_told
+    async def request(self, request: Request) -> Response:
+        n = request.path_params["n"]
+        return _json(await self._reader.read(lambda source: source.pieces(_id(request), n)))
+
+    @_told
+    async def body(self, request: Request) -> Response:
+        n = request.path_params["n"]
+        body = await self._reader.read(lambda source: source.body(_id(request), n))
+        return Response(body, media_type="application/octet-stream")
+
+    @_told
+    async def export(self, request: Request) -> Response:
+        name, id = request.query_params.get("as", "jsonl"), _id(request)
+        write = self._forms.get(name)
+        if write is None:
+            known = ", ".join(self._forms) or "none"
+            raise LookupError(f"Nothing here writes {name[:50]!r}: the forms are {known}.")
+        run = await self._reader.read(lambda source: source.recording(id))
+        if run is None:
+            raise LookupError(f"The run {id[:80]!r} has no recording to export.")
+        text = await self._searcher.read(lambda source: "\n".join(write(source.recordings, run)))
+        media_type, ending = _TYPES.get(name, ("text/plain; charset=utf-8", "txt"))
+        headers = {"content-disposition": f'attachment; filename="{run.id}.{ending}"'}
+        return Response(text.encode("utf-8", "replace"), media_type=media_type, headers=headers)
+
+    @_told
+    async def signals(self, request: Request) -> Response:
+        signals = await self._reader.read(lambda source: source.told(_id(request)))
+        return _json({"signals": signals, "read_only": self._read_only})
+
+    @_told
+    async def say(self, request: Request) -> Response:
+        if self._read_only:
+            return refusal(403, "The store is only looked at here.", "Say it where the store is yours.")
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return refusal(415, "The body is not said to be JSON.", "Send content-type: application/json.")
+        id, signal = _id(request), adapter_of(Given).validate_json(await request.body())
+        is_durable = await self._reader.read(lambda source: source.has_row(id))
+        await self._reader.read(lambda source: source.run(id))  # who is not there is said so
+        return _json(await self._steering.say(id, signal, is_durable=is_durable))
+
+    @_told
+    async def live(self, request: Request) -> Response:
+        if self._live.is_full:
+            return refusal(503, "Too many look at this store at once.", "Close another window.")
+        id = request.query_params.get("run")
+        after = int(request.headers.get("last-event-id") or _number(request, "after") or 0)
+        if id:
+            await self._reader.read(lambda source: source.run(id))
+        stream = self._live.of_run(id, after) if id else self._live.of_all()
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+
+def _json(value: object) -> Response:
+    return Response(dumped(value), media_type="application/json")
+
+
+def _id(request: Request) -> str:
+    return cast("str", request.path_params["id"])
+
+
+def _number(request: Request, name: str) -> float | None:
+    """Return a number of the query.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = request.query_params.get(name)
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{name} is {text[:50]!r}, which is no number.") from None
+    if not -1e15 < number < 1e15:
+        raise ValueError(f"{name} is {text[:50]!r}, which is no number that is used here.")
+    return number

@@ -1,0 +1,159 @@
+"""Who may ask the viewer for anything: the checks before every request, and the headers of every answer."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Exchange
+
+from journeyman.errors import Problem, count
+from journeyman.serve.listening import is_loopback, is_wildcard
+
+MOST_BYTES: Final = 1_000_000
+"""How long the body of a request may be."""
+_HEADERS: Final = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'; object-src 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+
+
+_SHORTEST_TOKEN: Final = 16
+
+
+def access_problems(address: str, token: str | None, names: Sequence[str]) -> list[Problem]:
+    """Return why nothing is served at an address: others could reach it, and would not be kept out."""
+    problems: list[Problem] = []
+    if token is not None and len(token) < _SHORTEST_TOKEN:
+        text = f"The token has {count(len(token), 'character')}, fewer than {_SHORTEST_TOKEN}."
+        hint = "Take a random one: python -c 'import secrets; print(secrets.token_urlsafe())'"
+        problems.append(Problem("WEAK_TOKEN", text, hint))
+    if not is_loopback(address) and token is None:
+        text = f"Others can reach {address or 'all addresses'}, and could read and steer the runs."
+        problems.append(Problem("NO_TOKEN", text, "Give a token with --token, or stay on 127.0.0.1."))
+    if is_wildcard(address) and not names:
+        text = f"{address or 'The empty address'} is every address of this machine, under names that are not known."
+        problems.append(Problem("NO_HOST_NAME", text, "Listen at one of them."))
+    return problems
+
+
+def refusal(status: int, error: str, hint: str) -> Response:
+    """Return an answer that says what is wrong, and what to do."""
+    return JSONResponse({"error": error, "hint": hint}, status)
+
+
+@dataclass(frozen=True, slots=True)
+class Doorkeeper:
+    """Lets through what may be asked."""
+
+    app: ASGIApp
+    token: str | None
+    """What whoever asks has to bring; None: nothing."""
+    hosts: Sequence[str]
+    """The names under which it may be asked, without ports."""
+
+    async def __call__(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+        if exchange["type"] != "http":
+            await self.app(exchange, receive, send)
+            return
+
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        refused = self._refused(exchange)
+        if refused is not None:
+            await refused(exchange, receive, answered)
+            return
+        await self.app(exchange, _limited(receive), answered)
+
+    def _refused(self, exchange: Exchange) -> Response | None:
+        """Return the answer to what must not be asked; None to what may."""
+        headers = Headers(scope=exchange)
+        host = headers.get("host", "")
+        end = host.rfind("]") + 1 if host.startswith("[") else host.rfind(":")
+        if (host if end <= 0 else host[:end]).lower() not in self.hosts:  # without its port
+            hint = f"Open it as {self.hosts[0]}, or allow the name with --host."
+            return refusal(421, f"This is not {host[:100]!r}.", hint)
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        is_page = exchange["method"] == "GET" and not exchange["path"].startswith("/api/")
+        if (origin is not None and origin.partition("://")[2] != host) or (site == "cross-site" and not is_page):
+            return refusal(403, "Another page asks.", "Open the viewer itself.")
+        if int(headers.get("content-length") or 0) > MOST_BYTES:
+            return refusal(413, f"The body is longer than {MOST_BYTES:,} bytes.", "Send less.")
+        return None if self.token is None else self._asked_for(exchange, headers, self.token)
+
+    def _asked_for(self, exchange: Exchange, headers: Headers, token: str) -> Response | None:
+        """Return the answer to whoever does not bring the token, or brings it in the address."""
+        given = [value for name, value in _query(exchange) if name == "token"]
+        if given and exchange["method"] == "GET":
+            return self._signed_in(exchange, given[-1], token)
+        if exchange["path"].startswith("/api/") and not any(
+            hmac.compare_digest(each.encode(), token.encode()) for each in self._brought(headers)
+        ):
+            return refusal(401, "The token is missing or wrong.", "Open the address that journeyman view has printed.")
+        return None
+
+    def _signed_in(self, exchange: Exchange, given: str, token: str) -> Response:
+        """Take the token out of the address, into a cookie."""
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            return refusal(401, "The token is wrong.", "Open the address that journeyman view has printed.")
+        rest = urlencode([(name, value) for name, value in _query(exchange) if name != "token"])
+        path = "/" + exchange["path"].lstrip("/")  # two slashes would be another host
+        answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+        answer.set_cookie(self.cookie, token, httponly=True, samesite="strict", path="/")
+        return answer
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie. Other viewers of this machine, at other ports, have others."""
+        return f"journeyman-{sha256((self.token or '').encode()).hexdigest()[:10]}"
+
+    def _brought(self, headers: Headers) -> list[str]:
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        found = [bearer.strip()] if scheme.lower() == "bearer" else []
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return found
+        return [*found, cookies[self.cookie].value] if self.cookie in cookies else found
+
+
+def _query(exchange: Exchange) -> list[tuple[str, str]]:
+    return parse_qsl(exchange["query_string"].decode("latin-1"), keep_blank_values=True)
+
+
+def _limited(receive: Receive) -> Receive:
+    """Return what receives no more than the limit, however long it was said to be."""
+    n_bytes = 0
+
+    async def limited() -> Message:
+        nonlocal n_bytes
+        message = await receive()
+        n_bytes += len(message.get("body", b""))
+        if n_bytes > MOST_BYTES:
+            raise TooLong
+        return message
+
+    return limited
+
+
+class TooLong(Exception):
+    """The body of a request is longer than it may be."""

@@ -1,0 +1,240 @@
+"""What happens while somebody looks, as a stream of server-sent events.
+
+One task looks at the store for all who look, and only while there are any; each of them then reads what is new to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from journeyman.errors import StoreError
+from journeyman.record.fold import dumped
+from journeyman.view.source import Document, Source
+
+T = TypeVar("T")
+_log = logging.getLogger("journeyman")
+
+MOST_WATCHERS: Final = 64
+"""How many streams there may be at once."""
+TEXT_SHOWN: Final = 4_000
+"""How long a text in a stream may be, in characters; of a longer one the beginning is sent."""
+_LOOK_S: Final = 0.05
+_SURELY_S: Final = 2.0
+"""How often it is looked without a sign that anything has changed: a process may have died, a file may be gone."""
+_MARK_S: Final = 6.0
+"""How long a mark that somebody looks is good for: it is renewed three times in that time."""
+_PAGE: Final = 500
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What somebody who looks at a run has seen of it."""
+
+    after: int
+    run: Document = field(default_factory=dict[str, Any])
+    words: dict[str, Document] = field(default_factory=dict[str, Any])
+
+
+class Reader:
+    """A source, opened when it is first needed, and read in one thread at a time."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = path
+        self._source: Source | None = None
+        self._alone = asyncio.Lock()
+
+    async def read(self, work: Callable[[Source], T]) -> T:
+        """Return what `work` makes of the source.
+
+        Raises:
+            StoreError, LookupError: as `Source` says.
+        """
+        async with self._alone:
+            if self._source is None:
+                self._source = await asyncio.to_thread(Source, self._path)
+            return await asyncio.to_thread(work, self._source)
+
+    async def close(self) -> None:
+        """Close the file."""
+        async with self._alone:
+            source, self._source = self._source, None
+            if source is not None:
+                await asyncio.to_thread(source.close)
+
+
+class Live:
+    """The streams of one store."""
+
+    def __init__(self, path: Path | str, *, read_only: bool) -> None:
+        self._looker, self._reader, self._marker = Reader(path), Reader(path), Reader(path)
+        self._read_only = read_only
+        self._runs: Counter[str] = Counter()
+        """How many look at each run; under the empty id: at the list of all."""
+        self._name: Final = f"v{secrets.token_hex(8)}"
+        self._task: asyncio.Task[None] | None = None
+        self._mark = 0
+        """Grows when something may have changed."""
+        self._news = asyncio.Event()
+        self._was_refused = False
+        self.gone: StoreError | None = None
+        """Why the store cannot be looked at any more."""
+
+    @property
+    def is_full(self) -> bool:
+        """True when nobody else may look."""
+        return self._runs.total() >= MOST_WATCHERS
+
+    @asynccontextmanager
+    async def _watching(self, run: str) -> AsyncGenerator[None]:
+        self._runs[run] += 1
+        if self._task is None or self._task.done():
+            self.gone = None
+            self._task = asyncio.create_task(self._look(), name="journeyman view")
+        await self._say_so()
+        try:
+            yield
+        finally:
+            self._runs[run] -= 1
+            self._runs += Counter()  # drops those at which nobody looks
+            if not self._runs:
+                self._rest()
+
+    def _rest(self) -> None:
+        """Look no more, until somebody else does."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Look no more."""
+        self._rest()
+        if not self._read_only and not self._was_refused:
+            self._runs.clear()
+            await self._say_so()
+        for each in (self._looker, self._reader, self._marker):
+            await each.close()
+
+    async def _look(self) -> None:
+        """Look whether the store has changed, again and again."""
+        version, surely_s = -1, 0.0
+        while self.gone is None:
+            try:
+                now = await self._looker.read(lambda source: source.version())
+            except StoreError as error:
+                if not error.is_busy:
+                    self.gone = error
+                now = version
+            here_s = time.monotonic()
+            if here_s >= surely_s:
+                surely_s = here_s + _SURELY_S
+                await self._say_so()
+                version = -1
+            if now != version or self.gone is not None:
+                version = now
+                self._mark += 1
+                news, self._news = self._news, asyncio.Event()
+                news.set()
+            await asyncio.sleep(_LOOK_S)
+
+    async def _say_so(self) -> None:
+        """Say in the store who is looked at, for those who record there."""
+        if self._read_only or self._was_refused:
+            return
+        runs = list(self._runs)
+        until = time.time() + _MARK_S if runs else 0.0
+        try:
+            await self._marker.read(lambda source: source.mark(self._name, runs, until))
+        except StoreError as error:
+            if not error.is_busy:
+                self._was_refused = True
+                _log.warning("nobody who records can be told that somebody looks: %s", error.message)
+
+    async def _changed(self, mark: int) -> None:
+        news = self._news
+        if self._mark == mark:
+            await news.wait()
+
+    async def of_run(self, id: str, after: int) -> AsyncGenerator[bytes]:
+        """Give what happens in one run after the event with a number, until it is over.
+
+        Raises:
+            LookupError: there is no such run.
+        """
+        seen = _Seen(after)
+        async with self._watching(id):
+            while self.gone is None:
+                mark = self._mark
+                try:
+                    async for told in self._of_run(id, seen):
+                        yield told
+                except (StoreError, LookupError) as error:
+                    if not isinstance(error, StoreError) or not error.is_busy:
+                        yield _gone(error)
+                        return
+                if seen.run.get("status", "live") != "live":
+                    return
+                yield b": \n\n"
+                await self._changed(mark)
+            yield _gone(self.gone)
+
+    async def _of_run(self, id: str, seen: _Seen) -> AsyncGenerator[bytes]:
+        """Give what is new in a run: first what has happened, and then how it stands."""
+        run, said = await self._reader.read(lambda source: (source.run(id), source.words(id)))
+        more = True
+        while more:
+            events, more = await self._reader.read(
+                lambda source: source.events(id, after=seen.after, limit=_PAGE, most=TEXT_SHOWN)
+            )
+            if events:
+                seen.after = events[-1]["n"]
+                yield message("events", events)
+        silent = {path: {**each, "text": ""} for path, each in seen.words.items() if path not in said}
+        for path, each in {**said, **silent}.items():
+            if seen.words.get(path) != each:
+                yield message("words", each)
+        is_new, seen.run, seen.words = run != seen.run, run, said
+        if is_new:
+            yield message("run", run)
+
+    async def of_all(self) -> AsyncGenerator[bytes]:
+        """Give the runs that are new or have changed."""
+        known: dict[str, Document] = {}
+        newest = -1
+        async with self._watching(""):
+            while True:
+                mark = self._mark
+                try:
+                    now, newest = await self._reader.read(
+                        lambda source, known=known, newest=newest: source.live(known, newest)
+                    )
+                except StoreError as error:
+                    if error.is_busy:
+                        continue
+                    yield _gone(error)
+                    return
+                changed = [run for id, run in now.items() if known.get(id) != run]
+                known = now
+                yield message("runs", changed) if changed else b": \n\n"
+                await self._changed(mark)
+                if self.gone is not None:
+                    yield _gone(self.gone)
+                    return
+
+
+def message(kind: str, value: object) -> bytes:
+    """Return one server-sent event."""
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), dumped(value).encode())
+
+
+def _gone(error: StoreError | LookupError) -> bytes:
+    told = error.message if isinstance(error, StoreError) else str(error.args[0])
+    return message("gone", {"error": told, "hint": error.hint if isinstance(error, StoreError) else ""})

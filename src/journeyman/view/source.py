@@ -1,0 +1,526 @@
+"""What the viewer shows of a store: recordings, and durable runs of which there are none. All of it is read in threads.
+
+Whatever is asked for comes in pages that are bounded in rows and in bytes: a run of any size can be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+from pydantic_core import from_json
+
+from journeyman.durable.records import OVER, Row, load_head, questions_of
+from journeyman.errors import RunBlocked, quoted
+from journeyman.record.fold import dumped
+from journeyman.record.page import event_document, request_document, run_document
+from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, SentRequest
+from journeyman.record.speaking import Told, outcomes, told
+from journeyman.record.tables import grown, shortened
+
+Document: TypeAlias = dict[str, Any]
+"""A JSON object of viewer/src/api.ts."""
+
+PAGE_BYTES: Final = 8_000_000
+"""How long the events of one page are, at most, except for its first."""
+_AT_ONCE: Final = 100
+_SEARCH_S: Final = 1.5
+"""How long one request looks for a text; then it says where to go on."""
+_SHOWN: Final = 200
+_NEWEST: Final = 30
+_ASKS: Final = {"ApprovalRequested": "approval", "QuestionAsked": "an answer"}
+_SETTLES: Final = ("ApprovalAnswered", "QuestionAnswered", "ToolFinished")
+_COLUMNS: Final = ", ".join(each.name for each in fields(Row))
+_MOST_LIVE: Final = 500
+_MARK: Final = (
+    "INSERT INTO rec_watched (watcher, run, until) VALUES (?, ?, ?)"
+    " ON CONFLICT (watcher, run) DO UPDATE SET until = excluded.until"
+)
+_OPEN: Final = "status NOT IN ('done', 'failed')"
+_LAST_EVENT: Final = 2_000_000_000
+_EACH_TIME: Final = 100
+"""How many events there may be of each state of a durable run that is not recorded."""
+_CALL: Final = re.compile(r"attempt/([0-9]+)/iteration/([0-9]+)/call/([^/]+)")
+"""A call in the id of what waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which runs are wanted."""
+
+    agent: str | None = None
+    status: RecordedStatus | None = None
+    failed: bool = False
+    since: float | None = None
+    over_cost: float | None = None
+    text: str = ""
+    """In the input, the name of the agent, the id, or anything that happened."""
+    tool: str | None = None
+    """The name of a tool that was called."""
+
+
+class Source:  # noqa: PLR0904 - one for each thing that is looked at
+    """One open store, for one reader at a time; several may be open at once."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Open the store.
+
+        Raises:
+            StoreError: as `Recordings` says.
+        """
+        self.recordings: Final = Recordings(path)
+        self._has_words = False
+        self._has_rows = False
+
+    def close(self) -> None:
+        """Close the store."""
+        self.recordings.close()
+
+    def version(self) -> int:
+        """Return a number that changes when somebody else may have written.
+
+        Raises:
+            StoreError: the file is gone, or was replaced by another one.
+        """
+        return self.recordings.file.version()
+
+    def store(self, *, read_only: bool) -> Document:
+        """Return what is known of the store itself."""
+        known = self._count("rec_runs", "true") if self.recordings.has_any else 0
+        lone = self._count("jm_runs", self._lone()) if self._has_durable() else 0
+        file = self.recordings.file
+        facts: Document = {"place": file.place, "version": version("journeyman"), "bytes": file.size()}
+        return {**facts, "runs": known + lone, "read_only": read_only, "notice": self.recordings.notice}
+
+    def _count(self, table: str, where: str) -> int:
+        return self.recordings.file.rows(f"SELECT count(*) FROM {table} WHERE {where}")[0][0]
+
+    # -- runs
+
+    def runs(self, filters: Filters, *, before: str | None, limit: int) -> Document:
+        """Return a page of runs, the newest first: those behind the one with the id `before`."""
+        found: list[Document] = []
+        until, last = time.monotonic() + _SEARCH_S, before
+        behind = None if not before else self.run(before)
+        at = None if behind is None else (behind["started"], behind["id"])
+        page = self._page(filters, at, limit + 1)
+        while page:
+            for run in page:
+                if not self._holds(run, filters):
+                    continue
+                if len(found) == limit:
+                    return {"runs": found, "more": True, "next": found[-1]["id"]}
+                found.append(run)
+            last = cast("str", page[-1]["id"])
+            if len(page) <= limit:
+                break
+            if time.monotonic() > until:
+                return {"runs": found, "more": True, "next": last}
+            page = self._page(filters, (cast("float", page[-1]["started"]), last), limit + 1)
+        return {"runs": found, "more": False, "next": None}
+
+    def _page(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[Document]:
+        """Return the next runs of both kinds, by what stands in their rows."""
+        recorded = self.recordings.runs(
+            agent=filters.agent,
+            status=filters.status,
+            failed=filters.failed,
+            since=filters.since,
+            over_cost=filters.over_cost,
+            behind=at,
+            limit=limit,
+        )
+        if filters.status == "live":
+            recorded = sorted([*recorded, *self._suspended(filters, at)], key=_age, reverse=True)[:limit]
+        both = [self._shown(run) for run in recorded]
+        if not filters.tool:
+            both += self._lone_runs(filters, at, limit)
+        return sorted(both, key=lambda run: (run["started"], run["id"]), reverse=True)[:limit]
+
+    def _suspended(self, filters: Filters, at: tuple[float, str] | None) -> Iterator[RecordedRun]:
+        """Give the recordings of durable runs that nobody drives, and that have not ended."""
+        query = f"status <> 'live' AND id IN (SELECT id FROM jm_runs WHERE {_OPEN})"
+        for run in self.recordings.chosen(query, limit=_MOST_LIVE) if self.recordings.has_any else ():
+            is_wanted = (filters.agent in (None, run.agent)) and run.started >= (filters.since or 0.0)
+            if is_wanted and not filters.failed and filters.over_cost is None and (at is None or _age(run) < at):
+                yield run
+
+    def _lone(self) -> str:
+        """Return the condition for durable runs that are not recorded."""
+        recorded = "NOT EXISTS (SELECT 1 FROM rec_runs WHERE rec_runs.id = jm_runs.id)"
+        return recorded if self.recordings.has_any else "true"
+
+    def _lone_runs(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[Document]:
+        where, given = [self._lone()], list[object]()
+        if at is not None:
+            where.append("(created, id) < (?, ?)")
+            given += at
+        for condition, value in (
+            ("agent = ?", filters.agent),
+            ("created >= ?", filters.since),
+            ("cost > ?", filters.over_cost),
+        ):
+            if value is not None:
+                where.append(condition)
+                given.append(value)
+        if filters.failed or filters.status in ("failure", "cancelled"):
+            where.append("status = 'failed'")
+        elif filters.status == "success":
+            where.append("status = 'done'")
+        elif filters.status is not None:
+            where.append(_OPEN if filters.status == "live" else "false")
+        rows = self._rows(" AND ".join(where), given, limit=limit)
+        documents = [self._lone_document(row) for row in rows]
+        return [each for each in documents if filters.status is None or each["status"] == filters.status]
+
+    def _rows(self, where: str, given: Sequence[object], *, limit: int) -> list[Row]:
+        if not self._has_durable():
+            return []
+        query = f"SELECT {_COLUMNS} FROM jm_runs WHERE {where} ORDER BY created DESC, id DESC LIMIT ?"
+        names = [each.name for each in fields(Row)]
+        found = self.recordings.file.rows(query, [*given, limit])
+        return [Row(**dict(zip(names, each, strict=True))) for each in found]
+
+    def _holds(self, run: Document, filters: Filters) -> bool:
+        text, id = filters.text, run["id"]
+        if filters.status not in (None, run["status"]):
+            return False
+        if filters.tool:
+            query = "SELECT 1 FROM rec_events WHERE run = (SELECT n FROM rec_runs WHERE id = ?) AND tool = ? LIMIT 1"
+            if not self.recordings.file.rows(query, (id, filters.tool)):
+                return False
+        if not text or any(text.lower() in str(run[name]).lower() for name in ("id", "agent", "model", "input")):
+            return True
+        return bool(run["bytes"]) and self._was_said(str(id), text)
+
+    def _was_said(self, id: str, text: str) -> bool:
+        """Tell whether a text, as JSON writes it, stands in anything that happened in a recording."""
+        inside = dumped(text)[1:-1]
+        like = "%" + inside.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        read, n = self.recordings.file.rows, "(SELECT n FROM rec_runs WHERE id = ?)"
+        if read(f"SELECT 1 FROM rec_events WHERE run = {n} AND body LIKE ? ESCAPE '\\' LIMIT 1", (id, like)):
+            return True
+        pieces = (
+            f"SELECT n, body, size FROM rec_pieces WHERE n > ? AND (run = {n}"
+            f" OR n IN (SELECT piece FROM rec_shared WHERE run = {n})) AND body IS NOT NULL ORDER BY n LIMIT 50"
+        )
+        wanted, after = inside.lower(), 0
+        while found := read(pieces, (after, id, id)):
+            if any(wanted in (grown(body, size) or b"").decode("utf-8", "replace").lower() for _, body, size in found):
+                return True
+            after = found[-1][0]
+        return False
+
+    def run(self, id: str) -> Document:
+        """Return a run.
+
+        Raises:
+            LookupError: there is none with this id.
+        """
+        run = self.recording(id)
+        if run is not None:
+            return self._shown(run)
+        return self._lone_document(self.row(id))
+
+    def _shown(self, run: RecordedRun) -> Document:
+        """Return a recording as the page has it, with what it waits for from a person as far as its newest events tell.
+        A durable run that waits for something goes on, though nobody drives it, and so nobody records it."""
+        document = run_document(run)
+        if run.kind == "durable" and run.status in ("left", "died"):
+            document |= self._beyond(run)
+        if document["status"] != "live":
+            return document
+        settled: set[tuple[str, str]] = set()
+        query = (
+            "SELECT kind, path, coalesce(call, '') FROM rec_events"
+            " WHERE run = (SELECT n FROM rec_runs WHERE id = ?) ORDER BY n DESC LIMIT ?"
+        )
+        for kind, path, call in self.recordings.file.rows(query, (run.id, _NEWEST)):
+            if kind in _SETTLES:
+                settled.add((path, call))
+            elif kind in _ASKS and (path, call) not in settled:
+                return {**document, "waits": _ASKS[kind]}
+        return document
+
+    def _beyond(self, run: RecordedRun) -> Document:
+        """Return what the store of durable runs knows better of a run than its recording does."""
+        rows = self._rows("id = ?", (run.id,), limit=1)
+        if rows and rows[0].status in ("ready", "waiting", "held", *(("running",) if run.status == "left" else ())):
+            return {"status": "live", "ended": None, "code": None}
+        if rows and rows[0].status in OVER:  # where it ended, nobody recorded it
+            lone = self._lone_document(rows[0])
+            return {name: lone[name] for name in ("status", "ended", "code")}
+        return {}
+
+    def recording(self, id: str) -> RecordedRun | None:
+        """Return the recording with exactly this id; None: there is none."""
+        found = self.recordings.chosen("id = ?", (id,)) if self.recordings.has_any else ()
+        return found[0] if found else None
+
+    def row(self, id: str) -> Row:
+        """Return the durable run with exactly this id.
+
+        Raises:
+            LookupError: there is none.
+        """
+        rows = self._rows("id = ?", (id,), limit=1)
+        if not rows:
+            raise LookupError(f"{self.recordings.file.place} has no run {quoted(id[:80])}. It may have been forgotten.")
+        return rows[0]
+
+    def has_row(self, id: str) -> bool:
+        """Tell whether a durable run is kept in this store."""
+        return bool(self._rows("id = ?", (id,), limit=1))
+
+    def _has_durable(self) -> bool:
+        """Tell whether there is a table of durable runs: a database may be empty."""
+        if not self._has_rows:
+            self._has_rows = self.recordings.file.has("jm_runs")
+        return self._has_rows
+
+    def _lone_document(self, row: Row) -> Document:
+        try:
+            head = load_head(row)
+            model, text = head.model, " ".join(head.input[:2_000].split())[:_SHOWN]
+        except RunBlocked as blocked:
+            model, text = "", blocked.why[:_SHOWN]
+        status: RecordedStatus = "live" if row.status not in OVER else "success" if row.status == "done" else "failure"
+        if row.why == "EXECUTION_CANCELLED":
+            status = "cancelled"
+        waits = "" if row.status in OVER else f" It is {row.status}{f': {row.why}' if row.why else ''}."
+        usage = {"requests": row.iteration, "input_tokens": row.tokens, "cache_read_tokens": 0, "cache_write_tokens": 0}
+        return {
+            **{"id": row.id, "kind": "durable", "agent": row.agent, "model": model, "input": text},
+            **{"has_content": False, "started": row.created, "seen": row.ended or row.created, "ended": row.ended},
+            **{"status": status, "code": row.why if row.status == "failed" else None, "attempts": row.attempt},
+            **{"iterations": row.iteration, "calls": 0, "children": 0, "bytes": 0, "dropped": 0},
+            "usage": {**usage, "output_tokens": 0, "reasoning_tokens": 0, "cost": row.cost or None},
+            "why": f"It was not recorded: only its figures are known, and what it waits for.{waits}",
+        }
+
+    def days(self, n_days: int) -> Document:
+        """Return what there was on each of the last days, by UTC, the oldest first."""
+        today = int(time.time() // 86_400)
+        first = today - n_days + 1
+        found: Mapping[int, Any] = {}
+        if self.recordings.has_any:
+            query = (
+                "SELECT CAST(started / 86400 AS INTEGER), count(*),"
+                " sum(CASE WHEN status IN ('failure', 'cancelled') THEN 1 ELSE 0 END), coalesce(sum(cost), 0)"
+                " FROM rec_runs WHERE started >= ? GROUP BY 1"
+            )
+            found = {row[0]: row for row in self.recordings.file.rows(query, (first * 86_400,))}
+        days = [found.get(day, (day, 0, 0, 0.0)) for day in range(first, today + 1)]
+        return {"days": [{"day": d * 86_400, "runs": n, "failed": bad, "cost": cost} for d, n, bad, cost in days]}
+
+    # -- one run
+
+    def events(self, id: str, *, after: int, limit: int, most: int | None) -> tuple[list[Document], bool]:
+        """Return what happened in a run after the event with a number, and whether there is more. `most`: of a longer
+        text, only its beginning, as `{"cut": …, "characters": …}`.
+
+        Raises:
+            LookupError: there is no such run.
+        """
+        run = self.recording(id)
+        if run is None:
+            row = self.row(id)
+            lone = [each for each in _lone_events(row, self._answered(id)) if cast("int", each["n"]) > after]
+            return (lone if most is None else shortened(lone, most)), False
+        found: list[Document] = []
+        n_bytes = 0
+        while len(found) < limit:
+            wanted = min(_AT_ONCE if most is None else MOST, limit - len(found))
+            page = self.recordings.events(run, after=after, limit=wanted, most=most)
+            for event in page:
+                document = event_document(event)
+                n_bytes += len(dumped(document)) if most is None else 0
+                if found and n_bytes > PAGE_BYTES:
+                    return found, True
+                found.append(document)
+                after = event.n
+            if len(page) < wanted:
+                return found, False
+        return found, True
+
+    def _answered(self, id: str) -> list[str]:
+        """Return the ids of the last questions of a durable run that were answered."""
+        query = "SELECT dedup FROM jm_signals WHERE run = ? AND kind IN ('approve', 'answer') ORDER BY n DESC LIMIT ?"
+        return [row[0] for row in self.recordings.file.rows(query, (id, _EACH_TIME // 4))]
+
+    def event(self, id: str, n: int) -> Document:
+        """Return one event, whole.
+
+        Raises:
+            LookupError: there is none.
+        """
+        run = self.recording(id)
+        found = [] if run is None else self.recordings.events(run, after=n - 1, limit=1)
+        lone = _lone_events(self.row(id), self._answered(id)) if run is None else ()
+        documents = [*map(event_document, found), *lone]
+        for each in documents:
+            if each["n"] == n:
+                return each
+        raise LookupError(f"The run {quoted(id[:80])} has no event {n}.")
+
+    def requests(self, id: str) -> list[Document]:
+        """Return all requests of a run."""
+        run, found, after = self.recording(id), list[Document](), 0
+        while run is not None and (page := self.recordings.requests(run, after=after)):
+            found += [request_document(each) for each in page]
+            after = page[-1].n
+        return found
+
+    def request(self, id: str, n: int) -> SentRequest:
+        """Return one request.
+
+        Raises:
+            LookupError: there is none.
+        """
+        run = self.recording(id)
+        found = [] if run is None else self.recordings.requests(run, after=n - 1, limit=1)
+        if not found or found[0].n != n:
+            raise LookupError(f"The run {quoted(id[:80])} has no request {n}.")
+        return found[0]
+
+    def pieces(self, id: str, n: int) -> Document:
+        """Return one request with its pieces. The same piece may stand in it more than once."""
+        request = self.request(id, n)
+        found: list[Document] = []
+        for piece in self.recordings.pieces(request):
+            body = None if piece.body is None else piece.body.decode("utf-8", "replace")
+            found.append({"number": piece.number, "size": len(piece.body or b""), "body": body})
+        return {**request_document(request), "pieces": found}
+
+    def body(self, id: str, n: int) -> bytes:
+        """Return the bytes of a request.
+
+        Raises:
+            LookupError: there is none, or its content was not kept.
+        """
+        body = self.recordings.body(self.request(id, n))
+        if body is None:
+            raise LookupError("The recording was made without content: there are no bytes to show.")
+        return body
+
+    def told(self, id: str) -> list[Told]:
+        """Return what people have said to a run, the oldest first.
+
+        Raises:
+            LookupError: there is no such run.
+        """
+        run = self.recording(id)
+        if run is None:
+            is_over = self.row(id).status in OVER
+            query = "SELECT n FROM jm_signals WHERE run = ? AND kind <> 'steer'"  # all but texts are heard at once
+            heard = {n: ("taken", "") for (n,) in ([] if is_over else self.recordings.file.rows(query, (id,)))}
+            return told(self.recordings, id, heard, is_over=is_over)
+        is_over = self._shown(run)["status"] != "live"
+        return told(self.recordings, id, outcomes(self.recordings, run), is_over=is_over)
+
+    # -- what is live
+
+    def words(self, id: str) -> dict[str, Any]:
+        """Return the last words of the answers that are being written in a run: each text by its path."""
+        if not self._is_live():
+            return {}
+        rows = self.recordings.file.rows("SELECT body FROM rec_words WHERE run = ?", (id,))
+        return {} if not rows else {"/".join(each["path"]): each for each in from_json(rows[0][0])}
+
+    def live(self, known: Mapping[str, Document], newest: int) -> tuple[dict[str, Document], int]:
+        """Return the runs that go on, those that did by `known`, and those that are newer than `newest`, by id; and
+        the number of the newest recording."""
+        found: list[Document] = []
+        if self.recordings.has_any:
+            top = self.recordings.file.rows("SELECT coalesce(max(n), 0) FROM rec_runs")[0][0]
+            going = self.recordings.chosen("status = 'live'", limit=_MOST_LIVE)
+            going += self._suspended(Filters(), None)
+            new = self.recordings.chosen("n > ?", (newest,), limit=_MOST_LIVE) if newest >= 0 else []
+            found += [self._shown(run) for run in (*going, *new)]
+            newest = top
+        open_ones = f"{_OPEN} AND {self._lone()}"
+        found += [self._lone_document(row) for row in self._rows(open_ones, (), limit=_MOST_LIVE)]
+        now = {cast("str", run["id"]): run for run in found}
+        for id, run in known.items():
+            if id not in now and run["status"] == "live":
+                try:
+                    now[id] = self.run(id)
+                except LookupError:  # it was forgotten
+                    continue
+        return now, newest
+
+    def _is_live(self) -> bool:
+        """Tell whether those who record here can show what is being written."""
+        if not self._has_words:
+            self._has_words = self.recordings.file.has("rec_words")
+        return self._has_words
+
+    def mark(self, watcher: str, runs: Sequence[str], until: float) -> None:
+        """Say that somebody looks at the store, and at these runs, until a moment.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        if not self._is_live():
+            return
+        with self.recordings.file.transaction(tells=True) as connection:
+            connection.execute("DELETE FROM rec_watched WHERE watcher = ? OR until < ?", (watcher, time.time() - 60))
+            rows = [(watcher, run, until) for run in {"", *runs}] if until else []
+            connection.executemany(_MARK, rows)
+
+
+def is_anothers(path: Path) -> bool:
+    """Tell whether a store belongs to another user of this machine."""
+    return hasattr(os, "geteuid") and path.exists() and path.stat().st_uid != os.geteuid()
+
+
+def _age(run: RecordedRun) -> tuple[float, str]:
+    return run.started, run.id
+
+
+def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[Document]:
+    """Give what is known of a durable run that was not recorded, as if it had been: its input, what it waits for, and
+    how it ended. `answered` are the ids of what was answered."""
+    path = (row.agent,)
+
+    def event(n: int, kind: str, at: float, where: Sequence[str], **facts: Any) -> Document:  # noqa: ANN401 - JSON
+        names = ("attempt", "iteration", "tool_use_id", "tool_name")
+        place = {name: facts.pop(name, None) for name in names}
+        return {"n": n, "at": at, "path": list(where), "kind": kind, **place, "facts": facts}
+
+    try:
+        head = load_head(row)
+        yield event(1, "RunStarted", row.created, path, agent=row.agent, model=head.model)
+        yield event(2, "Input", row.created, path, input=head.input)
+    except RunBlocked as blocked:
+        yield event(1, "RunStarted", row.created, path, agent=row.agent, model="")
+        yield event(2, "Input", row.created, path, input=blocked.why)
+    n = (row.gen + row.n_signals + 1) * _EACH_TIME
+    for id in answered:
+        n += 1
+        yield event(n, "ApprovalAnswered", row.created, path, id=id)
+    for each in questions_of(row) if row.status not in OVER else ():
+        if each.key in answered:  # whoever drives it has not read that yet
+            continue
+        found = _CALL.search(each.key)
+        place = {"attempt": int(found[1]), "iteration": int(found[2]), "tool_use_id": found[3]} if found else {}
+        if found:
+            yield event(
+                n + 1, "ToolCalled", row.created, each.path, **place, tool_name=each.tool, tool_input=each.arguments
+            )
+        kind = "ApprovalRequested" if each.kind == "approve" else "QuestionAsked"
+        facts = {"id": each.key, "digest": each.digest, "question": each.question, "options": list(each.options)}
+        about = {"arguments": each.arguments, "offers": ["once"], "rule": "", "tool_name": each.tool}
+        n += 2
+        yield event(n, kind, row.created, each.path, **facts, **about, **place)
+    if row.status == "failed":
+        error = {"code": row.why, "message": f"It failed with {row.why}.", "hint": ""}
+        yield event(_LAST_EVENT, "RunFailed", row.ended or row.created, path, error=error)
+    elif row.status == "done":
+        yield event(_LAST_EVENT, "RunSucceeded", row.ended or row.created, path)

@@ -1,0 +1,152 @@
+"""What the viewer says to runs: through the signals of the store, so that a run may be in any process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import ConfigDict
+
+from journeyman.durable.durable import Durable
+from journeyman.durable.handle import Handle
+from journeyman.errors import RunOver, RunUnknown
+from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite
+from journeyman.processes import somebody
+from journeyman.record.reading import Recordings
+from journeyman.record.speaking import RecordedHandle
+from journeyman.types import JsonObject
+
+_REMEMBERED: Final = 1_000
+_EXTENTS: Final[dict[str, Extent]] = {"once": "once", "run": "session", "session": "session", "always": "always"}
+_AnyHandle: TypeAlias = "Handle[Any] | RecordedHandle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What somebody says to a run."""
+
+    kind: Literal["approve", "answer", "steer", "follow_up", "hold", "release", "stop", "withdraw"]
+    dedup: str
+    """A second one with the same changes nothing."""
+    digest: str = ""
+    decision: Literal["allow", "deny"] | None = None
+    arguments: JsonObject | None = None
+    extent: Literal["once", "run", "session", "always"] = "once"
+    text: str = ""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteeringAnswer:
+    """What became of it."""
+
+    status: Literal["taken", "known", "over"]
+    """`known`: somebody has decided already; `over`: the run has ended."""
+    told: str
+    """What was done or decided, by whom and when, as one sentence."""
+
+
+class Steering:
+    """Says things to the runs of one store."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = path
+        self._open = AsyncExitStack()
+        self._durable: Durable | None = None
+        self._recordings: Recordings | None = None
+        self._alone = asyncio.Lock()
+        self._answers: OrderedDict[tuple[str, str, str], SteeringAnswer] = OrderedDict()
+        """What was answered to the last ones: a second click is answered as the first was."""
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        await self._open.aclose()
+
+    async def say(self, id: str, given: Given, *, is_durable: bool) -> SteeringAnswer:
+        """Say something to a run.
+
+        Raises:
+            ValueError: what is said is empty, or this run takes no such words.
+            StoreError: the store cannot be written.
+        """
+        key = id, given.kind, given.dedup
+        async with self._alone:
+            if key not in self._answers:
+                handle = await self._handle(id, is_durable=is_durable)
+                try:
+                    self._answers[key] = SteeringAnswer(status="taken", told=await _said(handle, given))
+                except RunOver as over:
+                    self._answers[key] = SteeringAnswer(status="over", told=str(over))
+                except RunUnknown as unknown:
+                    raise LookupError(str(unknown)) from unknown
+                except LookupError as known:
+                    self._answers[key] = SteeringAnswer(status="known", told=str(known.args[0]))
+            while len(self._answers) > _REMEMBERED:
+                self._answers.popitem(last=False)
+            return self._answers[key]
+
+    async def _handle(self, id: str, *, is_durable: bool) -> _AnyHandle:
+        if is_durable:
+            if self._durable is None:
+                self._durable = await self._open.enter_async_context(Durable(self._path))
+            return await self._durable.get(id)
+        if self._recordings is None:
+            self._recordings = self._open.enter_context(Recordings(self._path))
+        return RecordedHandle(self._recordings, await asyncio.to_thread(self._recordings.find, id))
+
+
+async def _said(handle: _AnyHandle, given: Given) -> str:
+    """Say it, and return what was done, as one sentence."""
+    who = f"{somebody()} in the viewer"
+    match given.kind:
+        case "approve":
+            decision = _decision(given)
+            await handle.approve(given.digest, decision, who=who)
+            with_others = ", with other arguments" if isinstance(decision, Rewrite) else ""
+            told = "It is denied." if isinstance(decision, Deny) else f"It is allowed{with_others}."
+        case "answer":
+            await handle.answer(given.digest, given.text, who=who)
+            told = "It is answered."
+        case "stop":
+            await handle.stop(given.text.strip() or "stopped by somebody in the viewer", who=who)
+            told = "It was told to stop."
+        case "hold":
+            await handle.hold(who=who)
+            told = "It is held: no further step of it begins."
+        case "release":
+            await handle.release(who=who)
+            told = "It is released."
+        case _:
+            told = await _put(handle, given, who)
+    return told
+
+
+async def _put(handle: _AnyHandle, given: Given, who: str) -> str:
+    """Say a text, or take one back."""
+    if given.kind == "steer":
+        await handle.steer(given.text, who=who, dedup=given.dedup)
+        return "It is said before the next model call."
+    if isinstance(handle, Handle):
+        raise ValueError("A durable run takes no follow-ups, and nothing that was said to it is taken back: steer it.")
+    if given.kind == "follow_up":
+        await handle.follow_up(given.text, who=who, dedup=given.dedup)
+        return "It is said when nothing else is left to do."
+    if not given.text.isdecimal():
+        raise ValueError("The text of a withdrawal is the number of what is withdrawn.")
+    await handle.withdraw(int(given.text), who=who)
+    return "It is withdrawn."
+
+
+def _decision(given: Given) -> Decision:
+    if given.decision is None:
+        raise ValueError("A call needs a decision: allow, or deny.")
+    if given.decision == "deny":
+        return Deny(given.text.strip() or "denied by the operator")
+    if given.arguments is not None:
+        return Rewrite(given.arguments, given.text.strip())
+    return Allow(_EXTENTS[given.extent])

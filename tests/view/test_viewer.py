@@ -1,0 +1,396 @@
+"""The viewer's server: what it shows of a store, live and afterwards, who may ask it, and what it says to runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from journeyman import Agent, Chat, Failure, Host, Success, run, tool
+from journeyman.chat.questions import ask_user
+from journeyman.durable import Durable
+from journeyman.errors import DefinitionError, StoreError
+from journeyman.model import Part, Request, TextPart
+from journeyman.models.scripted import Scripted, call, say
+from journeyman.record import Recorder, Recordings
+from journeyman.types import Text
+from journeyman.view import serve_view
+from tests.support.postgres import PostgresServer
+from tests.view.desk import TOKEN, asking, look, viewing
+
+LOOK = say(call("look", {"topic": "tides"}, id="c1"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture(params=["file", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store, of each kind that there is."""
+    return request.getfixturevalue("emptied") if request.param == "postgres" else str(tmp_path / "runs.db")
+
+
+async def recorded(path: Path | str, *inputs: str) -> list[str]:
+    for text in inputs:
+        agent = Agent(name="scout", model=Scripted([LOOK, say("They rise.")]), tools=[look])
+        (await run(agent, f"{text}\udc80", host=Host(record=path))).unwrap()
+    with Recordings(path) as recordings:
+        return [each.id for each in recordings.runs()]
+
+
+async def test_a_run_is_shown_with_its_events_requests_and_figures(place: str) -> None:
+    [id] = await recorded(place, "What of the tides?")
+    async with viewing(place) as desk:
+        store = await desk.get("/api/store")
+        assert (store["runs"], store["read_only"], store["notice"]) == (1, False, None)
+        assert store["place"] == place or store["place"].startswith("The database")
+        assert store["bytes"] > 50_000
+        [shown] = (await desk.get("/api/runs"))["runs"]
+        assert shown == await desk.get(f"/api/runs/{id}")
+        assert (shown["agent"], shown["status"], shown["calls"]) == ("scout", "success", 1)
+        page = await desk.get(f"/api/runs/{id}/events?most=5")
+        assert [each["kind"] for each in page["events"]][:3] == ["RunStarted", "Input", "AttemptStarted"]
+        finished = next(each for each in page["events"] if each["kind"] == "ToolFinished")
+        assert finished["facts"]["tool_result"] == {"cut": "about", "characters": 11}
+        whole = await desk.get(f"/api/runs/{id}/events/{finished['n']}")
+        assert whole["facts"]["tool_result"] == "about tides"
+        first = await desk.get(f"/api/runs/{id}/events?limit=2")
+        assert (len(first["events"]), first["more"]) == (2, True)
+        requests = (await desk.get(f"/api/runs/{id}/requests"))["requests"]
+        request = await desk.get(f"/api/runs/{id}/requests/{requests[1]['n']}")
+        body = await desk.get(f"/api/runs/{id}/requests/{requests[1]['n']}/body")
+        assert json.loads("".join(piece["body"] for piece in request["pieces"])) == body
+        assert (await desk.get("/api/days?days=2"))["days"][-1]["runs"] == 1
+        assert (await desk.get(f"/api/runs/{id}/signals"))["signals"] == []
+
+
+async def test_runs_come_in_pages_and_are_found_by_what_was_said(place: str) -> None:
+    ids = await recorded(place, "one", "two", 'the 50% "quoted" ebb')
+    async with viewing(place) as desk:
+        first = await desk.get("/api/runs?limit=2")
+        assert ([each["id"] for each in first["runs"]], first["more"]) == (ids[:2], True)
+        rest = await desk.get(f"/api/runs?limit=2&before={first['next']}")
+        assert ([each["id"] for each in rest["runs"]], rest["more"]) == (ids[2:], False)
+        for query, expected in (
+            ("q=50%25+%22quoted", ids[:1]),
+            ("q=ABOUT+tides", ids),
+            ("q=never+said", []),
+            ("tool=look", ids),
+            ("tool=other", []),
+            ("status=success&agent=scout", ids),
+            ("failed=1", []),
+            ("status=live", []),
+            ("over_cost=1", []),
+        ):
+            assert [each["id"] for each in (await desk.get(f"/api/runs?{query}"))["runs"]] == expected, query
+
+
+async def test_durable_runs_that_are_not_recorded_appear_with_what_they_wait_for(place: str) -> None:
+    async with Durable(place, linger_s=0.01) as durable:
+        agent = asking(LOOK, say("They rise."))
+        handle = await durable.start(agent, "What?")
+        await durable.resume(handle.id, agent)
+        async with viewing(place) as desk:
+            [shown] = (await desk.get("/api/runs"))["runs"]
+            assert (shown["kind"], shown["status"], shown["input"]) == ("durable", "live", "What?")
+            assert "It is waiting" in shown["why"]
+            asked = await desk.waiting(handle.id)
+            told = await desk.say(
+                handle.id, kind="approve", decision="allow", digest=asked["facts"]["digest"], dedup="mine"
+            )
+            assert (told["status"], told["told"]) == ("taken", "It is allowed.")
+            late = await desk.say(handle.id, kind="approve", decision="deny", digest=asked["facts"]["digest"])
+            assert late["status"] == "known"
+            assert "answered before: allow, by" in late["told"]
+            assert isinstance(await durable.resume(handle.id, agent), Success)
+            assert (await desk.get(f"/api/runs/{handle.id}"))["status"] == "success"
+            over = await desk.say(handle.id, kind="steer", text="Faster.", dedup="s")
+            assert (over["status"], "has ended" in over["told"]) == ("over", True)
+            assert (await desk.say(handle.id, kind="follow_up", text="And?"))["http"] == 422
+
+
+async def test_a_recorded_run_is_approved_steered_and_goes_on(place: str) -> None:
+    with Recorder(place, asks=True) as recorder:
+        agent = asking(LOOK, say("They rise."), say("They rise, in short."), say("Thanks."))
+        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        async with viewing(place) as desk:
+            id = await desk.newest()
+            asked = await desk.waiting(id)
+            assert (asked["tool_use_id"], asked["facts"]["arguments"]) == ("c1", {"topic": "tides"})
+            steered = await desk.say(id, kind="steer", text="Be short.", dedup="a")
+            assert steered == await desk.say(id, kind="steer", text="Be short.", dedup="a")
+            [waits] = (await desk.get(f"/api/runs/{id}/signals"))["signals"]
+            assert (waits["kind"], waits["text"], waits["state"]) == ("steer", "Be short.", "waits")
+            withdrawn = await desk.say(id, kind="withdraw", text=str(waits["n"]), dedup="w")
+            assert withdrawn["status"] == "taken"
+            await desk.say(id, kind="steer", text="In one line.", dedup="b")
+            await desk.say(id, kind="follow_up", text="Thank you.", dedup="f")
+            wrong = await desk.say(id, kind="approve", decision="allow", digest="0" * 64, dedup="x")
+            assert (wrong["status"], "No question waits" in wrong["told"]) == ("known", True)
+            given = {"kind": "approve", "decision": "allow", "arguments": {"topic": "moon"}, "dedup": "y"}
+            taken = await desk.say(id, **given, digest=asked["facts"]["digest"])
+            assert taken["told"] == "It is allowed, with other arguments."
+            result = await going
+            await recorder.flush()
+            said = [each.text for message in result.history for each in message.content if isinstance(each, Text)]
+            told = (await desk.get(f"/api/runs/{id}/signals"))["signals"]
+            over = await desk.say(id, kind="hold", dedup="z")
+    assert isinstance(result, Success)
+    assert "In one line." in said
+    assert "Thank you." in said
+    assert "Be short." not in said
+    states = {each["text"]: each["state"] for each in told if each["kind"] in ("steer", "follow_up")}
+    assert states == {"Be short.": "withdrawn", "In one line.": "taken", "Thank you.": "taken"}
+    assert all("in the viewer" in each["by"] for each in told)
+    assert over["status"] == "over"
+
+
+async def test_two_operators_answer_and_the_second_is_told_who_was_first(place: str) -> None:
+    with Recorder(place, asks=True) as recorder:
+        going = asyncio.create_task(run(asking(LOOK, say("No.")), "What?", host=Host(record=recorder)))
+        async with viewing(place) as one, viewing(place) as two:
+            id = await one.newest()
+            digest = (await one.waiting(id))["facts"]["digest"]
+            answers = await asyncio.gather(
+                one.say(id, kind="approve", decision="deny", text="not now", digest=digest, dedup="1"),
+                two.say(id, kind="approve", decision="allow", digest=digest, dedup="2"),
+            )
+            await going
+    assert sorted(each["status"] for each in answers) == ["known", "taken"]
+    late = next(each for each in answers if each["status"] == "known")
+    assert "answered before" in late["told"]
+    assert "in the viewer" in late["told"]
+
+
+async def test_a_run_is_held_released_and_stopped(path: Path) -> None:
+    with Recorder(path, asks=True) as recorder:
+        agent = asking(LOOK, say(call("look", {"topic": "sea"}, id="c2")), say("Done."))
+        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        async with viewing(path) as desk:
+            id = await desk.newest()
+            digest = (await desk.waiting(id))["facts"]["digest"]
+            await desk.say(id, kind="hold", dedup="h")
+            await desk.say(id, kind="approve", decision="allow", digest=digest, dedup="a")
+            held = await desk.get(f"/api/runs/{id}")
+            assert held["iterations"] == 1
+            await desk.say(id, kind="release", dedup="r")
+            async for kind, told in desk.live(f"?run={id}"):
+                if kind == "events" and any(each["tool_use_id"] == "c2" for each in told):
+                    break
+            assert (await desk.say(id, kind="stop", text="enough", dedup="s"))["status"] == "taken"
+            result = await going
+    assert isinstance(result, Failure)
+    assert (result.code, "enough" in result.error.message) == ("EXECUTION_CANCELLED", True)
+
+
+async def test_a_chat_is_answered_from_outside_while_its_own_user_may_answer_too(path: Path) -> None:
+    model = Scripted([say(call("ask_user", {"question": "Which?", "options": ["a", "b"]}, id="q1")), say("So a.")])
+    heard: list[str] = []
+    with Recorder(path) as recorder:
+        agent = Agent(name="lead", model=model, tools=[ask_user])
+        async with (
+            Chat(agent, host=Host(record=recorder), on_event=lambda event: heard.append(type(event).__name__)) as chat,
+            viewing(path) as desk,
+        ):
+            turn = chat.start("Go.")
+            id = await desk.newest()
+            asked = await desk.waiting(id)
+            assert asked["facts"]["options"] == ["a", "b"]
+            told = await desk.say(id, kind="answer", text="a", digest=asked["facts"]["id"])
+            assert told["told"] == "It is answered."
+            assert (await turn).unwrap() == "So a."
+            assert chat.state.open_questions == ()
+    assert "QuestionAnswered" in heard
+
+
+class Writing(Scripted):
+    """Writes the beginning of its second answer, and the rest once it may."""
+
+    may_end: asyncio.Event
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncGenerator[Part]]:
+        is_second = bool(self.requests)
+
+        async def parts(real: AsyncIterator[Part]) -> AsyncGenerator[Part]:
+            if is_second and request.deltas:
+                yield TextPart("The tide rises, and sk-ant-api03-")
+                await self.may_end.wait()
+            async for part in real:
+                yield part
+
+        async with super().stream(request) as real:
+            yield parts(real)
+
+
+async def test_the_last_words_are_shown_while_an_answer_is_written(place: str) -> None:
+    model = Writing([LOOK, say("moon.")])
+    model.may_end = asyncio.Event()
+    with Recorder(place, asks=True) as recorder:
+        agent = replace(asking(LOOK), model=model)
+        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        async with viewing(place) as desk:
+            id = await desk.newest()
+            told: list[str] = []
+            async for kind, value in desk.live(f"?run={id}"):
+                if kind == "events" and any(each["kind"] == "ApprovalRequested" for each in value):
+                    digest = next(each["facts"]["digest"] for each in value if "digest" in each["facts"])
+                    await desk.say(id, kind="approve", decision="allow", digest=digest)
+                if kind == "words":
+                    told.append(value["text"])
+                    model.may_end.set()
+            await going
+    # What may be the beginning of a secret is held back until it is whole.
+    assert (told[0], told[-1]) == ("The tide rises, and ", "")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"authorization": ""}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"host": "evil.example.org"}, 421),
+        ({"host": "127.0.0.1.evil.example.org:80"}, 421),
+        ({"origin": "https://evil.example.org"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({}, 200),
+    ],
+)
+async def test_who_may_ask(path: Path, headers: dict[str, str], status: int) -> None:
+    await recorded(path, "one")
+    async with viewing(path) as desk:
+        assert await desk.status("/api/runs", "GET", None, **headers) == status
+
+
+async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
+    await recorded(path, "one")
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with viewing(path) as desk, aiohttp.ClientSession(cookie_jar=jar) as browser:
+        async with browser.get(f"{desk.url}/?token=wrong") as answer:
+            assert answer.status == 401
+        async with browser.get(f"{desk.url}//evil.org?token={TOKEN}&a=b", allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["location"]) == (303, "/evil.org?a=b")
+            cookie = answer.headers["set-cookie"]
+            assert "HttpOnly" in cookie
+            assert "SameSite=strict" in cookie
+        async with browser.get(f"{desk.url}/api/runs") as answer:
+            assert answer.status == 200
+        async with browser.get(f"{desk.url}/") as answer:
+            policy = answer.headers["content-security-policy"]
+            assert policy.startswith("default-src 'self';")
+            assert "unsafe" not in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert "<script" in await answer.text()
+
+
+async def test_what_cannot_be_said_gets_one_line(path: Path) -> None:
+    [id] = await recorded(path, "one")
+    async with viewing(path) as desk:
+        post, json_type = f"/api/runs/{id}/signals", {"content_type": "application/json"}
+        assert await desk.status(post, "POST", b"{}", content_type="text/plain") == 415
+        assert await desk.status(post, "POST", b"{", **json_type) == 422
+        assert await desk.status(post, "POST", b"[" * 100_000, **json_type) == 422
+        assert await desk.status(post, "POST", b'{"kind":"steer"}', **json_type) == 422
+        assert await desk.status(post, "POST", b" " * 1_000_001, **json_type) == 413
+        assert await desk.status("/api/runs/nope/signals", "POST", b'{"kind":"hold","dedup":""}', **json_type) == 404
+        for query in ("status=odd", "since=x", "since=nan", "limit=1e99"):
+            assert await desk.status(f"/api/runs?{query}") == 422, query
+        for missing in ("nope", f"{id}/events/9999", f"{id}/requests/9", f"{id}/export?as=pdf", "nope/events"):
+            assert await desk.status(f"/api/runs/{missing}") == 404, missing
+        assert await desk.status("/api/nothing") == 404
+        assert await desk.status("/../../etc/passwd.txt") == 404
+    async with viewing(path, read_only=True) as desk:
+        assert (await desk.get("/api/store"))["read_only"] is True
+        assert (await desk.say(id, kind="hold"))["http"] == 403
+
+
+async def test_hostile_texts_come_as_they_are(path: Path) -> None:
+    text = "<img src=x onerror=alert(1)>\u0000 </script>"
+    long = "y" * 5_000_000
+
+    @tool
+    async def pour(topic: str) -> str:
+        """Give a lot."""
+        return long
+
+    answers = [say(call("pour", {"topic": text}, id="c1")), say("Enough.")]
+    agent = Agent(name="scout", model=Scripted(answers), tools=[pour])
+    (await run(agent, f"{text}\udc80", host=Host(record=path))).unwrap()
+    with Recordings(path) as recordings:
+        id = recordings.runs()[0].id
+    async with viewing(path) as desk:
+        page = await desk.get(f"/api/runs/{id}/events?most=4000")
+        inputs = next(each for each in page["events"] if each["kind"] == "Input")
+        assert inputs["facts"]["input"] == f"{text}?"
+        result = next(each for each in page["events"] if each["kind"] == "ToolFinished")
+        assert result["facts"]["tool_result"] == {"cut": "y" * 4000, "characters": len(long)}
+        whole = await desk.get(f"/api/runs/{id}/events")
+        assert whole["more"] is True  # it is cut into pages by bytes
+
+
+async def test_the_stream_tells_when_the_store_is_gone(path: Path) -> None:
+    await recorded(path, "one")
+    async with viewing(path) as desk:
+        stream = desk.live()
+        path.rename(path.with_name("elsewhere.db"))
+        kinds = [kind async for kind, _ in stream]
+    assert kinds[-1] == "gone"
+
+
+async def test_the_stream_goes_on_when_the_connections_to_a_database_were_cut(
+    postgres: PostgresServer, emptied: str
+) -> None:
+    with Recorder(emptied, asks=True) as recorder:
+        going = asyncio.create_task(run(asking(LOOK, say("Yes.")), "What?", host=Host(record=recorder)))
+        async with viewing(emptied) as desk:
+            id = await desk.newest()
+            asked = await desk.waiting(id)
+            stream = desk.live(f"?run={id}&after={asked['n']}")
+            first = await anext(stream)
+            postgres.kill_connections("application_name LIKE 'journeyman r%%'")
+            taken = await desk.say(id, kind="approve", decision="allow", digest=asked["facts"]["digest"])
+            ended = [told["status"] async for kind, told in stream if kind == "run"]
+            await going
+    assert (first[0], taken["status"], ended[-1]) == ("run", "taken", "success")
+
+
+async def test_a_port_that_is_taken_names_the_next_free_one(path: Path) -> None:
+    await recorded(path, "one")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"the port {port} is taken; the next free one is {port + 1}|next free one"):
+            await serve_view(path, port=port)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"address": "192.0.2.1"}, "NO_TOKEN"),
+        ({"address": "0.0.0.0", "token": TOKEN}, "NO_HOST_NAME"),
+        ({"token": "short"}, "WEAK_TOKEN"),
+    ],
+)
+async def test_others_get_in_with_a_token_only(path: Path, options: dict[str, Any], code: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        await serve_view(path, **options)
+    assert [each.code for each in refused.value.problems] == [code]
+
+
+async def test_a_store_that_cannot_be_read_is_said_before_anything_is_served(path: Path) -> None:
+    with pytest.raises(StoreError, match="There is no store"):
+        await serve_view(path)
+    path.write_text("a file of another program, which is long enough to be looked at " * 40)
+    path.chmod(0o600)
+    with pytest.raises(StoreError, match="not a store"):
+        await serve_view(path)

@@ -1,0 +1,95 @@
+// Asking the server. An error is thrown as what happened and what to do, never as a number alone.
+
+import type { Facts, Happened, Json, Run, Sent, Signal, SignalAnswer } from "./api";
+import { answer, embedded } from "./offline";
+
+export class Failed extends Error {
+  constructor(
+    message: string,
+    readonly hint: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+async function answered(response: Response): Promise<Response> {
+  if (response.ok) return response;
+  let told: Facts = {};
+  try {
+    told = (await response.json()) as Facts;
+  } catch {
+    // An answer of something in between: its status is all there is to say.
+  }
+  const message = typeof told["error"] === "string" ? told["error"] : `The server answered ${response.status} ${response.statusText}.`;
+  throw new Failed(message, typeof told["hint"] === "string" ? told["hint"] : "", response.status);
+}
+
+async function found<T>(path: string): Promise<T> {
+  const told = embedded ? answer(embedded, path) : undefined;
+  if (told === undefined) throw new Failed("This file does not hold that.", "Open the run with journeyman view.", 404);
+  return told as T;
+}
+
+async function asked(path: string, options?: RequestInit): Promise<Response> {
+  try {
+    return await answered(await fetch(path, options));
+  } catch (error) {
+    if (error instanceof Failed || (error instanceof DOMException && error.name === "AbortError")) throw error;
+    throw new Failed("The viewer's process does not answer.", "Start it again: journeyman view.", 0);
+  }
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  if (embedded) return found<T>(path);
+  return (await (await asked(path, signal ? { signal } : undefined)).json()) as T;
+}
+
+export function query(given: Record<string, string | number | boolean | null | undefined>): string {
+  const told = new URLSearchParams();
+  for (const [name, value] of Object.entries(given)) {
+    if (value !== null && value !== undefined && value !== "" && value !== false) told.set(name, value === true ? "1" : String(value));
+  }
+  const text = told.toString();
+  return text ? `?${text}` : "";
+}
+
+export function ofRun(id: string, rest = ""): string {
+  return `api/runs/${encodeURIComponent(id)}${rest}`;
+}
+
+/** Longer texts come when they are looked at. */
+export const MOST = 4_000;
+
+/** The first page is small, so that something is seen at once. */
+export function eventsOf(id: string, after: number): Promise<{ events: Happened[]; more: boolean }> {
+  return get(`${ofRun(id, "/events")}${query({ after, limit: after === 0 ? 1_000 : 10_000, most: MOST })}`);
+}
+
+export function eventOf(id: string, n: number): Promise<Happened> {
+  return get(ofRun(id, `/events/${n}`));
+}
+
+export async function requestsOf(id: string): Promise<Sent[]> {
+  return (await get<{ requests: Sent[] }>(ofRun(id, "/requests"))).requests;
+}
+
+export function runOf(id: string): Promise<Run> {
+  return get(ofRun(id));
+}
+
+export async function say(id: string, signal: Signal): Promise<SignalAnswer> {
+  const options = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(signal) };
+  return (await (await asked(ofRun(id, "/signals"), options)).json()) as SignalAnswer;
+}
+
+export function parsed(value: Json | undefined): Json | undefined {
+  if (typeof value !== "string") return value;
+  const start = value.trimStart()[0];
+  if (start !== "{" && start !== "[") return undefined;
+  try {
+    return JSON.parse(value) as Json;
+  } catch {
+    return undefined;
+  }
+}
