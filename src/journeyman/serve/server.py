@@ -27,7 +27,6 @@ from journeyman.errors import (
     DefinitionError,
     InvalidArguments,
     ModelUnavailable,
-    Problem,
     name_and_words,
     visible_json,
     with_its_end,
@@ -37,7 +36,7 @@ from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.model import opened
 from journeyman.result import Failure, Result, Success
 from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Calls, Ended, Note, Questions, ServedCall, TooManyCalls
-from journeyman.tools.deps import deps_of_run, lacks_deps
+from journeyman.serve.refusals import served_problems
 from journeyman.tools.schema import Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
 
@@ -79,7 +78,7 @@ def agent_server(
         DefinitionError: there is no agent, two have one name, or the host has a journal; it lists every problem.
     """
     surroundings = host or NOTHING_AROUND
-    problems = _problems(agents, surroundings)
+    problems = served_problems(agents, surroundings, hint="Pass agent.with_deps(…).")
     if problems:
         raise DefinitionError("The MCP server", problems)
     serving = _Serving({agent.name: served_tool(agent) for agent in agents}, surroundings, on_event)
@@ -98,26 +97,6 @@ def agent_server(
         on_list_tools=serving.list_tools,
         on_call_tool=serving.call_tool,
     )
-
-
-def _problems(agents: Sequence[Agent[Any, Any, Any]], host: Host) -> list[Problem]:
-    names = [agent.name for agent in agents]
-    problems = [
-        Problem("DUPLICATE_AGENT_NAME", f"{names.count(name)} agents are called {name!r}.", "Rename all but one.")
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
-    ]
-    problems += [
-        Problem("MISSING_DEPS", f"{agent.name}: {lack.partition('. ')[0]}.", "Pass agent.with_deps(…).")
-        for agent in agents
-        if (lack := lacks_deps(deps_of_run(None, agent.deps), agent.deps)) is not None
-    ]
-    if not agents:
-        problems.append(Problem("NO_AGENTS", "There is no agent to serve.", "Pass one or more."))
-    if host.journal is not None:
-        text = "The host has a journal, which belongs to one run: a second would be given the answers of the first."
-        problems.append(Problem("SHARED_JOURNAL", text, "Leave Host.journal out."))
-    return problems
 
 
 async def _open_models(stack: AsyncExitStack, agents: Sequence[Agent[Any, Any, Any]], host: Host) -> None:
@@ -187,7 +166,7 @@ class _Serving:
         call = calls.go_on(params.request_state or "", params.name, params.arguments or {})
         if call is None:
             return refusal(
-                "NO_SUCH_CALL", "No call waits for this answer: it has ended, or was given up.", "Call anew."
+                "NO_SUCH_CALL", "No call waits for this answer: it has ended, or was given up.", "Call again."
             )
         for key, response in (params.input_responses or {}).items():
             call.reply(key, _decision(response))

@@ -1,0 +1,401 @@
+"""AG-UI: what happens in a turn of a chat, in the words of the Agent User Interaction Protocol.
+
+A thread is a chat, and a run of the protocol is a turn, or the part of one between two interrupts. What is told is made
+from the numbered events alone, the same for whoever asks again: the id of each event is that of ours it comes from,
+and its place among those, so a client that was cut off is told the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+import orjson
+from ag_ui.core import events as ui
+from ag_ui.core.types import Interrupt
+from ag_ui.encoder import EventEncoder
+from pydantic_core import from_json, to_jsonable_python
+
+from journeyman import events
+from journeyman.events import Event
+from journeyman.result import Failure, Metadata, plain_output
+from journeyman.serve.bodies import client_question
+from journeyman.serve.live import Ended, Entry, Live
+from journeyman.types import JsonObject
+
+PROTOCOL: Final = "1.0"
+_APPROVAL: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean", "description": "Whether the call may happen."},
+        "reason": {"type": "string", "description": "Why not, for the agent to read."},
+        "editedArgs": {"type": "object", "description": "Other arguments for the call."},
+    },
+    "required": ["approved"],
+}
+_ANSWER: Final[JsonObject] = {"type": "string", "description": "The answer."}
+_TOLD_FROM: Final = 64
+"""A growing output is told again when it has grown by so many characters, or by a fiftieth."""
+
+
+Wanted: TypeAlias = events.ApprovalRequested | events.QuestionAsked
+
+
+@dataclass(slots=True)
+class Segment:
+    """The part of a turn that is one run of the protocol."""
+
+    run_id: str
+    after: int
+    """The number of the last event before it."""
+    until: int | None = None
+    """The number of its last event, where it ended with an interrupt."""
+    interrupts: Sequence[Interrupt] = ()
+    is_first: bool = True
+    open: Sequence[Wanted] = ()
+    """What had been asked before it, and is not answered by its request."""
+
+
+class Threads:
+    """Which runs of the protocol the turns of chats are told as."""
+
+    def __init__(self) -> None:
+        self._segments: dict[Live, list[Segment]] = {}
+
+    def of(self, live: Live, run_id: str, answered: Collection[str] = ()) -> Segment:
+        """Return the part of a turn that is told as this run: a new one, unless there is one. `answered` are the ids of
+        what its request answers."""
+        for gone in [each for each in self._segments if each.ended is not None and each is not live]:
+            if not gone.n_followers:
+                del self._segments[gone]
+        known = self._segments.setdefault(live, [])
+        found = self.find(live, run_id)
+        if found is None:
+            after = known[-1].until if known and known[-1].until is not None else live.first - 1
+            left = [each for each in live.open.values() if each.id not in answered]
+            found = Segment(run_id, after, is_first=not known, open=left)
+            known.append(found)
+        return found
+
+    def find(self, live: Live | None, run_id: str) -> Segment | None:
+        """Return the part of a turn that was told as this run."""
+        known = [] if live is None else self._segments.get(live, [])
+        return next((each for each in known if each.run_id == run_id), None)
+
+
+class Agui:
+    """The events of one run of the protocol, for one client."""
+
+    def __init__(self, live: Live, segment: Segment, *, thread_id: str, seen: tuple[int, int] = (0, 0)) -> None:
+        """`seen`: the number and the place of the last event that the client has."""
+        self.is_done = False
+        self._live, self._segment = live, segment
+        self._thread_id, self._run_id = thread_id, segment.run_id
+        self._seen = seen
+        self._encoder = EventEncoder()
+        self._number, self._place = segment.after, 0
+        """Of the event that was told last, and how many it was told as."""
+        self._text: str | None = None
+        self._thinking: str | None = None
+        self._calls: dict[str, bool] = {}
+        """Calls whose arguments have begun to be told, and whether they are told to the end."""
+        self._step: str | None = None
+        self._output: object = None
+        self._told_chars = 0
+        self._asked: dict[str, Interrupt] = {}
+        self._tools = {each.name for each in live.agent.tools if each.resumes and each.foreign}
+        """Those of the client."""
+        self._by_client: set[str] = set()
+        """What is asked where one of them is called."""
+        self._wanted: set[str] = set()
+        """The ids under which their results are waited for."""
+        self._has_begun = False
+        called = [each.event for each in live.entries if segment.open and isinstance(each.event, events.ToolCalled)]
+        by_client = {client_question(each.tool_use_id) for each in called if each.tool_name in self._tools}
+        for each in segment.open:
+            self._ask(each, is_by_client=each.question in by_client)
+
+    @property
+    def may_pause(self) -> bool:
+        return bool(self._asked or self._wanted) and self._segment.until is None
+
+    def say(self, entries: Sequence[Entry]) -> bytes:
+        pieces: list[bytes] = []
+        for entry in entries:
+            if self.is_done:
+                break
+            self._number = entry.number
+            told = list(self._told(entry))
+            self._place = len(told)
+            if self._segment.until == entry.number and not self.is_done:
+                told += self._paused(self._segment.interrupts)
+            pieces += self._numbered(told)
+        return b"".join(pieces)
+
+    def pause(self, live: Live) -> bytes:
+        """End the run with what waits for an answer."""
+        self._segment.until, self._segment.interrupts = self._number, tuple(self._asked.values())
+        return b"".join(self._numbered(list(self._paused(self._segment.interrupts)), self._place))
+
+    def _numbered(self, told: Sequence[ui.BaseEvent], before: int = 0) -> Iterator[bytes]:
+        for place, event in enumerate(told, before + 1):
+            if (self._number, place) > self._seen:
+                yield b"id: %d.%d\n" % (self._number, place) + self._encoder.encode(event).encode()
+
+    def _paused(self, interrupts: Sequence[Interrupt]) -> Iterator[ui.BaseEvent]:
+        self.is_done = True
+        yield from self._closed()
+        if self._step is not None:
+            yield ui.StepFinishedEvent(step_name=self._step)
+        outcome = ui.RunFinishedInterruptOutcome(interrupts=list(interrupts)) if interrupts else None
+        yield ui.RunFinishedEvent(
+            thread_id=self._thread_id, run_id=self._run_id, outcome=outcome or ui.RunFinishedSuccessOutcome()
+        )
+
+    # -- one event
+
+    def _told(self, entry: Entry) -> Iterator[ui.BaseEvent]:
+        event = entry.event
+        if not self._has_begun:
+            self._has_begun = True
+            yield ui.RunStartedEvent(thread_id=self._thread_id, run_id=self._run_id, protocol_version=PROTOCOL)
+            if not self._segment.is_first and self._live_step(entry) is not None:
+                self._step = self._live_step(entry)
+                yield ui.StepStartedEvent(step_name=self._step or "")
+        if isinstance(event, Ended):
+            yield from self._ended(event)
+        elif isinstance(event, Wanted):
+            self._ask(event, is_by_client=event.question in self._by_client)
+        elif isinstance(event, events.ApprovalAnswered | events.QuestionAnswered):
+            self._asked.pop(event.id, None)
+            self._wanted.discard(event.id)
+        elif len(event.path) > 1:
+            yield from self._below(event)
+        else:
+            yield from self._said(event)
+
+    def _ask(self, event: Wanted, *, is_by_client: bool) -> None:
+        """Note what is asked, for the end of the run."""
+        if not is_by_client:
+            self._asked[event.id] = interrupt_of(event)
+        elif event.question not in self._live.early:
+            self._wanted.add(event.id)
+
+    def _live_step(self, entry: Entry) -> str | None:
+        """Return the attempt that goes on where a run of the protocol goes on with a turn."""
+        for each in reversed(self._live.entries[: max(0, entry.number - self._live.first)]):
+            match each.event:
+                case events.AttemptStarted(path=(_,), attempt=attempt):
+                    return f"attempt {attempt}"
+                case events.AttemptCompleted(path=(_,)):
+                    return None
+                case _:
+                    continue
+        return None
+
+    def _said(self, event: Event) -> Iterator[ui.BaseEvent]:
+        match event:
+            case events.TextDelta(text=text):
+                if self._text is None:
+                    yield from self._closed()
+                    self._text = f"{self._live.number}.{self._number}"
+                    yield ui.TextMessageStartEvent(message_id=self._text, role="assistant")
+                yield ui.TextMessageContentEvent(message_id=self._text, delta=text)
+            case events.ThinkingDelta(text=text):
+                if self._thinking is None:
+                    yield from self._closed()
+                    self._thinking = f"{self._live.number}.{self._number}"
+                    yield ui.ReasoningStartEvent(message_id=self._thinking)
+                    yield ui.ReasoningMessageStartEvent(message_id=self._thinking, role="reasoning")
+                yield ui.ReasoningMessageContentEvent(message_id=self._thinking, delta=text)
+            case events.ToolInputDelta() | events.ToolCalled() | events.ToolFinished() | events.ToolProgress():
+                yield from self._call(event)
+            case events.OutputDelta():
+                yield from self._grown(event)
+            case _:
+                yield from self._noted(event)
+
+    def _noted(self, event: Event) -> Iterator[ui.BaseEvent]:
+        """Tell what a turn has come to."""
+        match event:
+            case events.AttemptStarted(attempt=attempt):
+                self._step = f"attempt {attempt}"
+                yield ui.StepStartedEvent(step_name=self._step)
+            case events.AttemptCompleted() if self._step is not None:
+                yield from self._closed()
+                yield ui.StepFinishedEvent(step_name=self._step)
+                self._step = None
+            case events.ModelResponded():
+                yield from self._closed()
+            case events.ModelRestarted(attempt=attempt, iteration=iteration):
+                yield from self._closed()
+                value = {"attempt": attempt, "iteration": iteration}
+                yield ui.CustomEvent(name="journeyman.restarted", value=value)
+            case events.ValidationFailed(attempt=attempt, feedback=feedback):
+                value = {"attempt": attempt, "feedback": feedback}
+                yield ui.CustomEvent(name="journeyman.rejected", value=value)
+            case _:
+                return
+
+    def _closed(self) -> Iterator[ui.BaseEvent]:
+        """End the messages that are open."""
+        if self._text is not None:
+            yield ui.TextMessageEndEvent(message_id=self._text)
+            self._text = None
+        if self._thinking is not None:
+            yield ui.ReasoningMessageEndEvent(message_id=self._thinking)
+            yield ui.ReasoningEndEvent(message_id=self._thinking)
+            self._thinking = None
+        for id, is_told in self._calls.items():
+            if not is_told:
+                self._calls[id] = True
+                yield ui.ToolCallEndEvent(tool_call_id=id)
+
+    def _call(
+        self, event: events.ToolInputDelta | events.ToolCalled | events.ToolFinished | events.ToolProgress
+    ) -> Iterator[ui.BaseEvent]:
+        id, name = event.tool_use_id, event.tool_name
+        match event:
+            case events.ToolInputDelta(json=json):
+                yield from self._called(id, name)
+                yield ui.ToolCallArgsEvent(tool_call_id=id, delta=json)
+            case events.ToolCalled(kind="output", tool_input=given):
+                yield from self._changed(given)
+            case events.ToolCalled(kind="tool" | "unknown", tool_input=given):
+                if id not in self._calls:
+                    yield from self._called(id, name)
+                    yield ui.ToolCallArgsEvent(tool_call_id=id, delta=orjson.dumps(given).decode())
+                yield from self._closed()
+                if name in self._tools:
+                    self._by_client.add(client_question(id))
+            case events.ToolFinished() if name in self._tools and any(
+                isinstance(each.event, events.QuestionAsked) and each.event.question == client_question(id)
+                for each in self._live.entries
+            ):
+                return  # the client has told us
+            case events.ToolFinished(kind="tool" | "unknown", tool_result=result):
+                yield ui.ToolCallResultEvent(message_id=f"result-{id}", tool_call_id=id, content=result)
+            case events.ToolProgress(message=message, fraction=fraction):
+                value = {"toolCallId": id, "message": message, "fraction": fraction}
+                yield ui.CustomEvent(name="journeyman.progress", value=value)
+            case _:
+                return
+
+    def _called(self, id: str, name: str) -> Iterator[ui.BaseEvent]:
+        if id not in self._calls:
+            if self._text is not None or self._thinking is not None:
+                yield from self._closed()
+            self._calls[id] = False
+            yield ui.ToolCallStartEvent(tool_call_id=id, tool_call_name=name)
+
+    def _grown(self, event: events.OutputDelta) -> Iterator[ui.BaseEvent]:
+        n_chars = len(event.json)
+        if n_chars < self._told_chars:
+            self._told_chars = 0  # another attempt
+        if n_chars - self._told_chars >= max(_TOLD_FROM, self._told_chars // 50):
+            self._told_chars = n_chars
+            yield from self._changed(event.partial())
+
+    def _changed(self, output: object) -> Iterator[ui.BaseEvent]:
+        output = to_jsonable_python(output)
+        before, self._output = self._output, output
+        if before is None:
+            yield ui.StateSnapshotEvent(snapshot={"output": output})
+        elif operations := list(changes(before, output, "/output")):
+            yield ui.StateDeltaEvent(delta=cast("Any", operations))
+
+    def _below(self, event: Event) -> Iterator[ui.BaseEvent]:
+        """Tell of a run in the run: that it has begun, and how it has ended."""
+        id = "/".join(event.path)
+        match event:
+            case events.RunStarted(agent=agent, tool_use_id=tool_use_id):
+                above = "/".join(event.path[:-1]) if len(event.path) > 2 else None
+                yield ui.SubagentStartedEvent(
+                    subagent_run_id=id, name=agent, parent_tool_call_id=tool_use_id, parent_subagent_run_id=above
+                )
+            case events.RunSucceeded(output=output):
+                yield ui.SubagentFinishedEvent(subagent_run_id=id, result=plain_output(output, None))
+            case events.RunFailed(error=error):
+                yield ui.SubagentErrorEvent(subagent_run_id=id, message=error.message, code=error.code)
+            case _:
+                return
+
+    def _ended(self, ended: Ended) -> Iterator[ui.BaseEvent]:
+        self.is_done = True
+        yield from self._closed()
+        document: dict[str, Any] = from_json(ended.document)
+        error = document.get("error")
+        is_stopped = isinstance(ended.result, Failure) and ended.result.code == "EXECUTION_CANCELLED"
+        if error is not None and not is_stopped:
+            message = f"{error['message']} {error['hint']}".strip()
+            yield ui.RunErrorEvent(message=message, code=error["code"])
+            return
+        if self._step is not None:
+            yield ui.StepFinishedEvent(step_name=self._step)
+        output = document.get("output")
+        if not is_stopped and self._live.agent.plan.output is not None:
+            yield from self._changed(output)
+        outcome = ui.RunFinishedCancelledOutcome() if is_stopped else ui.RunFinishedSuccessOutcome()
+        metadata = None if ended.result is None else ended.result.metadata
+        yield ui.RunFinishedEvent(
+            thread_id=self._thread_id, run_id=self._run_id, outcome=outcome, result=output, usage=usage_of(metadata)
+        )
+
+
+def changes(before: object, now: object, path: str) -> Iterator[dict[str, object]]:
+    """Give the operations of RFC 6902 that make one value of the other: where a list has grown, what was added."""
+    if before == now:
+        return
+    if isinstance(before, dict) and isinstance(now, dict):
+        old, new = cast("dict[str, object]", before), cast("dict[str, object]", now)
+        for key in old.keys() - new.keys():
+            yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
+        for key, value in new.items():
+            if key in old:
+                yield from changes(old[key], value, f"{path}/{_escaped(key)}")
+            else:
+                yield {"op": "add", "path": f"{path}/{_escaped(key)}", "value": value}
+    elif (
+        isinstance(before, list)
+        and isinstance(now, list)
+        and len(cast("list[object]", before)) <= len(cast("list[object]", now))
+    ):
+        olds, news = cast("list[object]", before), cast("list[object]", now)
+        for index, (old_item, new_item) in enumerate(zip(olds, news, strict=False)):
+            yield from changes(old_item, new_item, f"{path}/{index}")
+        for value in news[len(olds) :]:
+            yield {"op": "add", "path": f"{path}/-", "value": value}
+    else:
+        yield {"op": "replace", "path": path, "value": now}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def usage_of(metadata: Metadata | None) -> list[ui.TokenUsage] | None:
+    """Return what a run has used, as the protocol counts it; None where that is not known."""
+    used = None if metadata is None else metadata.usage
+    if used is None:
+        return None
+    n_input = used.input_tokens + (used.cache_read_tokens or 0) + (used.cache_write_tokens or 0)
+    return [ui.TokenUsage(input_tokens=n_input, output_tokens=used.output_tokens)]
+
+
+def interrupt_of(event: events.ApprovalRequested | events.QuestionAsked) -> Interrupt:
+    """Return what is asked, as the protocol asks it."""
+    if isinstance(event, events.QuestionAsked):
+        metadata: dict[str, Any] = {"options": list(event.options)}
+        return Interrupt(
+            id=event.id, reason="input_required", message=event.question, response_schema=_ANSWER, metadata=metadata
+        )
+    metadata = {"tool": event.tool_name, "arguments": event.arguments, "offers": list(event.offers)}
+    return Interrupt(
+        id=event.id,
+        reason="tool_call",
+        message=event.question,
+        tool_call_id=event.tool_use_id,
+        response_schema=_APPROVAL,
+        metadata=metadata,
+    )

@@ -1,0 +1,516 @@
+"""Agents behind HTTP: a JSON API with an OpenAPI document, server-sent events, and AG-UI.
+
+`app` makes an ASGI application, to be run by any server or mounted in another application. Whatever a client sends, it
+is answered in one form; what is not its own is not there for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+
+import orjson
+from ag_ui.core.types import RunAgentInput
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.cancel import is_awaited
+from journeyman.durable import Durable, Question
+from journeyman.errors import DefinitionError, InvalidArguments, StoreError
+from journeyman.events import QuestionAsked
+from journeyman.loop.prepare import host_problems
+from journeyman.serve.agui import Agui, Threads
+from journeyman.serve.bodies import (
+    after_of,
+    answer_of,
+    answers_of,
+    client_question,
+    idempotency_key,
+    input_of,
+    is_id,
+    parsed_body,
+    results_of,
+    run_input,
+    seen_of,
+    text_of,
+    typed_input,
+    with_tools,
+    wrong,
+)
+from journeyman.serve.hosting import Hosting, OnDisconnect
+from journeyman.serve.live import Live, ServeLimits
+from journeyman.serve.openapi import ID, openapi
+from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_key, served_problems
+from journeyman.serve.streams import EventStream, Plain, check_followers
+from journeyman.session import TURN
+from journeyman.types import JsonObject, Message, adapter_of
+
+Authorize: TypeAlias = Callable[[Request], "str | Awaitable[str | None] | None"]
+"""Names the owner of a request; None: it is not let in (401)."""
+
+_log = logging.getLogger("journeyman")
+_EVERYBODY: Final = "public"
+"""The owner where nobody is asked who they are."""
+_JSON: Final = "application/json"
+
+
+def app(
+    agents: Sequence[Agent[Any, Any, Any]],
+    *,
+    store: Durable | str | None = None,
+    deps: Callable[[str], object] | None = None,
+    authorize: Authorize | None = None,
+    host: Host | None = None,
+    limits: ServeLimits | None = None,
+    on_disconnect: OnDisconnect = "stop",
+) -> AgentApp:
+    """Return an ASGI application that serves agents: run it, or mount it.
+
+    Args:
+        agents: The agents, each under its name.
+        store: Where runs and chats are kept: a path, a URL, or a `Durable` that is open while the app is. None: in
+            memory, until a while after their end.
+        deps: Returns what the agents use for an owner.
+        authorize: Returns the owner of a request, or None for one that is not let in; it may be async. Without it,
+            all that is served belongs to everybody who can reach it.
+        host: What surrounds every run: its gate, its budget, its model.
+        limits: What clients may use.
+        on_disconnect: What becomes of a run without a store when its client leaves. One with a store goes on.
+
+    Raises:
+        DefinitionError: there is no agent, two have one name, one lacks its deps, or the host has a journal; it lists
+            every problem.
+    """
+    around = host if isinstance(host, Host) else NOTHING_AROUND
+    hint = "Pass deps=…, or agent.with_deps(…)."
+    problems = [*host_problems(host), *served_problems(agents, around, deps=deps, hint=hint)]
+    if problems:
+        raise DefinitionError("The app", problems)
+    named = {agent.name: agent for agent in agents}
+    hosting = Hosting(named, store, deps=deps, host=around, limits=limits or ServeLimits(), on_disconnect=on_disconnect)
+    return AgentApp(hosting, authorize)
+
+
+class AgentApp:
+    """An ASGI application that serves agents. `app` makes it.
+
+    Where it is mounted, its lifespan is that of the application around: `FastAPI(lifespan=agents.lifespan)`.
+    """
+
+    def __init__(self, hosting: Hosting, authorize: Authorize | None) -> None:
+        self._hosting: Final = hosting
+        table = _Endpoints(hosting).table()
+        self.routes: Final = tuple((method, path) for method, path, _, _ in table)
+        """The method and the path of each route."""
+        routes = [
+            Route(path, _Endpoint(hosting, authorize, handler, is_open=is_open), methods=[method])
+            for method, path, handler, is_open in table
+        ]
+        self._router: Final = Router(routes=routes, lifespan=self.lifespan, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Without the layers of `Starlette`: each of them would take part in every event that is sent.
+        try:
+            await self._router({"app": self, **scope}, receive, send)
+        except HTTPException as error:
+            await http_error(error)(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(self, around: object = None) -> AsyncGenerator[None]:
+        """Keep the store and the models open; leaving stops what goes on, or leaves it to another process."""
+        async with self._hosting.opened():
+            yield
+
+    async def drain(self, grace_s: float) -> None:
+        """Begin nothing more, and give what goes on so many seconds to end. `/ready` says so (503)."""
+        await self._hosting.drain(grace_s)
+
+
+# -- one request -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request, and whose it is."""
+
+    request: Request
+    owner: str
+    """As it stands in names."""
+    who: str
+    """As `authorize` has named it."""
+    body: Any = None
+    raw: bytes = b""
+
+    @property
+    def key(self) -> str:
+        """The id in the path.
+
+        Raises:
+            Refusal: no id looks so.
+        """
+        id: str = self.request.path_params["id"]
+        if not is_id(id):
+            raise nothing("run or chat", f":{id}")
+        return id
+
+    @property
+    def name(self) -> str:
+        """The name of the run, or the chat, in the path."""
+        return f"{self.owner}:{self.key}"
+
+    @property
+    def is_stream(self) -> bool:
+        """True when the client wants events."""
+        return "text/event-stream" in self.request.headers.get("accept", "")
+
+    @property
+    def is_detached(self) -> bool:
+        """True when the client does not want to wait."""
+        return "respond-async" in self.request.headers.get("prefer", "")
+
+
+Handler: TypeAlias = Callable[[Exchange], Awaitable[ASGIApp]]
+
+
+@runtime_checkable
+class TakesPart(Protocol):
+    """A telemetry that can tell of a run as a part of what its client does."""
+
+    def within(self, traceparent: str) -> AbstractContextManager[None]:
+        """Let what begins in the block be a part of what a W3C `traceparent` names."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Endpoint:
+    """Answers the requests of one route."""
+
+    hosting: Hosting
+    authorize: Authorize | None
+    handler: Handler
+    is_open: bool = False
+    """True when nobody is asked who they are."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            response = await self._answer(Request(scope, receive))
+        except Refusal as refusal:
+            response = refused(refusal)
+        except InvalidArguments as invalid:
+            response = refused(invalid_input(invalid))
+        except StoreError as error:
+            _log.warning("A request could not be answered: %s", error)
+            text = "The store cannot be used at the moment."
+            response = refused(Refusal(503, "STORE_AWAY", text, "Ask again.", retry_s=self.hosting.limits.retry_s))
+        except ClientDisconnect:
+            return
+        except HTTPException:
+            raise
+        except Exception:  # noqa: BLE001 - of one request; its client is told
+            _log.exception("A request to %s failed.", scope["path"])
+            response = refused(Refusal(500, "INTERNAL_ERROR", "The request failed.", "The server's log says why."))
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> ASGIApp:
+        asked = Exchange(request, owner=_EVERYBODY, who=_EVERYBODY)
+        if not self.is_open:
+            _ = self.hosting.durable  # it must be open
+            if self.authorize is not None:
+                owner = self.authorize(request)
+                owner = await owner if is_awaited(owner) else owner
+                if owner is None:
+                    raise Refusal(401, "UNAUTHORIZED", "It is not known who asks.", "Log in, or bring a token.")
+                asked.who, asked.owner = owner, owner_key(owner)
+        if request.method == "POST":
+            asked.raw = await self._body(request)
+            asked.body = parsed_body(asked.raw)
+        above, telemetry = request.headers.get("traceparent"), self.hosting.host.telemetry
+        if above is None or not isinstance(telemetry, TakesPart):
+            return await self.handler(asked)
+        with telemetry.within(above):
+            return await self.handler(asked)
+
+    async def _body(self, request: Request) -> bytes:
+        most, pieces, n_bytes = self.hosting.limits.body_bytes, list[bytes](), 0
+        try:
+            async with asyncio.timeout(self.hosting.limits.body_s):
+                async for piece in request.stream():
+                    n_bytes += len(piece)
+                    if n_bytes > most:
+                        text = f"The body has more than {most:,} bytes."
+                        raise Refusal(413, "TOO_LARGE", text, "Send less.")
+                    pieces.append(piece)
+        except TimeoutError:
+            text = f"The body did not come within {self.hosting.limits.body_s:g} s."
+            raise Refusal(408, "TOO_SLOW", text, "Send it again.") from None
+        return b"".join(pieces)
+
+
+def refused(refusal: Refusal) -> Response:
+    """Return how a client is told that what it asked for is not done."""
+    error: dict[str, object] = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
+    if refusal.issues:
+        error["issues"] = refusal.issues
+    headers = {"Retry-After": str(refusal.retry_s)} if refusal.retry_s is not None else {}
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(orjson.dumps({"error": error}), refusal.status, headers, media_type=_JSON)
+
+
+def http_error(error: HTTPException) -> Response:
+    """Return how a client is told that there is no such route, or method."""
+    codes = {404: "NOT_FOUND", 405: "WRONG_METHOD"}
+    code = codes.get(error.status_code, "REFUSED")
+    body = {"error": {"code": code, "message": f"{error.detail}.", "hint": "See /openapi.json."}}
+    return Response(orjson.dumps(body), error.status_code, error.headers, media_type=_JSON)
+
+
+def json_response(value: object, status: int = 200, **headers: str) -> Response:
+    """Return a response that says a value."""
+    data = value if isinstance(value, bytes) else orjson.dumps(value, default=repr)
+    return Response(data, status, {name.title(): text for name, text in headers.items()}, media_type=_JSON)
+
+
+# -- the endpoints -----------------------------------------------------------------------------------------------------
+
+
+class _Endpoints:  # noqa: PLR0904 - one for each route
+    """What is answered, for each route."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting: Final = hosting
+        self._threads: Final = Threads()
+        self._document: Final = orjson.dumps(openapi(hosting.agents, hosting.limits))
+
+    def table(self) -> Sequence[tuple[str, str, Handler, bool]]:
+        """Return each route: its method, its path, what answers it, and whether anybody may ask."""
+        return (
+            ("GET", "/health", self.health, True),
+            ("GET", "/ready", self.ready, True),
+            ("GET", "/openapi.json", self.openapi, True),
+            ("GET", "/agents", self.agents, False),
+            ("POST", "/agents/{agent}/runs", self.begin, False),
+            ("POST", "/agents/{agent}/agui", self.agui, False),
+            ("POST", "/agents/{agent}/chats/{id}/turns", self.turn, False),
+            ("GET", "/runs/{id}", self.run, False),
+            ("GET", "/runs/{id}/events", self.events, False),
+            ("POST", "/runs/{id}/stop", self.stop, False),
+            ("POST", "/runs/{id}/steer", self.steer, False),
+            ("POST", "/runs/{id}/answers/{question}", self.answer, False),
+            ("GET", "/chats/{id}", self.chat, False),
+            ("GET", "/chats/{id}/events", self.chat_events, False),
+            ("POST", "/chats/{id}/stop", self.stop, False),
+            ("POST", "/chats/{id}/steer", self.steer, False),
+            ("POST", "/chats/{id}/answers/{question}", self.answer, False),
+        )
+
+    # -- about the server
+
+    async def health(self, asked: Exchange) -> ASGIApp:
+        return json_response({"status": "ok"})
+
+    async def ready(self, asked: Exchange) -> ASGIApp:
+        hosting = self._hosting
+        if not hosting.is_open or hosting.is_closing:
+            text = "The server is closing, or not open yet."
+            raise Refusal(503, "CLOSING", text, "Ask another one.", retry_s=hosting.limits.retry_s)
+        await hosting.durable.hub.engine.get("")
+        return json_response({"status": "ready"})
+
+    async def openapi(self, asked: Exchange) -> ASGIApp:
+        return json_response(self._document)
+
+    async def agents(self, asked: Exchange) -> ASGIApp:
+        listed = [{"name": each.name, "description": each.description} for each in self._hosting.agents.values()]
+        return json_response({"agents": listed})
+
+    # -- runs
+
+    async def begin(self, asked: Exchange) -> ASGIApp:
+        agent = self._hosting.agent(asked.request.path_params["agent"])
+        value = input_of(agent, asked.body)
+        key = idempotency_key(asked.request) or secrets.token_hex(12)
+        live = await self._hosting.start(f"{asked.owner}:{key}", agent, value, is_tied=not asked.is_detached)
+        return await self._followed(asked, live, f"/runs/{key}")
+
+    async def _followed(self, asked: Exchange, live: Live, place: str) -> ASGIApp:
+        """Answer with the events, or with the result once it is there."""
+        if asked.is_stream:
+            headers = [(b"location", place.encode()), (b"x-run-id", live.name.partition(":")[2].encode())]
+            return EventStream(self._hosting, live, Plain(live, 0), headers=headers)
+        if asked.is_detached:
+            return json_response(
+                {"id": key_of(live.name), "agent": live.agent.name, "status": "running"}, 202, location=place
+            )
+        check_followers(self._hosting)
+        self._hosting.n_followers += 1
+        try:
+            if not await live.until_over(asked.request.receive):
+                raise ClientDisconnect
+        finally:
+            self._hosting.n_followers -= 1
+        return ended_response(live, location=place)
+
+    async def run(self, asked: Exchange) -> ASGIApp:
+        info = await self._hosting.info(asked.name)
+        result = await self._hosting.result(asked.name) if info.is_over else None
+        document: dict[str, object] = {
+            "id": asked.key,
+            "agent": info.agent,
+            "status": info.status,
+            "created": info.created,
+            "ended": info.ended,
+            "attempt": info.attempt,
+            "iteration": info.iteration,
+            "tokens": info.tokens,
+            "cost": info.cost,
+            "why": info.why,
+            "questions": [question_document(each) for each in info.waits_for],
+            "result": None if result is None else orjson.Fragment(result),
+        }
+        return json_response(document)
+
+    async def events(self, asked: Exchange) -> ASGIApp:
+        after = after_of(asked.request)
+        live = await self._hosting.find(asked.name)
+        return EventStream(self._hosting, live, Plain(live, after), after=after)
+
+    async def _target(self, asked: Exchange) -> tuple[str, Live | None]:
+        """Return the run that is meant, by its name; and what is followed of it."""
+        if "/chats/" in asked.request.scope["route"].path:
+            return await self._hosting.turn_run(asked.name), self._hosting.live(TURN + asked.name)
+        return asked.name, self._hosting.live(asked.name)
+
+    async def stop(self, asked: Exchange) -> ASGIApp:
+        reason = text_of(asked.body, "reason", default="stopped by the user")
+        run, live = await self._target(asked)
+        await self._hosting.handle(run)
+        await self._hosting.stop(run, live, reason, who=asked.who)
+        return json_response({"status": "stopping"}, 202)
+
+    async def steer(self, asked: Exchange) -> ASGIApp:
+        text = text_of(asked.body, "text")
+        run, _ = await self._target(asked)
+        await self._hosting.steer(run, text, who=asked.who)
+        return json_response({"status": "said"}, 202)
+
+    async def answer(self, asked: Exchange) -> ASGIApp:
+        answer = answer_of(asked.body)
+        run, live = await self._target(asked)
+        await self._hosting.answer(run, live, asked.request.path_params["question"], answer, who=asked.who)
+        return json_response({"status": "answered"}, 202)
+
+    # -- chats
+
+    async def turn(self, asked: Exchange) -> ASGIApp:
+        agent = self._hosting.agent(asked.request.path_params["agent"])
+        value = input_of(agent, asked.body)
+        key = idempotency_key(asked.request)
+        live = await self._hosting.turn(
+            asked.name,
+            agent,
+            value,
+            key=None if key is None else (key, f"{agent.name} {asked.raw.decode()}"),
+            is_tied=not asked.is_detached,
+        )
+        return await self._followed(asked, live, f"/chats/{asked.key}")
+
+    async def chat(self, asked: Exchange) -> ASGIApp:
+        snapshot = await self._hosting.conversation(asked.name)
+        live = self._hosting.live(TURN + asked.name)
+        questions = await self._hosting.questions(await self._hosting.turn_run(asked.name))
+        messages = adapter_of(tuple[Message, ...]).dump_python(tuple(snapshot.messages), mode="json", fallback=repr)
+        document: dict[str, object] = {
+            "id": asked.key,
+            "is_running": live is not None and live.ended is None,
+            "messages": messages,
+            "usage": snapshot.usage,
+            "questions": [question_document(each) for each in questions],
+        }
+        return json_response(document)
+
+    async def chat_events(self, asked: Exchange) -> ASGIApp:
+        after = after_of(asked.request)
+        live = await self._hosting.go_on(asked.name)
+        return EventStream(self._hosting, live, Plain(live, after), after=after)
+
+    # -- AG-UI
+
+    async def agui(self, asked: Exchange) -> ASGIApp:
+        given = run_input(asked.body)
+        agent = with_tools(self._hosting.agent(asked.request.path_params["agent"]), given)
+        if not is_id(given.thread_id):
+            raise wrong("threadId", f"it is not of the form {ID}")
+        id, results, answered = f"{asked.owner}:{given.thread_id}", results_of(given), set[str]()
+        if not given.resume and not results:
+            value = typed_input(agent, given)
+            key = (given.run_id, f"{agent.name} {value!r}")
+            live = await self._hosting.turn(id, agent, value, key=key)
+        else:
+            live = self._hosting.live(TURN + id)
+            if live is None or self._threads.find(live, given.run_id) is None:
+                live, answered = await self._resumed(asked, given, agent, results)
+            if live.agent.name != agent.name:
+                text = f"The thread {given.thread_id!r} is one with {live.agent.name!r}, not with {agent.name!r}."
+                raise Refusal(409, "CHAT_UNUSABLE", text, "Take another thread for another agent.")
+        segment = self._threads.of(live, given.run_id, answered)
+        seen = seen_of(asked.request)
+        wording = Agui(live, segment, thread_id=given.thread_id, seen=seen)
+        return EventStream(self._hosting, live, wording, after=segment.after)
+
+    async def _resumed(
+        self, asked: Exchange, given: RunAgentInput, agent: Agent[Any, Any, Any], results: Mapping[str, str]
+    ) -> tuple[Live, set[str]]:
+        """Answer what a turn waits for, and go on with it. Return the ids of what is answered, too."""
+        id, answers = f"{asked.owner}:{given.thread_id}", answers_of(given)
+        is_new = self._hosting.live(TURN + id) is None
+        live = await self._hosting.go_on(id, agent)
+        wanted = {each.question: each.id for each in live.open.values() if isinstance(each, QuestionAsked)}
+        early: dict[str, str] = {}
+        for call, result in results.items():
+            question = client_question(call)
+            if question in wanted:
+                answers[wanted[question]] = result
+            else:
+                early[question] = result
+        if not answers and not is_new:
+            text = "No call waits for these results."
+            raise Refusal(409, "NOT_WAITING", text, "Look at what the run waits for.")
+        live.early |= early
+        run = await self._hosting.turn_run(id)
+        for question, answer in answers.items():
+            await self._hosting.answer(run, live, question, answer, who=asked.who)
+        return live, {*answers}
+
+
+def ended_response(live: Live, *, location: str) -> Response:
+    """Return how something has ended: the document of its result; or why it is not gone on with."""
+    ended = live.ended
+    if ended is None or ended.result is None:
+        document = b"{}" if ended is None else ended.document
+        return json_response(document, 503, location=location)
+    is_invalid = ended.result.code == "INVALID_INPUT"
+    return json_response(ended.document, 422 if is_invalid else 200, location=location)
+
+
+def question_document(question: Question) -> JsonObject:
+    """Return what waits for an answer, for a client."""
+    return {
+        "id": question.digest,
+        "kind": question.kind,
+        "path": list(question.path),
+        "tool": question.tool,
+        "arguments": question.arguments,
+        "question": question.question,
+        "options": list(question.options),
+        "expires_at": question.expires_at,
+    }

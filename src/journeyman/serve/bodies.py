@@ -1,0 +1,326 @@
+"""What clients send: bodies, keys and numbers, each taken apart or refused with the path of what does not fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from ag_ui.core.types import RunAgentInput
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+from starlette.requests import Request
+
+from journeyman.agent import Agent
+from journeyman.errors import DefinitionError
+from journeyman.gate import DECISION, Allow, Decision, Deny, Rewrite
+from journeyman.serve.openapi import ID
+from journeyman.serve.refusals import Refusal
+from journeyman.tools.context import ToolContext, current_asker
+from journeyman.tools.tools import Tool
+from journeyman.types import JsonObject, ToolResult
+
+_ID: Final = re.compile(ID)
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text may be the id of a run, a chat or a request."""
+    return _ID.fullmatch(text) is not None
+
+
+def parsed_body(raw: bytes) -> object:
+    """Return what a body says; an empty one says an empty object.
+
+    Raises:
+        Refusal: it is not JSON, or nested too deeply.
+    """
+    if not raw:
+        return {}
+    try:
+        return from_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        raise Refusal(400, "NOT_JSON", f"The body is not JSON: {error}.", "Send JSON in UTF-8.") from None
+
+
+def wrong(path: str, what: str) -> Refusal:
+    """Return how a client is told that a value is of no use."""
+    issues = [{"path": path, "message": what}]
+    return Refusal(422, "INVALID_INPUT", f"The body does not fit: {path}: {what}.", "See /openapi.json.", issues=issues)
+
+
+def object_of(body: object, known: Sequence[str]) -> JsonObject:
+    """Return the object that a body is.
+
+    Raises:
+        Refusal: it is none, or has other properties.
+    """
+    if not isinstance(body, dict):
+        raise wrong("", "it is no object")
+    given = cast("JsonObject", body)
+    for name in given:
+        if name not in known:
+            raise wrong(name[:80], f"it is not known. Known are: {', '.join(known)}")
+    return given
+
+
+def input_of(agent: Agent[Any, Any, Any], body: object) -> object:
+    """Return the input of a run, as the agent takes it.
+
+    Raises:
+        Refusal: it is missing, or is no text where the agent takes text.
+        InvalidArguments: it does not fit the agent's type.
+    """
+    given = object_of(body, ("input",))
+    if "input" not in given:
+        raise wrong("input", "it is missing")
+    value = given["input"]
+    if agent.input is str:
+        if not isinstance(value, str) or not value.strip():
+            raise wrong("input", "it is no text, or a blank one")
+        return value
+    schema = agent.plan.input
+    return schema.parse(to_json({"value": value} if schema.is_wrapped else value))
+
+
+def text_of(body: object, name: str, *, default: str | None = None) -> str:
+    """Return a text that a body holds.
+
+    Raises:
+        Refusal: it is missing, blank, or no text.
+    """
+    value = object_of(body, (name,)).get(name, default)
+    if not isinstance(value, str) or not value.strip():
+        raise wrong(name, "it is no text, or a blank one")
+    return value
+
+
+def answer_of(body: object) -> Decision | str:
+    """Return the answer to a question: a decision, or a text.
+
+    Raises:
+        Refusal: it is neither.
+    """
+    given = object_of(body, ("text", "decision", "reason", "arguments", "extent"))
+    if "text" in given:
+        return text_of(given, "text")
+    if "decision" not in given:
+        raise wrong("decision", "it is missing, and there is no text")
+    return decision_of(given, "decision")
+
+
+def run_input(body: object) -> RunAgentInput:
+    """Return what a client of AG-UI asks for.
+
+    Raises:
+        Refusal: it does not fit the protocol; it lists every issue.
+    """
+    try:
+        return RunAgentInput.model_validate(body)
+    except ValidationError as error:
+        issues = [
+            {"path": ".".join(map(str, each["loc"])), "message": each["msg"]}
+            for each in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        text = f"The body is no RunAgentInput: {issues[0]['path']}: {issues[0]['message']}."
+        raise Refusal(422, "INVALID_INPUT", text, "See the AG-UI protocol.", issues=issues[:20]) from None
+
+
+def idempotency_key(request: Request) -> str | None:
+    """Return the key of a request that may be sent again; None: it has none.
+
+    Raises:
+        Refusal: it cannot be one.
+    """
+    given = request.headers.get("idempotency-key")
+    if given is None:
+        return None
+    key = given.strip().strip('"')
+    if not is_id(key):
+        raise Refusal(400, "BAD_KEY", f"The Idempotency-Key {given[:80]!r} cannot be used.", f"Its form is {ID}")
+    return key
+
+
+def after_of(request: Request) -> int:
+    """Return the number of the last event that a client has.
+
+    Raises:
+        Refusal: it is no number.
+    """
+    numbers = [0]
+    for given in (request.query_params.get("after"), request.headers.get("last-event-id")):
+        number = "0" if given is None else given
+        if not number.isascii() or not number.isdecimal() or len(number) > 15:
+            shown = repr((given or "")[:80])
+            raise Refusal(400, "BAD_NUMBER", f"{shown} is no number of an event.", "Give the last one that came.")
+        numbers.append(int(number))
+    return max(numbers)
+
+
+def seen_of(request: Request) -> tuple[int, int]:
+    """Return the number and the place of the last event of AG-UI that a client has."""
+    number, _, place = request.headers.get("last-event-id", "0.0").partition(".")
+    is_known = number.isascii() and number.isdecimal() and place.isascii() and place.isdecimal()
+    return (int(number), int(place)) if is_known and len(number) < 19 and len(place) < 19 else (0, 0)
+
+
+# -- AG-UI -------------------------------------------------------------------------------------------------------------
+
+
+def answers_of(given: RunAgentInput) -> dict[str, Decision | str]:
+    """Return the answers that a client sends, by the ids of what was asked.
+
+    Raises:
+        Refusal: one is none.
+    """
+    answers: dict[str, Decision | str] = {}
+    for number, entry in enumerate(given.resume or ()):
+        if entry.status == "cancelled":
+            answers[entry.interrupt_id] = Deny("the user cancelled")
+        else:
+            answers[entry.interrupt_id] = _answer(entry.payload, f"resume.{number}.payload")
+    return answers
+
+
+def client_question(tool_use_id: str) -> str:
+    """Return what is asked where a tool of the client is called: the result is the answer."""
+    return f"The user interface is to give the result of the call {tool_use_id}."
+
+
+async def _by_client(context: ToolContext[Any], arguments: dict[str, object]) -> str | ToolResult:
+    """Wait for the result that the client sends with its next request."""
+    id = context.tool_use_id
+    asker = current_asker.get()
+    call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{id}"
+    answer = None if asker is None else await asker.ask(context.path, client_question(id), (), call=call)
+    if answer is None:
+        return ToolResult("The user interface is not there.", is_error=True)
+    return answer
+
+
+def with_tools(agent: Agent[Any, Any, Any], given: RunAgentInput) -> Agent[Any, Any, Any]:
+    """Return the agent with the tools that a client has and executes.
+
+    Raises:
+        Refusal: one cannot be a tool of this agent.
+    """
+    if not given.tools:
+        return agent
+    nothing: JsonObject = {"type": "object", "properties": {}}
+    tools = [
+        Tool(each.name, each.description, cast("JsonObject", each.parameters or nothing), _by_client, **_OF_CLIENTS)
+        for each in given.tools
+    ]
+    try:
+        return replace(agent, tools=[*agent.tools, *tools])
+    except DefinitionError as error:
+        issues = [{"path": "tools", "message": each.message} for each in error.problems[:20]]
+        text = f"The tools cannot be used: {issues[0]['message']}"
+        raise Refusal(422, "INVALID_INPUT", text, "Change the client's tools.", issues=issues) from None
+
+
+_OF_CLIENTS: Final[Any] = {"parallel": True, "resumes": True, "foreign": True}
+
+
+def results_of(given: RunAgentInput) -> dict[str, str]:
+    """Return the results of the client's tools, which its messages end with, by the ids of their calls.
+
+    Raises:
+        Refusal: one is no text.
+    """
+    results: dict[str, str] = {}
+    for number, message in reversed(list(enumerate(given.messages))):
+        if message.role != "tool":
+            break
+        content = message.content
+        parts = [content] if isinstance(content, str) else [getattr(part, "text", None) for part in content]
+        if not all(isinstance(part, str) for part in parts):
+            raise wrong(f"messages.{number}.content", "it holds more than text")
+        text = "\n".join(cast("list[str]", parts))
+        results[message.tool_call_id] = f"It failed: {message.error}" if message.error else text or "(nothing)"
+    return dict(reversed(results.items()))
+
+
+def _answer(payload: object, path: str) -> Decision | str:
+    if isinstance(payload, str) and payload.strip():
+        return payload
+    given = cast("JsonObject", payload if isinstance(payload, dict) else {})
+    match given.get("approved"), given.get("editedArgs"):
+        case True, dict(arguments):
+            return Rewrite(arguments)
+        case True, None:
+            return Allow()
+        case False, _:
+            return Deny(str(given.get("reason") or "the user denied it"))
+        case _ if "decision" in given:
+            return decision_of(given, path)
+        case _:
+            wrong = "it is neither a text nor an object with 'approved'"
+            raise Refusal(
+                422,
+                "INVALID_INPUT",
+                f"The answer cannot be used: {wrong}.",
+                "Send what the interrupt's responseSchema says.",
+                issues=[{"path": path, "message": wrong}],
+            )
+
+
+def decision_of(payload: JsonObject, path: str) -> Decision:
+    """Return the decision that a client sends.
+
+    Raises:
+        Refusal: it is none.
+    """
+    try:
+        return DECISION.decode(to_json(payload))
+    except ValueError as error:
+        what = str(error).splitlines()[0]
+        raise Refusal(
+            422,
+            "INVALID_INPUT",
+            f"The decision cannot be used: {what}.",
+            "Send decision: allow, deny, rewrite or stop.",
+            issues=[{"path": path, "message": what}],
+        ) from None
+
+
+def prompt_of(given: RunAgentInput) -> str:
+    """Return what the user says: the last message.
+
+    Raises:
+        Refusal: it is not the user's, or says nothing.
+    """
+    wrong = "there is no message"
+    for number, message in reversed(list(enumerate(given.messages))):
+        path = f"messages.{number}"
+        if message.role != "user":
+            wrong, path = "the last message is not the user's", f"{path}.role"
+        else:
+            content = message.content
+            parts = [content] if isinstance(content, str) else [getattr(part, "text", None) for part in content]
+            if all(isinstance(part, str) for part in parts) and "".join(cast("list[str]", parts)).strip():
+                return "\n".join(cast("list[str]", parts))
+            wrong, path = "it holds no text, or more than text", f"{path}.content"
+        break
+    else:
+        path = "messages"
+    issues = [{"path": path, "message": wrong}]
+    raise Refusal(
+        422, "INVALID_INPUT", f"Nothing can be answered: {wrong}.", "Send a text of the user last.", issues=issues
+    )
+
+
+def typed_input(agent: Agent[Any, Any, Any], given: RunAgentInput) -> object:
+    """Return the input of a turn: what the user says; for an agent that takes no text `forwardedProps.input`, or JSON
+    in what the user says.
+
+    Raises:
+        Refusal: it is missing.
+        InvalidArguments: it does not fit the agent's type.
+    """
+    forwarded: object = given.forwarded_props
+    if agent.input is str:
+        return prompt_of(given)
+    if isinstance(forwarded, dict) and "input" in forwarded:
+        return input_of(agent, {"input": cast("JsonObject", forwarded)["input"]})
+    return input_of(agent, {"input": parsed_body(prompt_of(given).encode())})

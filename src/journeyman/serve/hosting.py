@@ -1,0 +1,581 @@
+"""The runs and chats of clients: begun, found again, answered, stopped, and forgotten.
+
+Every run is a durable run, and every turn of a chat is one; without a store they are kept in memory, and end with their
+clients. Whose a run is, its name says: `OWNER:KEY`. A client can name only what begins with its own owner, so what is
+another's cannot be asked for at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from dataclasses import replace
+from typing import Any, Final, Literal, TypeAlias
+
+from journeyman.agent import Agent, Host
+from journeyman.chat import Chat
+from journeyman.connect import connect
+from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Question, RunInfo, Worker
+from journeyman.durable.journal import Leaving
+from journeyman.durable.program import Program
+from journeyman.durable.records import Row, load_head, prints_of
+from journeyman.errors import (
+    InvalidArguments,
+    JourneymanError,
+    ModelUnavailable,
+    RunBlocked,
+    RunDiffers,
+    RunInUse,
+    RunOver,
+    RunUnknown,
+    SessionInUse,
+    StoreError,
+    name_and_words,
+)
+from journeyman.gate import Decision
+from journeyman.model import opened
+from journeyman.serve.live import Live, ServeLimits
+from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_of
+from journeyman.session import TURN, Snapshot, turn_name
+
+OnDisconnect: TypeAlias = Literal["stop", "continue"]
+"""What becomes of a run that is kept in memory when the client that began it leaves."""
+
+_log = logging.getLogger("journeyman")
+_TICK_S: Final = 1.0
+_LAST_WORDS_S: Final = 5.0
+"""How long runs that were stopped have to end, when the server closes."""
+
+
+class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask for
+    """All that goes on for clients. It is used from one event loop, inside `opened`."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, Agent[Any, Any, Any]],
+        store: Durable | str | None,
+        *,
+        deps: Callable[[str], object] | None,
+        host: Host,
+        limits: ServeLimits,
+        on_disconnect: OnDisconnect,
+    ) -> None:
+        """`store`: where the runs are kept; None: in memory."""
+        self.agents: Final = agents
+        self.limits: Final = limits
+        self.host: Final = host
+        self.is_stored: Final = store is not None
+        self._given: Final = store
+        self._deps: Final = deps
+        self._is_tied: Final = store is None and on_disconnect == "stop"
+        self._durable: Durable | None = None
+        self._memory: Memory | None = None
+        self._lives: dict[str, Live] = {}
+        """Runs by their names, chats by the ids of their sessions after `TURN`."""
+        self._chat_used_s: dict[str, float] = {}
+        """When chats that are kept in memory were last used."""
+        self._keys: dict[str, tuple[str, str]] = {}
+        """Of chats, the key of the newest turn, and what it was asked."""
+        self._n_starting = 0
+        self.n_followers = 0
+        self.is_closing = False
+
+    # -- opening and closing
+
+    @property
+    def is_open(self) -> bool:
+        """True while clients are served."""
+        return self._durable is not None
+
+    @property
+    def durable(self) -> Durable:
+        """The store of the runs.
+
+        Raises:
+            RuntimeError: it is not open.
+        """
+        if self._durable is None:
+            raise RuntimeError(
+                "The agents are not open. Where the app is mounted, open it with the one around: "
+                "FastAPI(lifespan=agents.lifespan)."
+            )
+        return self._durable
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Keep the store and the models open, and go on with what another process has left."""
+        if self._durable is not None:
+            raise RuntimeError("The agents are open already: an app is opened once.")
+        async with AsyncExitStack() as stack:
+            for model in (self.host.model or agent.model for agent in self.agents.values()):
+                with suppress(ModelUnavailable):  # the run that needs it says so
+                    await stack.enter_async_context(opened(connect(model) if isinstance(model, str) else model))
+            self._durable = await self._open_store(stack)
+            self.is_closing = False
+            try:
+                async with self._beside():
+                    yield
+            finally:
+                self._durable = None
+
+    async def _open_store(self, stack: AsyncExitStack) -> Durable:
+        if isinstance(self._given, Durable):
+            return self._given
+        if self._given is not None:
+            return await stack.enter_async_context(Durable(self._given))
+        self._memory = Memory()
+        return await stack.enter_async_context(Durable(InMemoryEngine(self._memory), linger_s=math.inf))
+
+    @asynccontextmanager
+    async def _beside(self) -> AsyncGenerator[None]:
+        """Do what has to be done beside the requests."""
+        tasks = [asyncio.create_task(self._look_after())]
+        if self.is_stored:
+            worker = Worker(
+                self.durable,
+                agents=list(self.agents.values()),
+                slots=self.limits.runs,
+                host=self.host,
+                equip=self._equip,
+            )
+            tasks.append(asyncio.create_task(worker.run()))
+        try:
+            yield
+        finally:
+            await self.drain(0.0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def drain(self, grace_s: float) -> None:
+        """Begin nothing more; give what goes on so many seconds to end; then stop it, or leave it to another process
+        that has the store."""
+        self.is_closing = True
+        driving = [live for live in self._lives.values() if live.task is not None and not live.task.done()]
+        tasks = {live.task for live in driving if live.task is not None}
+        if not tasks:
+            return
+        await asyncio.wait(tasks, timeout=grace_s)
+        for live in driving:
+            if live.task is not None and not live.task.done():
+                if self.is_stored:
+                    live.task.cancel()
+                else:
+                    live.abort.abort("the server is closing")
+        _, late = await asyncio.wait(tasks, timeout=_LAST_WORDS_S)
+        for task in late:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    async def _look_after(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now_s = asyncio.get_running_loop().time()
+            for name, live in list(self._lives.items()):
+                self._look_at(name, live, now_s)
+            if self._memory is not None:
+                await self.durable.forget(older_s=self.limits.kept_s)
+                for id, used_s in list(self._chat_used_s.items()):
+                    if TURN + id not in self._lives and now_s - used_s > self.limits.kept_s:
+                        del self._chat_used_s[id]
+                        self._memory.sessions.pop(id, None)
+
+    def _look_at(self, name: str, live: Live, now_s: float) -> None:
+        limits, quiet_s = self.limits, now_s - live.moved_s
+        is_idle = live.ended is not None or (live.is_suspended and live.task is None)
+        if is_idle and not live.n_followers and quiet_s > limits.kept_s:
+            del self._lives[name]
+            self._keys.pop(name, None)
+        elif live.is_driven and limits.run_s is not None and now_s - live.began_s > limits.run_s:
+            live.abort.abort(f"it took longer than {limits.run_s:g} s")
+        elif self._memory is not None and live.open and not live.n_followers and quiet_s > limits.patience_s:
+            live.abort.abort(f"nobody answered within {limits.patience_s:g} s")
+
+    # -- runs
+
+    def agent(self, name: str) -> Agent[Any, Any, Any]:
+        """Return the agent of this name.
+
+        Raises:
+            Refusal: there is none.
+        """
+        agent = self.agents.get(name)
+        if agent is None:
+            raise Refusal(
+                404, "UNKNOWN_AGENT", f"There is no agent {name[:80]!r}.", f"There are: {', '.join(self.agents)}."
+            )
+        return agent
+
+    async def start(self, name: str, agent: Agent[Any, Any, Any], value: object, *, is_tied: bool) -> Live:
+        """Begin a run, or find the one that has this name. A run of the same name with another input is refused.
+
+        Raises:
+            Refusal: it cannot begin now, or not with this input or this name.
+        """
+        known = await self.durable.hub.engine.get(name)
+        if known is None:
+            self._check_room()
+        self._n_starting += 1
+        try:
+            handle = await self.durable.start(agent, value, id=name, host=self.host, here=True)
+        except InvalidArguments as invalid:
+            raise invalid_input(invalid) from None
+        except RunDiffers as differs:
+            hint = "Take another key for another request."
+            raise Refusal(409, "KEY_REUSED", f"This Idempotency-Key was used before: {differs}", hint) from None
+        finally:
+            self._n_starting -= 1
+        live = self._lives.get(name)
+        if live is None:
+            live = self._lives[name] = self._live(name, agent, is_tied=is_tied and self._is_tied)
+            if known is None:
+                live.is_driven = True
+                live.task = asyncio.create_task(self._drive(live, handle.id))
+        return await self._caught_up(live)
+
+    def _check_room(self) -> None:
+        retry_s = self.limits.retry_s
+        if self.is_closing:
+            raise Refusal(
+                503, "CLOSING", "The server is closing, and begins nothing more.", "Ask again.", retry_s=retry_s
+            )
+        if sum(live.is_driven for live in self._lives.values()) + self._n_starting >= self.limits.runs:
+            text = f"{self.limits.runs} runs are under way, and no more are begun."
+            raise Refusal(429, "TOO_MANY_RUNS", text, "Ask again when one has ended.", retry_s=retry_s)
+
+    def _live(self, name: str, agent: Agent[Any, Any, Any], *, base: float = 0, is_tied: bool = False) -> Live:
+        return Live(name, agent, base=base, is_tied=is_tied, limits=self.limits)
+
+    async def _drive(self, live: Live, id: str) -> None:
+        """Drive a run until it is over, or has left this process."""
+        try:
+            program = self._program(live, Program(agent=live.agent, host=self.host))
+            outcome = await self.durable.hub.driven(id, program, also=("ready",))
+        except RunInUse:
+            outcome = Leaving(how="held", why="")
+        except asyncio.CancelledError:
+            live.fail("LEFT", "The server was closed.", "The run goes on in another process of its store.")
+            raise
+        except Exception as error:  # noqa: BLE001 - of one run; its clients are told
+            self._broke(live, error)
+            return
+        live.is_driven = False
+        if not isinstance(outcome, Leaving):
+            live.end(outcome)
+        elif outcome.how == "blocked":
+            live.fail("BLOCKED", f"The run cannot go on by itself: {outcome.why}.", _OPERATOR)
+        else:
+            live.is_suspended, live.task = True, None
+            if live.n_followers:
+                self._watch(live)
+
+    def _program(self, live: Live, program: Program) -> Program:
+        deps = None if self._deps is None else self._deps(owner_of(live.name))
+        return replace(program, deps=deps, on_event=live.hear, abort=live.abort, questions=live.questions)
+
+    def _equip(self, row: Row, program: Program) -> Program:
+        """Give a run that the worker goes on with what it would have had here from its beginning."""
+        name = row.name or row.id
+        owner = owner_of(name)
+        if name.startswith(TURN) and load_head(row).prints.get("tools") != prints_of(program.agent)["tools"]:
+            raise RunBlocked(name, "it waits for its client, which brings tools of its own")
+        if name.startswith(TURN) or ":" not in name:
+            return replace(program, deps=None if self._deps is None else self._deps(owner))
+        live = self._lives.get(name)
+        if live is None or live.ended is not None:
+            live = self._lives[name] = self._live(name, program.agent, base=row.epoch)
+        return self._program(live, program)
+
+    def _watch(self, live: Live) -> None:
+        """Wait for the end of a run that is not driven by a task of ours, for those who follow it."""
+        if live.task is None and live.ended is None:
+            live.task = asyncio.create_task(self._watched(live))
+
+    async def _watched(self, live: Live) -> None:
+        try:
+            handle = await self.durable.get(live.name, live.agent)
+            live.end(await handle.result())
+        except RunBlocked as blocked:
+            live.fail("BLOCKED", str(blocked), _OPERATOR)
+        except Exception as error:  # noqa: BLE001 - of one run; its clients are told
+            self._broke(live, error)
+
+    def _broke(self, live: Live, error: Exception) -> None:
+        _log.warning("The run %s was left: %s", live.name, name_and_words(error), exc_info=not _is_ours(error))
+        text = str(error) if _is_ours(error) else "The server could not go on with it."
+        live.fail("NOT_DRIVEN", text, _OPERATOR)
+
+    async def _caught_up(self, live: Live) -> Live:
+        """See to it that those who follow a run will hear of its end."""
+        if live.task is None:
+            self._watch(live)
+            await asyncio.sleep(0)
+        return live
+
+    async def find(self, name: str) -> Live:
+        """Return the run of this name, to be followed.
+
+        Raises:
+            Refusal: there is none.
+        """
+        live = self._lives.get(name)
+        if live is None:
+            row = await self._row(name)
+            live = self._lives.setdefault(name, self._live(name, self.agent(row.agent), base=row.epoch))
+        return await self._caught_up(live)
+
+    async def info(self, name: str) -> RunInfo:
+        """Return what is known of a run.
+
+        Raises:
+            Refusal: there is none.
+        """
+        await self._row(name)
+        return await (await self.durable.get(name)).info()
+
+    async def result(self, name: str) -> bytes | None:
+        """Return the document of the result of a run that is over; None: it is not."""
+        live = self._lives.get(name)
+        if live is not None and live.ended is not None:
+            return live.ended.document if live.ended.result is not None else None
+        row = await self._row(name)
+        if row.result is None:
+            return None
+        live = await self.find(name)
+        await live.over.wait()
+        return None if live.ended is None or live.ended.result is None else live.ended.document
+
+    async def _row(self, name: str) -> Row:
+        row = await self.durable.hub.engine.get(name)
+        if row is None or row.name != name or row.agent not in self.agents:
+            raise nothing("run", name)
+        return row
+
+    async def handle(self, name: str) -> Handle[Any]:
+        """Return what speaks to a run, or to the turn of a chat that goes on.
+
+        Raises:
+            Refusal: there is none.
+        """
+        await self._row(name)
+        return await self.durable.get(name)
+
+    # -- chats
+
+    async def turn(
+        self, id: str, agent: Agent[Any, Any, Any], value: object, *, key: tuple[str, str] | None, is_tied: bool = True
+    ) -> Live:
+        """Begin a turn of the chat with this session id; or find it, if the newest one has this key.
+
+        Raises:
+            Refusal: the chat is in use, is another agent's, or the key was used for another prompt.
+        """
+        live = self._lives.get(TURN + id)
+        if (
+            live is not None
+            and key is not None
+            and (known := self._keys.get(TURN + id)) is not None
+            and known[0] == key[0]
+        ):
+            if known[1] != key[1]:
+                text = "This key was used before, for another prompt."
+                raise Refusal(409, "KEY_REUSED", text, "Take another key for another request.")
+            return live
+        if live is not None and live.ended is None:
+            text = f"In the chat {key_of(id)!r} a turn goes on, in this server."
+            raise Refusal(409, "CHAT_IN_USE", text, "Follow it, answer it, or stop it; then say more.")
+        self._check_room()
+        return await self._begin(id, agent, value, key=key, is_tied=is_tied)
+
+    async def go_on(self, id: str, agent: Agent[Any, Any, Any] | None = None) -> Live:
+        """Return the turn of a chat that goes on, or the one that ended a moment ago. `agent`: with what its client
+        has given it, where it is begun here again.
+
+        Raises:
+            Refusal: there is none.
+        """
+        live = self._lives.get(TURN + id)
+        if live is not None:
+            return live
+        engine, number = self.durable.hub.engine, (await self.conversation(id)).n_runs
+        row = await engine.get(turn_name(id, number + 1))
+        if row is None or row.agent not in self.agents or row.result is not None:
+            last = await engine.get(turn_name(id, number))
+            if last is None or last.agent not in self.agents:
+                raise nothing("turn in the chat", id)
+            live = self._live(turn_name(id, number), self.agents[last.agent], base=number + 0.5)
+            return await self._caught_up(live)
+        known = self.agents[row.agent] if agent is None or agent.name != row.agent else agent
+        return await self._begin(id, known, None, key=None, is_tied=False, goes_on=True)
+
+    async def _begin(
+        self,
+        id: str,
+        agent: Agent[Any, Any, Any],
+        value: object,
+        *,
+        key: tuple[str, str] | None,
+        is_tied: bool,
+        goes_on: bool = False,
+    ) -> Live:
+        number = (await self.durable.hub.engine.conversation(id)).n_runs
+        live = self._live(id, agent, base=number + 1, is_tied=is_tied and self._is_tied)
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        before = self._lives.get(TURN + id)
+        if before is not None and before.ended is None:
+            return await self.turn(id, agent, value, key=key)  # somebody was faster: says so
+        self._lives[TURN + id] = live
+        live.is_driven = True
+        live.task = asyncio.create_task(self._talk(live, value, begun, goes_on=goes_on))
+        try:
+            await asyncio.shield(begun)
+        except Refusal:
+            if self._lives.get(TURN + id) is live:
+                del self._lives[TURN + id]
+            raise
+        if key is not None:
+            self._keys[TURN + id] = key
+        return live
+
+    async def _talk(self, live: Live, value: object, begun: asyncio.Future[None], *, goes_on: bool) -> None:
+        """Do one turn of a chat."""
+        id, deps = live.name, None if self._deps is None else self._deps(owner_of(live.name))
+        self._chat_used_s[id] = asyncio.get_running_loop().time()
+        try:
+            with closing(self.durable.session(id, agent=live.agent.name, create=True)) as session:
+                live.number = session.snapshot.n_runs
+                options: Any = {} if deps is None else {"deps": deps}
+                async with Chat(
+                    live.agent, host=self.host, on_event=live.hear, session=session, questions=None, **options
+                ) as chat:
+                    if chat.turn is not None and not goes_on:
+                        text = f"In the chat {key_of(id)!r} a turn was cut off, and has not ended."
+                        raise Refusal(409, "CHAT_IN_USE", text, "Follow it, answer it, or stop it; then say more.")
+                    turn = chat.turn or chat.start(value)
+                    live.answer = chat.answer
+                    unsubscribe = live.abort.subscribe(lambda: turn.abort(live.abort.reason or ""))
+                    begun.set_result(None)
+                    try:
+                        live.end(await turn)
+                    finally:
+                        unsubscribe()
+        except asyncio.CancelledError:
+            live.fail("LEFT", "The server was closed.", "The turn goes on in another process of its store.")
+            if not begun.done():
+                begun.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001 - of one turn; its clients are told
+            live.is_driven = False
+            if begun.done():
+                self._broke(live, error)
+            else:
+                begun.set_exception(_refused(id, error))
+
+    async def turn_run(self, id: str) -> str:
+        """Return the name of the run that is the turn of a chat that goes on, or would be the next."""
+        live = self._lives.get(TURN + id)
+        if live is not None and live.ended is None:
+            return turn_name(id, live.number + max(live.n_runs, 1))
+        return turn_name(id, (await self.durable.hub.engine.conversation(id)).n_runs + 1)
+
+    async def conversation(self, id: str) -> Snapshot:
+        """Return what was said in a chat.
+
+        Raises:
+            Refusal: there is none.
+        """
+        engine = self.durable.hub.engine
+        snapshot = await engine.conversation(id)
+        is_known = snapshot.messages or snapshot.n_runs or TURN + id in self._lives
+        if not is_known and await engine.get(turn_name(id, 1)) is None:  # its first turn may go on elsewhere
+            raise nothing("chat", id)
+        return snapshot
+
+    def live(self, name: str) -> Live | None:
+        """Return what goes on here under the name of a run, or of a chat after `TURN`, or has ended a moment ago."""
+        return self._lives.get(name)
+
+    # -- what clients say to either
+
+    async def questions(self, run: str) -> Sequence[Question]:
+        """Return what a run waits for."""
+        row = await self.durable.hub.engine.get(run)
+        return () if row is None else (await (await self.durable.get(run)).info()).waits_for
+
+    async def answer(self, run: str, live: Live | None, id: str, answer: Decision | str, *, who: str) -> None:
+        """Answer a question. The first answer counts.
+
+        Raises:
+            Refusal: nothing waits under this id, or it was answered before.
+        """
+        handle = await self.handle(run)
+        try:
+            if isinstance(answer, str):
+                await handle.answer(id, answer, who=who)
+            else:
+                await handle.approve(id, answer, who=who)
+        except (LookupError, RunOver) as error:
+            if live is not None and live.answer_here(id, answer):  # its row does not say yet that it waits
+                return
+            raise Refusal(409, "NOT_WAITING", str(error), "Look at what it waits for.") from None
+
+    async def stop(self, run: str, live: Live | None, reason: str, *, who: str) -> None:
+        """Stop a run, or the turn of a chat.
+
+        Raises:
+            Refusal: there is none, or it has ended.
+        """
+        if live is not None and live.is_driven:
+            live.abort.abort(reason)
+            return
+        try:
+            await (await self.handle(run)).stop(reason, who=who)
+        except RunOver as over:
+            raise Refusal(409, "OVER", str(over), "It has ended.") from None
+        if live is None and run.startswith(TURN):  # its client may not come back, with the tools that it has
+            with suppress(Refusal):  # whoever drives it elsewhere is told
+                await self.go_on(run.removeprefix(TURN).rpartition("/")[0])
+
+    async def steer(self, run: str, text: str, *, who: str) -> None:
+        """Say something to a run before its next model call.
+
+        Raises:
+            Refusal: there is none, or it has ended.
+        """
+        try:
+            await (await self.handle(run)).steer(text, who=who)
+        except RunOver as over:
+            raise Refusal(409, "OVER", str(over), "Begin another one.") from None
+
+
+_OPERATOR: Final = "Whoever looks after the server sees why: journeyman show RUN."
+
+
+def _is_ours(error: Exception) -> bool:
+    return isinstance(error, JourneymanError)
+
+
+def _refused(id: str, error: Exception) -> Refusal:
+    """Return how a client is told why a turn did not begin."""
+    match error:
+        case Refusal():
+            return error
+        case SessionInUse(pid=pid):  # its text also says where the store is
+            whose = "this server" if pid == os.getpid() else f"process {pid}" if pid else "another process"
+            text = f"The chat {key_of(id)!r} is open in {whose}, and only one may write to it."
+            return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.")
+        case StoreError():
+            return Refusal(409, "CHAT_UNUSABLE", error.message, error.hint)
+        case InvalidArguments():
+            return invalid_input(error)
+        case RunBlocked() | RunDiffers() | RunUnknown():
+            return Refusal(409, "BLOCKED", str(error), _OPERATOR)
+        case _:
+            _log.warning("A turn of the chat %s could not begin.", id, exc_info=error)
+            return Refusal(
+                500, "INTERNAL_ERROR", "The turn could not begin.", "Whoever looks after the server sees why."
+            )

@@ -1,0 +1,225 @@
+"""What anything on a port needs: an address that is safe to listen on, names and a token that are checked, and clients
+that are slow or silent on purpose.
+
+By default only programs of this machine reach it, and no web page does: requests must name a known host and, if they
+come from a page, a known origin. An address that others can reach asks for a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from journeyman.cancel import Abort
+from journeyman.errors import Problem, count
+
+SHORTEST_TOKEN: Final = 16
+"""Characters."""
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+HEAD_BYTES: Final = 32 * 1024
+"""How long the head of a request may be."""
+HALF_OPEN_S: Final = 5.0
+"""How long a connection may take to send the head of a request, and between two pieces of its body, in seconds."""
+SLOW_S: Final = 30.0
+"""How long a client may leave what it was sent unread, once the buffers are full, in seconds."""
+_LAST_WORDS_S: Final = 1
+"""How long clients have to take what was answered, once the server closes, in seconds."""
+
+
+def address_problems(address: str, token: str | None, allowed_hosts: Sequence[str]) -> list[Problem]:
+    """Return what is unsafe about listening on an address."""
+    problems: list[Problem] = []
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        text = f"The token has {count(len(token), 'character')}, fewer than {SHORTEST_TOKEN}."
+        problems.append(
+            Problem("WEAK_TOKEN", text, "Take a random one: python -c 'import secrets; print(secrets.token_urlsafe())'")
+        )
+    if is_loopback(address):
+        return problems
+    if token is None:
+        text = f"Others can reach {address or 'all addresses'}, and could run the agents: no token is asked for."
+        problems.append(Problem("NO_TOKEN", text, "Give a token, or stay on 127.0.0.1."))
+    if is_wildcard(address) and not allowed_hosts:
+        text = f"{address or 'The empty address'} is every address of this machine, under names that are not known."
+        problems.append(Problem("NO_HOST_NAME", text, "Allow the name that clients use, such as agents.example.org."))
+    return problems
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether only this machine reaches an address."""
+    try:
+        return address == "localhost" or ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def is_wildcard(address: str) -> bool:
+    """Tell whether an address is all addresses of this machine."""
+    try:
+        return address == "" or ip_address(address).is_unspecified
+    except ValueError:
+        return False
+
+
+def in_url(address: str) -> str:
+    """Return an address as it stands in a URL."""
+    return f"[{address}]" if ":" in address else address
+
+
+def known_hosts(address: str, allowed_hosts: Sequence[str]) -> list[str]:
+    """Return the names under which requests may reach what listens on an address."""
+    own = LOOPBACK if is_loopback(address) else () if is_wildcard(address) else (in_url(address),)
+    return [*own, *allowed_hosts]
+
+
+def asking_for(token: str, app: ASGIApp) -> ASGIApp:
+    """Return `app` behind a check of the token."""
+    expected = token.encode()
+
+    async def guarded(exchange: Scope, receive: Receive, send: Send) -> None:
+        if exchange["type"] == "http":
+            scheme, _, given = Headers(scope=exchange).get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), expected):
+                refused = PlainTextResponse("A token is needed.", 401, headers={"WWW-Authenticate": "Bearer"})
+                return await refused(exchange, receive, send)
+        await app(exchange, receive, send)
+
+    return guarded
+
+
+def naming(hosts: Sequence[str], app: ASGIApp) -> ASGIApp:
+    """Return `app` behind a check of what a request says it goes to, and of the page that it comes from."""
+    known = {host.lower() for host in hosts}
+
+    def is_known(place: str) -> bool:
+        name = place.lower()
+        return name in known or name.rpartition(":")[0] in known
+
+    async def guarded(exchange: Scope, receive: Receive, send: Send) -> None:
+        if exchange["type"] == "http":
+            headers = Headers(scope=exchange)
+            origin = headers.get("origin")
+            if not is_known(headers.get("host", "")):
+                refused = PlainTextResponse("This host name is not one of this server. Allow it: --allow-host.", 421)
+                return await refused(exchange, receive, send)
+            if origin is not None and not is_known(urlsplit(origin).netloc):
+                refused = PlainTextResponse(
+                    "Pages of this origin may not ask this server. Allow it: --allow-host.", 403
+                )
+                return await refused(exchange, receive, send)
+        await app(exchange, receive, send)
+
+    return guarded
+
+
+class _Impatient(H11Protocol):
+    """Closes connections on which no whole request comes, and those on which nobody reads what was sent."""
+
+    _unread: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _last_data_at = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(HALF_OPEN_S, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._last_data_at = self.loop.time()
+        if self._timer is None and self._waits():
+            self._timer = self.loop.call_later(HALF_OPEN_S, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for timer in (self._timer, self._unread):
+            if timer is not None:
+                timer.cancel()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(SLOW_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
+    def _waits(self) -> bool:
+        """Tell whether a request, or the rest of one, is still to come."""
+        return not self._has_head() or self.cycle.more_body
+
+    def _has_head(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request, whatever is declared
+        return cycle is not None and not cycle.response_complete
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._waits():
+            return
+        left_s = self._last_data_at + HALF_OPEN_S - self.loop.time() if self._has_head() else 0.0
+        if left_s > 0:
+            self._timer = self.loop.call_later(left_s, self._look)
+        else:
+            self.transport.close()
+
+
+async def serve_on(
+    listening: socket.socket,
+    app: ASGIApp,
+    *,
+    abort: Abort | None = None,
+    connections: int | None = None,
+    before_closing: Callable[[], Awaitable[object]] | None = None,
+) -> None:
+    """Serve `app` until `abort` fires or this is cancelled. `before_closing` is awaited before, while
+    it still serves."""
+    # The steps of `uvicorn.Server.serve`, except for its signal handlers: those are the program's.
+    config = uvicorn.Config(
+        app,
+        http=_Impatient,
+        lifespan="on",
+        ws="none",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_LAST_WORDS_S,
+        limit_concurrency=connections,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+    )
+    config.load()
+    http = uvicorn.Server(config)
+    http.lifespan = config.lifespan_class(config)
+
+    closing: set[asyncio.Future[None]] = set()
+
+    async def close() -> None:
+        try:
+            if before_closing is not None:
+                await before_closing()
+        finally:
+            http.should_exit = True
+
+    def stop() -> None:
+        closing.add(asyncio.ensure_future(close()))
+
+    unsubscribe = stop if abort is None else abort.subscribe(stop)
+    await http.startup(sockets=[listening])
+    try:
+        await http.main_loop()
+    finally:
+        unsubscribe()
+        for task in closing:
+            task.cancel()
+        await http.shutdown(sockets=[listening])

@@ -1,0 +1,304 @@
+"""What can be followed: the events of one run, or of one turn of a chat, numbered, and those who follow them.
+
+The events are kept for a while, so that whoever was cut off goes on where that was. What follows them never slows the
+run down: a follower reads what is kept, at its own pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+from starlette.types import Message, Receive
+
+from journeyman.agent import Agent
+from journeyman.cancel import Abort
+from journeyman.chat.questions import UNANSWERED, Questions
+from journeyman.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    Event,
+    MessageCommitted,
+    QuestionAnswered,
+    QuestionAsked,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    RunSucceeded,
+    TurnEnded,
+)
+from journeyman.gate import Decision
+from journeyman.loop.watch import Watch
+from journeyman.result import Result, dump_document, plain_output, result_document
+from journeyman.types import Message as SaidMessage
+from journeyman.types import adapter_of, frozen
+
+_LIFE: Final = 1 << 32
+"""The numbers of events are those of a life, times this, and then from 1: they only grow."""
+_MOST_AT_ONCE: Final = 256
+
+
+@frozen
+class ServeLimits:
+    """What a server of agents lets its clients use. Sizes are in bytes, times in seconds."""
+
+    runs: int = 64
+    """How many runs and turns go on at once here; one more is told to come back (429)."""
+    followers: int = 1_000
+    """How many clients may follow events, or wait for a result, at once; one more is told to come back (503)."""
+    body_bytes: int = 1_000_000
+    """The longest body of a request (413)."""
+    body_s: float = 30.0
+    """How long a body may take to come (408)."""
+    run_s: float | None = None
+    """How long a run may go on here before it is stopped; None: as long as its agent's limits let it."""
+    patience_s: float = 600.0
+    """How long a run that is kept in memory waits for an answer while nobody follows it, before it is stopped."""
+    kept_s: float = 300.0
+    """How long what has ended stays in memory: its events; without a store, also its result and its chat."""
+    kept_events: int = 20_000
+    """How many events of a run are kept for those who were cut off; of more, the oldest are dropped."""
+    slow_s: float = 30.0
+    """How long a client may leave events unread before it is cut off."""
+    quiet_s: float = 15.0
+    """After so long without an event, a comment is sent, so that nobody in between closes the connection."""
+    retry_s: int = 1
+    """When those who are told to come back may come back."""
+
+
+@frozen
+class Ended:
+    """The last of what is followed: how a run, or a turn, has ended."""
+
+    result: Result[Any] | None
+    """None: it has not ended, but will not be gone on with here; `document` says why."""
+    document: bytes
+    """JSON: that of the result, or `error`."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One event, as it is kept."""
+
+    number: int
+    event: Event | Ended
+    _sent: bytes | None = None
+
+    def sent(self) -> bytes:
+        """Return the event as it is sent to followers: made once for all of them."""
+        if self._sent is None:
+            data = self.event.document if isinstance(self.event, Ended) else event_json(self.event)
+            name = "Result" if isinstance(self.event, Ended) else type(self.event).__name__
+            self._sent = b"id: %d\nevent: %b\ndata: %b\n\n" % (self.number, name.encode(), data)
+        return self._sent
+
+
+def event_json(event: Event) -> bytes:
+    """Return an event as JSON, on one line: its fields, after `type`."""
+    name = type(event).__name__
+    match event:
+        case RunSucceeded() | RunFailed():
+            used = event.metadata.usage
+            facts: dict[str, object] = {"path": event.path, "usage": used, "latency_s": event.metadata.latency_s}
+            if isinstance(event, RunFailed):
+                facts |= {"code": event.error.code, "message": event.error.message}
+            else:
+                facts |= {"code": "SUCCESS", "output": plain_output(event.output, None)}
+        case TurnEnded():
+            code = None if event.result is None else event.result.code
+            facts = {"path": event.path, "code": code, "usage": event.usage}
+        case MessageCommitted():
+            message = adapter_of(SaidMessage).dump_python(event.message, mode="json", fallback=repr)
+            facts = {"path": event.path, "index": event.index, "message": message}
+        case _:
+            try:
+                return b'{"type":"%b",%b' % (name.encode(), orjson.dumps(event, default=repr)[1:])
+            except TypeError:  # half of a surrogate pair, or a number that JSON has not
+                plain = adapter_of(type(event)).dump_python(event, mode="python", fallback=repr)
+                return dump_document({"type": name, **plain})
+    return dump_document({"type": name, **facts})
+
+
+def document_of(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
+    """Return the document of a result, as JSON."""
+    kind = None if agent.plan.output is None else agent.output.type
+    output = plain_output(getattr(result, "output", None), kind)
+    return dump_document(result_document(result, agent=agent.name, output=output))
+
+
+class Live:
+    """One run, or one turn of a chat, that goes on here or has ended a moment ago."""
+
+    def __init__(
+        self, name: str, agent: Agent[Any, Any, Any], *, base: float, is_tied: bool, limits: ServeLimits
+    ) -> None:
+        """`base` is the number of its life, or between two. `is_tied`: it is stopped when the last
+        who follows it has left."""
+        self.name: Final = name
+        self.agent: Final = agent
+        self.is_tied = is_tied
+        self.entries: list[Entry] = []
+        self.first: int = int(base * _LIFE) + 1
+        """The number of the first entry."""
+        self.abort: Final = Abort()
+        self.questions: Final = Questions(Watch(path=(agent.name,), listeners=[self.hear]))
+        self.answer: Callable[[str, Decision | str], None] = self.questions.answer
+        """Answers what waits in this process."""
+        self.number = 0
+        """How many runs its chat had had before it, if it is a turn."""
+        self.task: asyncio.Task[None] | None = None
+        """What drives it, or waits for its end."""
+        self.is_driven = False
+        self.is_suspended = False
+        """True once it has left this process and only waits."""
+        self.n_followers = 0
+        self.moved_s: float = time.monotonic()
+        """When something last happened to it."""
+        self.began_s: float = self.moved_s
+        self.n_runs = 0
+        """How many runs of a turn have begun."""
+        self.open: dict[str, ApprovalRequested | QuestionAsked] = {}
+        """What waits for an answer, by the id that clients know."""
+        self.here: dict[str, str] = {}
+        """The ids of those under which they wait in this process."""
+        self.early: dict[str, str] = {}
+        """Answers to questions that will be asked, by their texts."""
+        self.ended: Ended | None = None
+        self.over: Final[asyncio.Event] = asyncio.Event()
+        """Set when it has ended, or begun to be gone on with elsewhere only."""
+        self._kept: Final = limits.kept_events
+        self._wakers: set[Callable[[], None]] = set()
+
+    # -- what happens
+
+    def hear(self, event: Event) -> None:
+        """Take in the next event."""
+        match event:
+            case ApprovalRequested() | QuestionAsked():
+                id = event.digest if isinstance(event, ApprovalRequested) else question_id(event)
+                self.here[id] = event.id
+                if id in self.open:  # asked again in another life
+                    return
+                event = self.open[id] = replace(event, id=id)
+                if isinstance(event, QuestionAsked) and event.question in self.early:
+                    asyncio.get_running_loop().call_soon(self.answer_here, id, self.early[event.question])
+            case ApprovalAnswered() | QuestionAnswered():
+                id = next((known for known, here in self.here.items() if here == event.id), None)
+                if id is None:
+                    return
+                del self.here[id]
+                is_said = event.answer if isinstance(event, QuestionAnswered) else event.reason != UNANSWERED
+                if not is_said and not self.abort.aborted:  # it leaves the memory, and waits anyway
+                    return
+                self.open.pop(id, None)
+                event = replace(event, id=id)
+            case RunStarted() | RunResumed() if len(event.path) == 1:
+                self.n_runs += 1
+            case _:
+                pass
+        self._add(event)
+
+    def end(self, result: Result[Any]) -> None:
+        """Note how it has ended."""
+        self._close(Ended(result=result, document=document_of(result, self.agent)))
+
+    def fail(self, code: str, message: str, hint: str) -> None:
+        """Note that it will not be gone on with here."""
+        error = {"error": {"code": code, "message": message, "hint": hint}}
+        self._close(Ended(result=None, document=orjson.dumps(error)))
+
+    def _close(self, ended: Ended) -> None:
+        if self.ended is None:
+            self.ended = ended
+            self.is_driven = False
+            self.open.clear()
+            self._add(ended)
+            self.over.set()
+
+    def _add(self, event: Event | Ended) -> None:
+        self.moved_s = time.monotonic()
+        self.entries.append(Entry(self.first + len(self.entries), event))
+        if len(self.entries) > self._kept + self._kept // 4:
+            n_dropped = len(self.entries) - self._kept
+            del self.entries[:n_dropped]
+            self.first += n_dropped
+        self.wake()
+
+    def wake(self) -> None:
+        """Let those who follow look."""
+        wakers, self._wakers = self._wakers, set()
+        for wake in wakers:
+            wake()
+
+    # -- those who follow
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event; one less than the first, if there is none."""
+        return self.first + len(self.entries) - 1
+
+    def since(self, after: int) -> Sequence[Entry]:
+        """Return the next events behind a number. If the next one is kept no more, what is returned begins later."""
+        start = max(0, after + 1 - self.first)
+        return self.entries[start : start + _MOST_AT_ONCE]
+
+    def wake_by(self, waker: Callable[[], None]) -> None:
+        """Call `waker` once, when there is something to look at."""
+        self._wakers.add(waker)
+
+    def forget(self, waker: Callable[[], None]) -> None:
+        """Do not call `waker` any more."""
+        self._wakers.discard(waker)
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncGenerator[None]:
+        """Count whoever follows it in this block. The last who leaves something that is tied to them stops it."""
+        self.n_followers += 1
+        try:
+            yield
+        finally:
+            self.n_followers -= 1
+            self.moved_s = time.monotonic()
+            if self.is_tied and not self.n_followers and self.ended is None and not self.open:
+                self.abort.abort("the client left")
+
+    async def until_over(self, receive: Receive) -> bool:
+        """Wait for its end. False: the client left before."""
+        leaving = asyncio.ensure_future(until_gone(receive))
+        ending = asyncio.ensure_future(self.over.wait())
+        try:
+            async with self.followed():
+                await asyncio.wait({leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
+                return self.over.is_set()
+        finally:
+            leaving.cancel()
+            ending.cancel()
+
+    def answer_here(self, id: str, answer: Decision | str) -> bool:
+        """Answer what waits in this process. False: nothing waits here under this id."""
+        here = self.here.get(id)
+        if here is None:
+            return False
+        try:
+            self.answer(here, answer)
+        except KeyError:
+            return False
+        return True
+
+
+async def until_gone(receive: Receive) -> None:
+    """Wait until the client has closed the connection."""
+    message: Message = {"type": ""}
+    while message["type"] != "http.disconnect":
+        message = await receive()
+
+
+def question_id(event: QuestionAsked) -> str:
+    """Return the digest of a question, as the store of the runs has it."""
+    return sha256("\n".join((*event.path, event.question)).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,285 @@
+"""The OpenAPI document of what is served: each agent with the input that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from importlib.metadata import version
+from typing import Any, Final, TypeAlias
+
+from journeyman.agent import Agent
+from journeyman.serve.live import ServeLimits
+
+Schema: TypeAlias = dict[str, Any]
+"""JSON that is written here, and parsed by nobody."""
+
+ID: Final = "^[A-Za-z0-9._~-]{1,100}$"
+"""The form of what clients call their runs, chats and requests."""
+_TEXT: Final[Schema] = {"type": "string", "pattern": r"\S"}
+_NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}
+_DIGEST: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{6,64}$"}
+_STATUSES: Final = ("ready", "running", "waiting", "held", "blocked", "done", "failed")
+_ERROR: Final[Schema] = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message", "hint"],
+            "properties": {
+                "code": {"type": "string"},
+                "message": {"type": "string", "description": "What happened, with the values."},
+                "hint": {"type": "string", "description": "What to do."},
+                "issues": {
+                    "type": "array",
+                    "description": "What is wrong with the body.",
+                    "items": {
+                        "type": "object",
+                        "required": ["path", "message"],
+                        "properties": {"path": {"type": "string"}, "message": {"type": "string"}},
+                    },
+                },
+            },
+        }
+    },
+}
+_RESULT: Final[Schema] = {
+    "type": "object",
+    "description": "How the run has ended: docs/result-document.md says what is in it.",
+    "required": ["version", "agent", "code", "output", "error", "usage", "attempts", "history"],
+    "properties": {"version": {"const": 1}, "agent": {"type": "string"}, "code": {"type": "string"}},
+}
+_QUESTION: Final[Schema] = {
+    "type": "object",
+    "required": ["id", "kind", "question"],
+    "properties": {
+        "id": _DIGEST,
+        "kind": {"enum": ["approve", "answer"]},
+        "path": {"type": "array", "items": {"type": "string"}},
+        "tool": {"type": "string"},
+        "arguments": {"type": ["object", "null"]},
+        "question": {"type": "string"},
+        "options": {"type": "array", "items": {"type": "string"}},
+        "expires_at": {"type": ["number", "null"]},
+    },
+}
+_RUN: Final[Schema] = {
+    "type": "object",
+    "required": ["id", "agent", "status", "questions", "result"],
+    "properties": {
+        "id": {"type": "string"},
+        "agent": {"type": "string"},
+        "status": {"enum": list(_STATUSES)},
+        "created": {"type": "number", "description": "Seconds since 1970."},
+        "ended": {"type": ["number", "null"]},
+        "attempt": {"type": "integer"},
+        "iteration": {"type": "integer"},
+        "tokens": {"type": "integer"},
+        "cost": {"type": "number"},
+        "why": {"type": ["string", "null"]},
+        "questions": {"type": "array", "items": {"$ref": "#/components/schemas/Question"}},
+        "result": {"oneOf": [{"$ref": "#/components/schemas/Result"}, {"type": "null"}]},
+    },
+}
+_CHAT: Final[Schema] = {
+    "type": "object",
+    "required": ["id", "is_running", "messages", "questions"],
+    "properties": {
+        "id": {"type": "string"},
+        "is_running": {"type": "boolean"},
+        "messages": {"type": "array", "items": {"type": "object"}},
+        "usage": {"type": "object"},
+        "questions": {"type": "array", "items": {"$ref": "#/components/schemas/Question"}},
+    },
+}
+_ANSWER: Final[Schema] = {
+    "oneOf": [
+        {"type": "object", "required": ["text"], "properties": {"text": _TEXT}, "additionalProperties": False},
+        {
+            "type": "object",
+            "required": ["decision"],
+            "properties": {"decision": {"const": "allow"}, "extent": {"enum": ["once", "session", "always"]}},
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "required": ["decision", "reason"],
+            "properties": {"decision": {"enum": ["deny", "stop"]}, "reason": {"type": "string"}},
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "required": ["decision", "arguments"],
+            "properties": {
+                "decision": {"const": "rewrite"},
+                "arguments": {"type": "object"},
+                "reason": {"type": "string"},
+            },
+            "additionalProperties": False,
+        },
+    ]
+}
+_SAID: Final[Schema] = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
+_AGUI: Final[Schema] = {
+    "type": "object",
+    "description": "RunAgentInput of the AG-UI protocol.",
+    "required": ["threadId", "runId", "messages"],
+    "properties": {
+        "threadId": {"type": "string", "pattern": ID},
+        "runId": {"type": "string"},
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["id", "role", "content"],
+                "properties": {"id": {"type": "string"}, "role": {"const": "user"}, "content": _TEXT},
+            },
+        },
+    },
+}
+_DESCRIPTIONS: Final = {
+    400: "The body is not JSON, or a header or number cannot be used.",
+    401: "It is not known who asks.",
+    404: "There is no such thing, or it is another owner's.",
+    408: "The body did not come in time.",
+    409: "It is in use, has ended, or waits for nothing of the kind.",
+    413: "The body is too long.",
+    422: "The body does not fit: `issues` says where.",
+    429: "Too many runs are under way: see `Retry-After`.",
+    500: "The request failed.",
+    503: "The server is closing, or too many clients follow runs.",
+}
+
+
+def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> Schema:
+    """Return the document."""
+    paths: dict[str, Schema] = {
+        "/health": _get("The server is alive", _SAID, errors=()),
+        "/ready": _get("The server takes requests", _SAID, errors=(503,)),
+        "/agents": _get("The agents that are served", {"type": "object", "required": ["agents"]}, errors=(401,)),
+    }
+    for name, agent in agents.items():
+        body = {"type": "object", "required": ["input"], "properties": {"input": _input(agent)}}
+        given = _content({**body, "additionalProperties": False})
+        paths[f"/agents/{name}/runs"] = _begin(f"Run {name}", agent.description, given)
+        paths[f"/agents/{name}/chats/{{id}}/turns"] = _begin(f"Say something to {name}", agent.description, given, "id")
+        paths[f"/agents/{name}/agui"] = _agui(name, agent)
+    for place, what, document in (("runs", "run", "Run"), ("chats", "chat", "Chat")):
+        shown: Schema = {"$ref": f"#/components/schemas/{document}"}
+        paths[f"/{place}/{{id}}"] = _get(f"A {what}", shown, "id", errors=(401, 404))
+        paths[f"/{place}/{{id}}/events"] = _events(what)
+        reason: Schema = {"type": "object", "properties": {"reason": _TEXT}, "additionalProperties": False}
+        text: Schema = {**reason, "required": ["text"], "properties": {"text": _TEXT}}
+        paths[f"/{place}/{{id}}/stop"] = _post(f"Stop a {what}", reason, "id")
+        paths[f"/{place}/{{id}}/steer"] = _post(f"Say something to a {what} that goes on", text, "id")
+        paths[f"/{place}/{{id}}/answers/{{question}}"] = _post("Answer what waits", _ANSWER, "id", "question")
+    components = {"Error": _ERROR, "Result": _RESULT, "Question": _QUESTION, "Run": _RUN, "Chat": _CHAT}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Agents",
+            "version": version("journeyman"),
+            "description": f"Bodies have {limits.body_bytes:,} bytes at most.",
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _input(agent: Agent[Any, Any, Any]) -> Schema:
+    if agent.input is str:
+        return _TEXT
+    schema: Schema = deepcopy(agent.plan.input.input_schema)
+    if not agent.plan.input.is_wrapped:
+        return schema
+    properties = schema["properties"]
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    return {**properties["value"], **definitions}
+
+
+def _content(schema: Schema) -> Schema:
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def _answers(status: int, what: str, schema: Schema, errors: tuple[int, ...]) -> Schema:
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    listed = {str(each): {"description": _DESCRIPTIONS[each], "content": error} for each in (*errors, 500)}
+    answers: dict[str, Any] = {str(status): {"description": what, "content": {"application/json": {"schema": schema}}}}
+    return answers | listed
+
+
+def _parameters(*names: str) -> list[Schema]:
+    forms: dict[str, Schema] = {"id": {"type": "string", "pattern": ID}, "question": _DIGEST}
+    return [{"name": name, "in": "path", "required": True, "schema": forms[name]} for name in names]
+
+
+def _get(summary: str, schema: Schema, *names: str, errors: tuple[int, ...]) -> Schema:
+    operation = {
+        "summary": summary,
+        "parameters": _parameters(*names),
+        "responses": _answers(200, "OK", schema, errors),
+    }
+    return {"get": operation}
+
+
+_REFUSED: Final = (400, 401, 404, 408, 409, 413, 422, 503)
+
+
+def _post(summary: str, body: Schema, *names: str) -> Schema:
+    responses = _answers(202, "It was taken", _SAID, _REFUSED)
+    content = _content(body) | {"required": "required" in body or "oneOf" in body}
+    operation = {"summary": summary, "parameters": _parameters(*names), "requestBody": content, "responses": responses}
+    return {"post": operation}
+
+
+def _begin(summary: str, description: str, content: Schema, *names: str) -> Schema:
+    result: Schema = {"$ref": "#/components/schemas/Result"}
+    responses = _answers(200, "How it has ended", result, (*_REFUSED, 429))
+    answers = responses
+    answers["200"]["content"]["text/event-stream"] = {}
+    begun = {"type": "object", "required": ["id", "agent", "status"]}
+    answers |= {"202": {"description": "It has begun", "content": {"application/json": {"schema": begun}}}}
+    # What an agent's own input check refuses is a result, too.
+    both: list[Schema] = [{"$ref": "#/components/schemas/Error"}, result]
+    answers["422"]["content"] = {"application/json": {"schema": {"anyOf": both}}}
+    headers: list[Schema] = [
+        {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": ID}},
+        {"name": "Prefer", "in": "header", "required": False, "schema": {"type": "string"}},
+    ]
+    parameters = [*_parameters(*names), *headers]
+    operation = {"summary": summary, "description": description, "parameters": parameters, "requestBody": content}
+    return {"post": {**operation, "responses": responses}}
+
+
+def _stream(operation: dict[str, Any], errors: tuple[int, ...]) -> dict[str, Any]:
+    answers = _answers(200, "Events", {}, errors)
+    answers["200"]["content"] = {"text/event-stream": {}}
+    return {**operation, "responses": answers}
+
+
+def _events(what: str) -> Schema:
+    after: Schema = {
+        "name": "after",
+        "in": "query",
+        "required": False,
+        "schema": {"type": "integer", "minimum": 0, "maximum": 10**15 - 1},
+    }
+    last: Schema = {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string", "pattern": "^[0-9]{1,15}$"},
+    }
+    operation = {"summary": f"The events of a {what}", "parameters": [*_parameters("id"), after, last]}
+    return {"get": _stream(operation, (400, 401, 404, 409, 429, 503))}
+
+
+def _agui(name: str, agent: Agent[Any, Any, Any]) -> Schema:
+    given = deepcopy(_AGUI)
+    if agent.input is not str:
+        forwarded: Schema = {"type": "object", "required": ["input"], "properties": {"input": _input(agent)}}
+        given["required"].append("forwardedProps")
+        given["properties"]["forwardedProps"] = forwarded
+    operation = {"summary": f"{name}, by the AG-UI protocol", "requestBody": _content(given)}
+    return {"post": _stream(operation, (*_REFUSED, 429))}

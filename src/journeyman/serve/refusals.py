@@ -1,0 +1,102 @@
+"""Why agents are not served, why a client is refused, and whose a name is.
+
+The name of a run, or of a chat, begins with the owner: `OWNER:KEY`. A client only ever gives the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from journeyman.agent import Agent, Host
+from journeyman.errors import InvalidArguments, JourneymanError, Problem
+from journeyman.session import TURN
+from journeyman.tools.deps import deps_of_run, lacks_deps
+
+_LONGEST_OWNER: Final = 90
+
+
+def served_problems(
+    agents: Sequence[Agent[Any, Any, Any]], host: Host, *, deps: object = None, hint: str
+) -> list[Problem]:
+    """Return what keeps agents from being served. `deps` gives each run its own; `hint` says how they are given."""
+    names = [agent.name for agent in agents]
+    problems = [
+        Problem("DUPLICATE_AGENT_NAME", f"{names.count(name)} agents are called {name!r}.", "Rename all but one.")
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    problems += [
+        Problem("MISSING_DEPS", f"{agent.name}: {lack.partition('. ')[0]}.", hint)
+        for agent in agents
+        if deps is None and (lack := lacks_deps(deps_of_run(None, agent.deps), agent.deps)) is not None
+    ]
+    if not agents:
+        problems.append(Problem("NO_AGENTS", "There is no agent to serve.", "Pass one or more."))
+    if host.journal is not None:
+        text = "The host has a journal, which belongs to one run: a second would be given the answers of the first."
+        problems.append(Problem("SHARED_JOURNAL", text, "Leave Host.journal out."))
+    return problems
+
+
+class Refusal(JourneymanError):
+    """What a client asks for is not done; it is told why."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        hint: str,
+        *,
+        issues: Sequence[Mapping[str, str]] = (),
+        retry_s: int | None = None,
+    ) -> None:
+        super().__init__(f"{message} {hint}")
+        self.status = status
+        """Of HTTP."""
+        self.code, self.message, self.hint = code, message, hint
+        self.issues = tuple(issues)
+        """Each with the `path` of a value and what is wrong with it."""
+        self.retry_s = retry_s
+        """When the client may come back."""
+
+
+def owner_key(owner: str) -> str:
+    """Return an owner as it stands in names: without a colon or a slash.
+
+    Raises:
+        ValueError: it is empty, or too long.
+    """
+    key = quote(owner, safe="@ ")
+    if not owner.strip() or len(key) > _LONGEST_OWNER:
+        shown = owner if len(owner) <= 40 else f"{owner[:40]}…"
+        raise ValueError(f"authorize returned the owner {shown!r}. Return 1 to {_LONGEST_OWNER} characters, or None.")
+    return key
+
+
+def key_of(name: str) -> str:
+    """Return the part of a name that its client knows."""
+    return name.removeprefix(TURN).partition(":")[2]
+
+
+def owner_of(name: str) -> str:
+    """Return whose a run, or a chat, is."""
+    return unquote(name.removeprefix(TURN).partition(":")[0])
+
+
+def invalid_input(invalid: InvalidArguments) -> Refusal:
+    """Return how a client is told that an input does not fit."""
+    issues: list[dict[str, str]] = []
+    for issue in invalid.issues:
+        path, is_named, what = issue.partition(": ")
+        is_path = bool(is_named) and " " not in path
+        issues.append({"path": f"input.{path}" if is_path else "input", "message": what if is_path else issue})
+    shown = "; ".join([f"{each['path']}: {each['message']}" for each in issues[:3]])
+    return Refusal(422, "INVALID_INPUT", f"The input does not fit: {shown}.", "See /openapi.json.", issues=issues)
+
+
+def nothing(what: str, name: str) -> Refusal:
+    """Return how a client is told that there is no such thing; of another owner's it is told the same."""
+    return Refusal(404, "NOT_FOUND", f"There is no {what} {key_of(name)[:100]!r}.", "Check the id.")

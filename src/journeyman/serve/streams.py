@@ -1,0 +1,185 @@
+"""Events sent to one client as they happen: server-sent events, resumable, and cut off when nobody reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from journeyman.serve.hosting import Hosting
+from journeyman.serve.live import Ended, Entry, Live, until_gone
+from journeyman.serve.refusals import Refusal
+
+HEADERS: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+_TOGETHER_S: Final = 0.02
+"""Questions that are asked within so long are told together."""
+
+
+class Wording(Protocol):
+    """How the events of one run are told to one client."""
+
+    @property
+    def is_done(self) -> bool:
+        """True when nothing more is to be told."""
+        ...
+
+    @property
+    def may_pause(self) -> bool:
+        """True when it may be told that an answer is wanted, as soon as nothing else happens."""
+        ...
+
+    def say(self, entries: Sequence[Entry]) -> bytes:
+        """Return what is sent for events."""
+        ...
+
+    def pause(self, live: Live) -> bytes:
+        """Return what is sent last where an answer is wanted."""
+        ...
+
+
+class Plain:
+    """Our own events, word for word: what is sent is made once for all clients."""
+
+    may_pause = False
+
+    def __init__(self, live: Live, after: int) -> None:
+        self.is_done = False
+        self._gap = b""
+        if after > 0 and after + 1 < live.first:
+            lost = {"type": "Gap", "from": after + 1, "to": live.first - 1}
+            self._gap = b"event: Gap\ndata: %b\n\n" % orjson.dumps(lost)
+
+    def say(self, entries: Sequence[Entry]) -> bytes:
+        self.is_done = isinstance(entries[-1].event, Ended)
+        gap, self._gap = self._gap, b""
+        return gap + b"".join([entry.sent() for entry in entries])
+
+    def pause(self, live: Live) -> bytes:
+        return b""
+
+
+class EventStream:
+    """Answers one request with the events behind a number, until the end, or until the client leaves."""
+
+    def __init__(
+        self,
+        hosting: Hosting,
+        live: Live,
+        wording: Wording,
+        *,
+        after: int = 0,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        """Raises:
+        Refusal: too many clients follow events already.
+        """
+        check_followers(hosting)
+        self._hosting, self._live, self._wording = hosting, live, wording
+        self._after = max(after, live.first - 1)
+        self._headers = [*HEADERS, *headers]
+        self._loop = asyncio.get_running_loop()
+        self._news: asyncio.Future[None] = self._loop.create_future()
+        self._is_gone = False
+        self._last_sent_s = self._loop.time()
+        self._is_quiet = False
+        self._send_began_s = 0.0
+        """When a piece was begun to be sent that is not taken yet; 0: none is."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        watching = asyncio.ensure_future(until_gone(receive))
+        watching.add_done_callback(self.leave)
+        self._send, limits = send, self._hosting.limits
+        self._guard = self._loop.call_later(min(limits.slow_s, limits.quiet_s), self._check_pace)
+        self._task = asyncio.current_task()
+        self._hosting.n_followers += 1
+        try:
+            async with self._live.followed():
+                await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+                await self._follow()
+                if not self._is_gone:
+                    await self._sent(b"", is_last=True)  # it may wait for the client, too
+        finally:
+            self._hosting.n_followers -= 1
+            self._live.forget(self._wake)
+            self._guard.cancel()
+            watching.cancel()
+
+    async def _follow(self) -> None:
+        live, wording = self._live, self._wording
+        while not self._is_gone and not wording.is_done:
+            entries = live.since(self._after)
+            if entries:
+                self._after = entries[-1].number
+                data = wording.say(entries)
+                if data:
+                    await self._sent(data)
+            elif wording.may_pause:
+                if not await self._told(_TOGETHER_S):
+                    await self._sent(wording.pause(live))
+            elif live.ended is not None and self._after >= live.last:
+                return
+            elif self._is_quiet:
+                self._is_quiet = False
+                await self._sent(b": \n\n")
+            else:
+                await self._told()
+
+    async def _told(self, patience_s: float | None = None) -> bool:
+        """Wait for news. False: there are none."""
+        if self._live.last > self._after or self._is_gone:
+            return True
+        news = self._news = self._loop.create_future()
+        self._live.wake_by(self._wake)
+        timer = None if patience_s is None else self._loop.call_later(patience_s, self._wake)
+        try:
+            await news
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return self._live.last > self._after or self._is_gone
+
+    def _wake(self) -> None:
+        if not self._news.done():
+            self._news.set_result(None)
+
+    def leave(self, watching: asyncio.Future[None]) -> None:
+        """Take note that the client has gone."""
+        if not watching.cancelled():
+            watching.exception()
+            self._is_gone = True
+            self._wake()
+
+    async def _sent(self, data: bytes, *, is_last: bool = False) -> None:
+        self._send_began_s = self._last_sent_s = self._loop.time()
+        await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})
+        self._send_began_s = 0.0
+
+    def _check_pace(self) -> None:
+        """Cut a client off that does not read; see to it that something is sent to the others now and then."""
+        limits, now_s = self._hosting.limits, self._loop.time()
+        if self._send_began_s and now_s - self._send_began_s >= limits.slow_s and self._task is not None:
+            self._is_gone = True
+            self._task.cancel()
+            return
+        if now_s - self._last_sent_s >= limits.quiet_s:
+            self._is_quiet = True
+            self._wake()
+        self._guard = self._loop.call_later(min(limits.slow_s, limits.quiet_s), self._check_pace)
+
+
+def check_followers(hosting: Hosting) -> None:
+    """Check that one more client may wait or follow.
+
+    Raises:
+        Refusal: too many do.
+    """
+    if hosting.n_followers >= hosting.limits.followers:
+        text = f"{hosting.limits.followers} clients follow runs, and no more are served."
+        raise Refusal(503, "TOO_MANY_FOLLOWERS", text, "Ask again later.", retry_s=hosting.limits.retry_s)

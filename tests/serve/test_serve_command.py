@@ -1,0 +1,188 @@
+"""`journeyman serve`, as a user starts and stops it; the guards of what it listens on; and the example."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+import uvicorn
+
+from examples.service.mounted import companion, service
+from journeyman import Agent
+from journeyman.models.scripted import Scripted
+from journeyman.record import Recordings
+from tests.cli.terminal import terminal
+from tests.serve.http_served import events_of
+
+TOKEN = "a-token-of-a-test-which-is-long"
+AGENTS = """
+import asyncio
+from dataclasses import replace
+from journeyman import Agent, tool
+from journeyman.models.scripted import FromFunction, call
+
+@tool
+async def wait() -> str:
+    "Wait."
+    await asyncio.sleep(3600)
+    return "never"
+
+def reply(request):
+    return call("wait") if "wait" in request.messages[-1].text else "Hello."
+
+greeter = Agent(name="greeter", model=FromFunction(reply), tools=[wait])
+"""
+
+
+@asynccontextmanager
+async def started(folder: Path, *words: str, **env: str) -> AsyncGenerator[tuple[str, asyncio.subprocess.Process]]:
+    """Start the command, and return where it serves."""
+    (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
+    command = (sys.executable, "-m", "journeyman", "serve", "agents.py:greeter", "--port", "0", *words)
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, env={**os.environ, **env}, stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    try:
+        while "serving at " not in (line := (await process.stderr.readline()).decode()):
+            assert line, "it has ended"
+        yield line.split("serving at ")[1].split(";")[0], process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_the_command_serves_asks_for_its_token_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    ours = {"Authorization": f"Bearer {TOKEN}"}
+    async with started(tmp_path, JOURNEYMAN_SERVE_TOKEN=TOKEN) as (url, process), aiohttp.ClientSession() as client:
+        for headers, status in (
+            ({}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({**ours, "Host": "evil.example"}, 421),
+            ({**ours, "Origin": "https://evil.example"}, 403),
+            ({**ours, "Origin": url}, 200),
+        ):
+            async with client.get(f"{url}/ready", headers=headers) as response:
+                assert response.status == status, headers
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+
+
+AUTH = """
+def owner(request):
+    return {"Bearer of-ada": "ada", "Bearer of-eve": "eve"}.get(request.headers.get("authorization"))
+"""
+
+
+async def test_a_function_names_the_owners_that_the_command_serves_and_it_keeps_their_runs_apart(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "auth.py").write_text(AUTH, encoding="utf-8")
+    words = ("--authorize", "auth.py:owner", "--host", "0.0.0.0", "--allow-host", "127.0.0.1")
+    async with (
+        started(tmp_path, *words) as (url, _),
+        aiohttp.ClientSession(url.replace("0.0.0.0", "127.0.0.1")) as client,
+    ):
+        for token, status in (("of-ada", 200), ("of-eve", 404), ("of-nobody", 401)):
+            ours = {"Authorization": f"Bearer {token}", "Idempotency-Key": "r"}
+            if token == "of-ada":
+                async with client.post("/agents/greeter/runs", json={"input": "Hi."}, headers=ours) as response:
+                    assert (await response.json())["output"] == "Hello."
+            async with client.get("/runs/r", headers=ours) as response:
+                assert response.status == status
+
+
+async def test_the_command_keeps_runs_in_postgres(tmp_path: Path, database: str) -> None:
+    for _ in range(2):  # the second time it is another process, and the same run
+        async with started(tmp_path, "--store", database) as (url, _), aiohttp.ClientSession(url) as client:
+            ours = {"Idempotency-Key": "r"}
+            async with client.post("/agents/greeter/runs", json={"input": "Hi."}, headers=ours) as response:
+                assert (await response.json())["output"] == "Hello."
+
+
+def test_a_token_and_a_function_are_not_both_asked(tmp_path: Path) -> None:
+    (tmp_path / "agents.py").write_text(AGENTS, encoding="utf-8")
+    command = [sys.executable, "-m", "journeyman", "serve", "agents.py:greeter", "--authorize", "auth.py:owner"]
+    env = {**os.environ, "JOURNEYMAN_SERVE_TOKEN": TOKEN}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, "Both JOURNEYMAN_SERVE_TOKEN and --authorize" in done.stderr) == (2, True)
+
+
+async def test_the_command_keeps_and_records_runs_in_one_database(tmp_path: Path, database: str) -> None:
+    async with started(tmp_path, "--store", database, "--record") as (url, process), aiohttp.ClientSession() as client:
+        async with client.post(f"{url}/agents/greeter/runs", json={"input": "Ada"}) as response:
+            assert (await response.json())["output"] == "Hello."
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    with Recordings(database) as recordings:
+        [found] = recordings.runs()
+    assert (found.kind, found.status, found.input) == ("durable", "success", "Ada")
+
+
+def test_in_a_terminal_a_server_says_where_it_is_and_then_waits_calmly(tmp_path: Path) -> None:
+    (tmp_path / "agents.py").write_text(AGENTS, encoding="utf-8")
+    with terminal("serve", "agents.py:greeter", "--port", "0", folder=tmp_path, columns=120) as screen:
+        screen.see("serving at http://127.0.0.1:")
+        screen.press(b"\x03")
+        screen.see("stopping: what goes on has 30 s to end")
+        assert screen.end() == 0
+        assert screen.is_calm
+        assert len(screen.text.splitlines()) == 2, screen.text
+        assert screen.times_drawn("\x1b") == 0, screen.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "No agent is named."),
+        (("agents.py:greeter", "--host", "0.0.0.0"), "no token is asked for"),
+        (("agents.py:greeter", "--grace", "-1"), "--grace -1 is no time."),
+        (("agents.py:greeter", "--runs", "0"), "--runs 0 lets nothing go on."),
+        (("agents.py:greeter", "--port", "99999"), "--port 99999 is no port. Give a number from 0 to 65535"),
+        (("agents.py:greeter", "--authorize", "agents.py:greeter"), "not a function"),
+        (("agents.py:greeter", "agents.py:greeter"), "2 agents are called 'greeter'."),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    (tmp_path / "agents.py").write_text(AGENTS, encoding="utf-8")
+    command = [sys.executable, "-m", "journeyman", "serve", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# -- the example -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_example_serves_its_page_and_each_user_sees_only_their_own(tmp_path: Path) -> None:
+    agent: Agent = replace(companion, model=Scripted("Hello.", repeat=True))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server = uvicorn.Server(uvicorn.Config(service(agent, str(tmp_path / "chats.db")), log_config=None))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        async with aiohttp.ClientSession() as client:
+            async with client.get(f"{url}/") as page:
+                text = await page.text()
+                assert (page.status, "api/agents/companion/agui" in text) == (200, True)
+                assert len(text.splitlines()) <= 60
+            body = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Hi."}]}
+            headers = {"X-User": "ada"}
+            async with client.post(f"{url}/api/agents/companion/agui", json=body, headers=headers) as response:
+                assert events_of(await response.text())[-1]["result"] == "Hello."
+            for user, status in (("ada", 200), ("eve", 404)):
+                async with client.get(f"{url}/api/chats/t", headers={"X-User": user}) as response:
+                    assert response.status == status
+        server.should_exit = True
+        await serving
