@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -20,6 +21,19 @@ class Trip(BaseModel):
 def note(words: str) -> None:
     with Path("done.log").open("a", encoding="utf-8") as file:
         file.write(f"{words}\n")
+
+
+if Path("small-disk").exists():  # no file may become larger: as on a disk that is full
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_200, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+async def limited(request: Request) -> Answer:
+    text = request.messages[0].text
+    note(f"asked {text}")
+    if not Path("limited").exists():
+        Path("limited").touch()
+        raise ProviderError("Too many requests.", kind="rate_limited", retry_after_s=0.05)
+    return say(text)
 
 
 async def echoed(request: Request) -> Answer:
@@ -50,6 +64,7 @@ async def paying(request: Request) -> Answer:
     return say("done")
 
 
+patient = Agent(name="patient", model=FromFunction(limited))
 echo = Agent(name="echo", model=FromFunction(echoed))
 clerk = Agent(name="clerk", model=FromFunction(paying), tools=[pay])
 planner = Agent(

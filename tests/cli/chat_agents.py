@@ -12,7 +12,7 @@ from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.toolbox import Workspace
-from journeyman.types import Text, ToolResult
+from journeyman.types import Base64, Image, Text, ToolResult
 
 
 @tool(effect="pure")
@@ -43,12 +43,35 @@ def printing() -> str:
     return "printed"
 
 
+REPORT = """\
+# What I found
+
+There are *two* problems in `src/app.py`, and **one** of them matters:
+
+1. `total` adds texts.
+   It should add numbers.
+2. Nothing tests it.
+
+```python
+def total(rows: list[int]) -> int:
+    return sum(rows)  # all
+```
+
+| file | lines |
+|---|---:|
+| app.py | 120 |
+
+> Shall I fix it?
+"""
+
+
 def obey(request: Request) -> Answer:
     """Make the call that the user's last words name, or say what was said."""
     content = request.messages[-1].content
     said = [block.text for block in content if isinstance(block, Text)]
     results = [block.text for block in content if isinstance(block, ToolResult)]
     word, _, rest = said[-1].partition(" ") if said else ("", "", "")
+    word = word.partition("\n")[0]
     match word:
         case "bash":
             return say("I run that.", call("bash", command=rest))
@@ -56,6 +79,14 @@ def obey(request: Request) -> Answer:
             return call("ask_user", question="Which one?", options=["Grand", "Harbour"])
         case "wait" | "sleep" | "block" | "printing":
             return say(f"I {word}.", call(word))
+        case "report" | "count" | "pictures":
+            images = [block.source for block in content if isinstance(block, Image)]
+            types = [image.media_type for image in images if isinstance(image, Base64)]
+            return {
+                "report": REPORT,
+                "count": f"{said[-1].count(chr(10))} line breaks",
+                "pictures": f"{len(images)} of {types}",
+            }[word]
         case "lines":
             return "one\n\n    two\n" + "three " * 30
         case _:

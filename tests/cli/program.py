@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,16 +21,27 @@ from typing import IO, Literal, Protocol, TypeAlias
 
 AGENTS = Path(__file__).parent / "agents.py"
 """The agents that these tests run."""
+_DATA = tempfile.mkdtemp(prefix="journeyman-tests-")
+"""Where commands keep what outlives them, if a test does not say: not where the user's own is."""
 _PATIENCE_S = 30.0
-_LEFT_OUT = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
+_LEFT_OUT = (
+    "XDG_DATA_HOME",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "COLUMNS",
+    "NO_COLOR",
+    "FORCE_COLOR",
+)
 
 # Whoever runs the tests may ignore Ctrl-C, and processes inherit that.
 # In a terminal of its own, a process has yet to make that its own, so that Ctrl-C there reaches it.
 _START = """
 import fcntl, os, signal, sys, termios
 signal.signal(signal.SIGINT, signal.SIG_DFL)
-if os.isatty(0) and os.getsid(0) == os.getpid():
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+for terminal in filter(os.isatty, (0, 2)):
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    break
 os.execv(sys.executable, [sys.executable, "-m", "journeyman", *sys.argv[1:]])
 """
 
@@ -42,7 +54,7 @@ def command(*words: str | Path) -> list[str]:
 def environment(**more: str) -> dict[str, str]:
     """Return an environment without keys and without wishes about colour."""
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    return {**kept, "PYTHONUTF8": "1", **more}
+    return {"XDG_DATA_HOME": _DATA, **kept, "PYTHONUTF8": "1", **more}
 
 
 def timeless(text: str) -> str:
@@ -86,6 +98,7 @@ def journeyman(
         capture_output=True,
         timeout=_PATIENCE_S,
         check=False,
+        start_new_session=True,  # whoever runs the tests is not to be asked
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -132,7 +145,7 @@ def from_nothing(words: Words, streams: Streams, folder: Path | None, env: Mappi
         stderr=stderr,
         cwd=folder,
         env=env,
-        start_new_session=os.isatty(stdin),
+        start_new_session=True,  # whoever runs the tests is not to be asked
     )
 
 
@@ -189,6 +202,7 @@ class Warm:
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            start_new_session=True,  # whoever runs the tests is not to be asked
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
@@ -211,7 +225,7 @@ class Warm:
             "words": [*map(str, words)],
             "folder": str(folder or Path.cwd()),
             "environment": dict(env),
-            "has_terminal": os.isatty(streams[0]),
+            "has_terminal": os.isatty(streams[0]) or os.isatty(streams[2]),
             "is_watched": is_watched,
             "program": str(program or ""),
         }

@@ -11,7 +11,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
@@ -27,16 +27,21 @@ _LOUD = re.compile(r"\x1b(?!\[(?:[0-9;]*m|[0-9]*A|2K|\?25[hl]))")
 """Begins a control sequence that does more than go up, clear a line, colour, or hide the cursor."""
 
 
+def _unbroken(text: str) -> str:
+    """Return the characters of `text` that are there at any width of the screen."""
+    return re.sub(r"[\s│]", "", text)
+
+
 class Terminal:
     """A command in a terminal of its own."""
 
-    def __init__(self, process: Process, ours: int, theirs: int, settings: list[Any], rows: int) -> None:
-        """`settings` are those of the terminal before the command had it."""
+    def __init__(self, process: Process, ours: int, theirs: int, settings: list[Any], size: tuple[int, int]) -> None:
+        """`settings` are those of the terminal before the command had it, `size` its columns and rows."""
         self.process = process
         self._ours = ours
         self._theirs = theirs
         self._settings = settings
-        self._screen: Any = pyte.HistoryScreen(COLUMNS, rows, history=10_000)
+        self._screen: Any = pyte.HistoryScreen(*size, history=10_000)
         self._stream = pyte.ByteStream(self._screen)
         self._output = b""
         self.n_writes = 0
@@ -67,9 +72,11 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """All rows so far."""
+        """All rows so far, those that have scrolled away included."""
         with self._news:
-            above = ["".join(row[column].data for column in range(COLUMNS)) for row in self._screen.history.top]
+            above = [
+                "".join(row[column].data for column in range(self._screen.columns)) for row in self._screen.history.top
+            ]
             return "\n".join(row.rstrip() for row in [*above, *self._screen.display]).rstrip()
 
     @property
@@ -104,6 +111,10 @@ class Terminal:
         """Wait until the screen shows `text`, and return all of it."""
         return self.wait_for(lambda shown: text in shown)
 
+    def see_flowing(self, text: str) -> str:
+        """Wait until the screen shows `text`, wherever its lines are broken and whatever bar begins them."""
+        return self.wait_for(lambda shown: _unbroken(text) in _unbroken(shown))
+
     def type(self, text: str, sign: str = "") -> str:
         """Type a line, and press Enter. Wait until the screen shows `sign`, and return all of it."""
         self.press(text.encode() + b"\r")
@@ -132,14 +143,25 @@ class Terminal:
 
 @contextmanager
 def terminal(
-    *words: str, folder: Path | None = None, rows: int = 24, start: Start = from_nothing, **more: str
+    *words: str,
+    folder: Path | None = None,
+    columns: int = COLUMNS,
+    rows: int = 24,
+    start: Start = from_nothing,
+    stdin: Path | None = None,
+    stdout: Path | None = None,
+    **more: str,
 ) -> Generator[Terminal]:
-    """Start `journeyman` in a terminal: stdin, stdout and stderr. It is killed when the block ends."""
+    """Start `journeyman` in a terminal: stdin and stdout, unless they lead to a file, and stderr. It is killed when the
+    block ends."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     settings = termios.tcgetattr(theirs)
-    process = start(words, (theirs, theirs, theirs), folder, environment(TERM="xterm-256color", **more))
-    with process, closing(Terminal(process, ours, theirs, settings, rows)) as screen:
+    with ExitStack() as files:
+        given = theirs if stdin is None else files.enter_context(stdin.open("rb")).fileno()
+        taken = theirs if stdout is None else files.enter_context(stdout.open("wb")).fileno()
+        process = start(words, (given, taken, theirs), folder, environment(**{"TERM": "xterm-256color", **more}))
+    with process, closing(Terminal(process, ours, theirs, settings, (columns, rows))) as screen:
         yield screen
         if process.poll() is not None:
             screen.end()
@@ -147,13 +169,15 @@ def terminal(
 
 @contextmanager
 def chatting(
-    folder: Path, *words: str, agent: str = "helper", start: Start = from_nothing, **more: str
+    folder: Path, *words: str, agent: str = "helper", columns: int = COLUMNS, start: Start = from_nothing, **more: str
 ) -> Generator[Terminal]:
     """Start `journeyman chat` in `folder`, and wait until it listens."""
     if not (folder / "door").exists():
         os.mkfifo(folder / "door")  # what the agents' tool waits for
     more["XDG_DATA_HOME"] = str(folder / "data")
     words = ("chat", f"{CHAT_AGENTS}:{agent}", *words)
-    with terminal(*words, folder=folder, rows=40, start=start, **more) as screen:
-        screen.see("/help shows what else there is.")
+    with terminal(
+        *words, folder=folder, columns=columns, rows=40, start=start, stdin=None, stdout=None, **more
+    ) as screen:
+        screen.wait_for(lambda shown: "/help shows what else there is." in " ".join(shown.split()))
         yield screen

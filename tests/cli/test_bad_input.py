@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import AGENTS, Warm, assert_one_error_line
+from tests.cli.program import AGENTS, Warm, assert_one_error_line, command, environment
 from tests.support.messages_api import MessagesApi
 
 FILES = {
@@ -110,7 +112,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         ["toolish.py, line 3: Tool 'f': Parameter 'x' has no type. Annotate it"],
     ),
     "a module that is missing": ("run no.such:a hi", ["There is no module no. Install it, or name a file"]),
-    "no input": ("run agents.py:analyst", ["There is no input. Give it as text", "--input-file FILE"]),
+    "no input": ("run agents.py:analyst", ["There is no input. Give it as text", "--input-file FILE, or over a pipe."]),
     "two inputs": ("run agents.py:analyst hi --input-file -", ["The input is given twice."]),
     "an input file that is missing": (
         "run agents.py:analyst --input-file nope.txt",
@@ -141,6 +143,121 @@ def test_bad_usage_is_one_line_and_exit_code_2(case: str, folder: Path, warm: Wa
     done = warm(*words.split(), cwd=folder)
     assert_one_error_line(done, 2, parts)
     assert done.stderr.replace("{}\n", "").count("\n") == 1
+
+
+MORE: dict[str, str] = {
+    "run agents.py:analyst hi --mode careful": 'Invalid value "careful" for --mode. Choose from: "strict", "balanced"',
+    "run agents.py:analyst hi --mode": "parameter --mode requires an argument. See: journeyman --help",
+    "run agents.py:analyst hi --ask-store": "--ask-store is for a durable run. Add --durable.",
+    "run agents.py:analyst hi --detach": "--detach is for a durable run. Add --durable.",
+    "run agents.py:analyst hi --durable --mcp x.json": "--mcp is not for a durable run: it would go on without",
+    "run agents.py:analyst hi --durable --store mysql://x": "there is no kind 'mysql'. Give a path, sqlite:PATH, or",
+    "run agents.py:analyst hi --durable --id ''": "The id '' cannot be used: it is empty. Give it another --id.",
+    "run agents.py:analyst hi --timeout soon": 'Invalid value for --timeout: unable to convert "soon" into float.',
+    "run agents.py:analyst hi --timeout nan": "--timeout nan is no time. Give a number of seconds above 0",
+    "run agents.py:analyst hi --file nope.png": "nope.png cannot be read: No such file or directory.",
+    "run agents.py:analyst hi --file empty.csv": "empty.csv is empty.",
+    "run agents.py:analyst hi --mcp notes.txt": "The MCP configuration notes.txt: At the top: Invalid JSON",
+    "run agents.py:analyst hi --pins pins.json": "--pins is for the tools of MCP servers. Add --mcp FILE",
+    "run agents.py:analyst hi --skills nope": "--skills: nope holds no skills: No such file or directory.",
+    "run agents.py:analyst hi --stream": "parameter --stream requires an argument.",
+    "run agents.py:analyst hi --quiet=maybe": 'Invalid value for --quiet: unable to convert "maybe" into bool.',
+    "run agents.py:analyst hi -m": "parameter -m requires an argument.",
+    "run agents.py:analyst hi -x": "Unknown option: -x. See: journeyman --help",
+    "run '' hi": ". is a folder. Name a file in it",
+    "run : hi": "There is no file :. Check the path",
+    "run agents.py:analyst.name hi": "agents.py:analyst.name is a str, not an agent.",
+    "run os:getcwd hi": "os:getcwd gives a str, not an agent.",
+    "chat agents.py:analyst --continue --session-file s2.db": "s2.db has no conversation with analyst.",
+    "chat agents.py:analyst --session-file folder": "folder could not be opened: unable to open database file.",
+    "chat agents.py:analyst --session-file notes.txt": "notes.txt is not a store of journeyman. Give another path.",
+    "chat agents.py:analyst --mode sure": 'Invalid value "sure" for --mode.',
+    "chat agents.py:analyst -m nonsense": "The model name 'nonsense' is not of the form 'provider:model'.",
+    "batch agents.py:analyst": "parameter INPUTS requires an argument.",
+    "batch agents.py:analyst notes.txt --out out": "The name of notes.txt does not tell how it is written.",
+    "batch agents.py:analyst narrow.csv --out folder": "folder cannot be written: Is a directory.",
+    "batch agents.py:analyst narrow.csv --out out --cost nan": "--cost nan allows nothing. Give a number above 0.",
+    "batch agents.py:analyst narrow.csv --out out --ask-store": "--ask-store is for durable runs. Add --durable FILE.",
+    "batch agents.py:analyst narrow.csv --out out --mode x": 'Invalid value "x" for --mode.',
+    "check agents.py:nope": "agents.py has no 'nope'. Agents in agents.py: analyst, writer, counter.",
+    "record agents.py:analyst hi": "parameter --cassette requires an argument.",
+    "replay notes.txt": "notes.txt, line 1: this is not JSON, or is cut off",
+    "runs --store nope.db": "There is no store nope.db. Check --store or JOURNEYMAN_STORE",
+    "resume x --mode careful": 'Invalid value "careful" for --mode.',
+    "approve x": "parameter DIGEST requires an argument.",
+    "prune --older-than soon": "'soon' is no duration. Give a number and a unit",
+    "worker": "No agent is named. Name one or more: journeyman worker agents.py:analyst",
+    "worker agents.py:analyst --slots many": 'Invalid value for --slots: unable to convert "many" into int.',
+    "worker agents.py:analyst --queue =3 --store w.db": "--queue '=3' is no queue. Give NAME, or NAME=AT_ONCE",
+    "mcp agents.py:analyst --port 80": "--host, --port and --allow-host are for HTTP. Add --http",
+    "mcp agents.py:analyst --http --port 99999": "--port 99999 is no port. Give a number from 0 to 65535",
+    "mcp agents.py:analyst --http --port -1": "--port -1 is no port.",
+    "mcp agents.py:analyst --mode x": 'Invalid value "x" for --mode.',
+    "mcp pin": "No server is named. Name a file of servers, an address or a command",
+    "record agents.py:analyst hi --cassette folder": "folder is a folder. Name a file in it: --cassette folder/trip",
+    "record agents.py:analyst hi --cassette ''": ". is a folder. Name a file in it: --cassette trip.jsonl",
+    "record agents.py:analyst hi --cassette notes.txt/x": "notes.txt/x cannot be written: ",
+    "replay folder": "folder cannot be read: Is a directory. Give a file that you may read.",
+    "replay nope.jsonl": "There is no file nope.jsonl. Record it: journeyman record FILE:AGENT INPUT",
+    "replay empty.csv": "empty.csv is empty. Record it again.",
+    "run agents.py:analyst hi --mcp folder": "The MCP configuration folder: It cannot be read: Is a directory.",
+    "run agents.py:analyst hi --mcp nope.json": "The MCP configuration nope.json: It cannot be read: No such file",
+    "run agents.py:analyst hi --file folder": "folder cannot be read: Is a directory.",
+    "run agents.py:analyst hi --skills notes.txt": "--skills: notes.txt holds no skills: Not a directory.",
+    "run agents.py:analyst hi --timeout -1": "--timeout -1 is no time. Give a number of seconds above 0",
+    "run agents.py:analyst hi --durable --store folder": "folder could not be opened: unable to open database file.",
+    "run agents.py:analyst hi --durable --store notes.txt": "notes.txt is not a store of journeyman.",
+    f"run agents.py:analyst hi --durable --id {'a' * 300}": "cannot be used: it has 300 characters, and 200 are the",
+    f"run {'a' * 5_000} hi": "There is no module aaaa",
+    f"run {'a' * 5_000}/agents.py hi": "There is no file aaaa",
+    "batch agents.py:analyst folder --out out --format jsonl": "folder cannot be read: Is a directory.",
+    "batch agents.py:analyst nope.jsonl --out out": "There is no file nope.jsonl.",
+    "batch agents.py:analyst narrow.csv --out out --at-once -3": "--at-once -3 allows nothing. Give a number above 0.",
+    "batch agents.py:analyst narrow.csv --out out --budget 0": "--budget 0 allows nothing.",
+    "batch agents.py:analyst narrow.csv --out notes.txt": "notes.txt is not the output of a batch: line 1 is no",
+    "chat agents.py:analyst --resume nothing --session-file s.db": "s.db has no session 'nothing'. It has none yet: le",
+    "chat folder": "folder is a folder. Name a file in it",
+    "check notes.txt": "notes.txt is no Python file.",
+    "runs -n 0 --store notes.txt": "0 runs are none. Give a number from 1 on.",
+    "runs --status lost": 'Invalid value "lost" for --status. Choose from: ',
+    "show x --store notes.txt": "notes.txt is not a store of journeyman.",
+    "export x --as xml": 'Invalid value "xml" for --as. Choose from: "jsonl", "markdown", "html", "cassette".',
+    "resume x --store folder": "folder could not be opened: unable to open database file.",
+    "fork x --at here --store notes.txt": "--at 'here' is no place. Give the attempt and the iteration, from 1:",
+    "prune": "Which runs? Name runs, or give --older-than 30d; not both.",
+    "prune x --older-than 30d": "Which runs? Name runs, or give --older-than 30d; not both.",
+    "queues --store nope.db": "There is no store nope.db.",
+    "worker agents.py:analyst --slots 0 --store w.db": "A worker with 0 slots does nothing. Give it one at least.",
+    "worker agents.py:analyst --grace -1 --store w.db": "--grace -1 is no time.",
+    "view --port 99999 notes.txt": "99999 is no port. Give a number from 0 to 65535.",
+    "view folder": "folder could not be opened: unable to open database file.",
+    "serve": "No agent is named. Name one or more: journeyman serve agents.py:analyst",
+    "serve agents.py:analyst --port 0 --runs 0": "--runs 0 lets nothing go on.",
+    "demo --data folder": "folder cannot be read (Is a directory). Give a CSV file that you may read.",
+    "completion": "parameter SHELL requires an argument.",
+    "--nonsense": 'Unknown command "--nonsense". Available commands: run, batch, chat, check, record, ',
+    "completion tcsh": 'Invalid value "tcsh" for SHELL. Choose from: "bash", "zsh", "fish".',
+    "-v": 'Unknown command "-v".',
+}
+"""Words of the command line, and a part of the one line that says what is wrong."""
+
+
+@pytest.mark.parametrize("line", MORE)
+def test_whatever_is_wrong_on_the_command_line_is_one_line(line: str, folder: Path, warm: Warm) -> None:
+    done = warm(*shlex.split(line), cwd=folder)
+    assert_one_error_line(done, 2, [MORE[line]])
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_input_of_null_bytes_and_a_stdout_that_is_closed_are_no_tracebacks(folder: Path, warm: Warm) -> None:
+    nulls = warm("run", "agents.py:analyst", cwd=folder, stdin=b"\x00\x01\x00")
+    assert (nulls.code, nulls.stdout) == (0, "hi\n"), nulls.stderr
+    document = warm("run", "agents.py:counter", cwd=folder, stdin=b"\x00")
+    assert_one_error_line(document, 1, ["INVALID_INPUT: ", "it is not valid JSON"])
+    for words, shut in (("run agents.py:analyst hi", ">&- 2>&- <&-"), ("completion bash", "| head -c 0")):
+        program = f"{shlex.join(command(*words.split()))} {shut}"
+        done = subprocess.run(["bash", "-c", program], cwd=folder, env=environment(), capture_output=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), words
 
 
 FAILURES: dict[str, tuple[str, list[str]]] = {

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from journeyman.record import Recordings
 from tests.cli.program import Done, Warm, assert_one_error_line, running
+from tests.cli.terminal import terminal
 
 AGENTS = Path(__file__).parent / "batch_agents.py"
 
@@ -114,6 +116,46 @@ def test_stdin_is_read_as_it_comes_and_goes_on_where_it_was(office: Office) -> N
     assert office("echo", "-", stdin=b'"a"\n').code == 0
     assert office("echo", "-", stdin=b'"a"\n"b"\n').code == 0
     assert (office.outputs(), office.log()) == ({1: "a", 2: "b"}, ["asked a", "asked b"])
+
+
+def test_a_limited_rate_is_told_waited_for_and_no_line_fails_of_it(office: Office) -> None:
+    done = office("patient", office.lines("a", "b", "c"), "--at-once", "1")
+    assert done.code == 0, done.stderr
+    assert "scripted limits the rate: no run asks it for 0.05 s." in done.stderr
+    assert office.outputs() == {1: "a", 2: "b", 3: "c"}
+    assert office.log() == ["asked a", "asked a", "asked b", "asked c"]
+
+
+def test_a_full_disk_loses_no_result_and_the_same_command_goes_on(office: Office) -> None:
+    inputs = office.lines(*"abcdef")
+    (office.folder / "small-disk").touch()
+    full = office("echo", inputs, "--at-once", "1")
+    written = office.results()  # each of them whole
+    assert 0 < len(written) < 6
+    assert_one_error_line(
+        full, 1, [f"out.jsonl cannot be written: File too large. It has {len(written)} results. Make room there"]
+    )
+    (office.folder / "small-disk").unlink()
+    done = office("echo", inputs)
+    assert done.code == 0, done.stderr
+    assert "torn" not in done.stderr
+    assert office.outputs() == {line: text for line, text in enumerate("abcdef", 1)}
+    assert [office.log().count(f"asked {text}") for text in "abcdef"[: len(written)]] == [1] * len(written)
+
+
+def test_in_a_terminal_a_bar_shows_how_far_it_is_and_goes_when_it_ends(office: Office, warm: Warm) -> None:
+    inputs = office.lines("a", "bad", "slow")
+    (office.folder / "stuck").touch()
+    words = ("batch", f"{AGENTS}:echo", inputs, "--out", "out.jsonl")
+    with terminal(*words, folder=office.folder, start=warm.start) as tty:
+        tty.wait_for(lambda shown: "2/3" in shown)
+        assert "1 failed" in tty.text
+        assert "line 2 failed: API_ERROR: The model call failed" in tty.text
+        tty.press(b"\x03")
+        assert tty.end() == 130
+    assert "2/3" not in tty.text
+    assert "2 results in out.jsonl: 1 succeeded, 1 failed" in tty.text
+    assert tty.has_cursor
 
 
 # -- stopped, and gone on with -----------------------------------------------------------------------------------------
@@ -222,3 +264,14 @@ def test_a_command_that_cannot_be_done_is_one_line(
     for name in ("in.txt", "empty.csv", "out.jsonl"):
         office.write("", name)
     assert_one_error_line(office("echo", inputs, *words), 2, [said])
+
+
+def test_a_batch_records_only_with_the_option_and_with_one_writer(office: Office) -> None:
+    office.lines("a", "b", "c")
+    office("echo", "in.jsonl")
+    assert not (office.folder / ".journeyman").exists()
+    (office.folder / "out.jsonl").unlink()
+    done = office("echo", "in.jsonl", "--record")
+    assert (done.code, done.stderr.count("Recorded in")) == (0, 1)
+    with Recordings(office.folder / ".journeyman" / "runs.db") as recordings:
+        assert {(run.input, run.status) for run in recordings.runs()} == {(text, "success") for text in "abc"}

@@ -19,7 +19,7 @@ def talk(warm: Warm, folder: Path, lines: str, *words: str, agent: str = "helper
 
 def test_each_line_is_a_prompt_and_only_answers_go_to_stdout(warm: Warm, tmp_path: Path) -> None:
     (tmp_path / "door").touch()
-    done = talk(warm, tmp_path, "Hello\n\nwait\nprinting\n/usage\n")
+    done = talk(warm, tmp_path, "Hello\n\nwait\nprinting\n/cost\n")
     assert done.code == 0
     assert done.stdout == "heard ['Hello'], read []\nheard [], read ['waited']\nheard [], read ['printed']\n"
     assert "> wait\nI wait.\n  ✓ wait" in done.stderr
@@ -51,22 +51,35 @@ def test_the_first_turn_that_fails_ends_it(warm: Warm, tmp_path: Path) -> None:
 def test_a_later_start_of_the_agent_goes_on_with_the_latest_or_with_an_id(warm: Warm, tmp_path: Path) -> None:
     file = ("--session-file", str(tmp_path / "kept.sqlite"))
     assert talk(warm, tmp_path, "One\n", *file).code == 0
-    done = talk(warm, tmp_path, "Two\n/sessions\n", *file, "--resume")
+    done = talk(warm, tmp_path, "Two\n/resume\n", *file, "--resume")
     assert "▸" in done.stderr
     assert "4 messages · helper · One" in done.stderr
     id = done.stderr.partition("▸ ")[2].split()[0]
-    assert "6 messages" in talk(warm, tmp_path, "Three\n/sessions\n", *file, "--resume", id).stderr
+    assert "6 messages" in talk(warm, tmp_path, "Three\n/resume\n", *file, "--resume", id).stderr
     done = talk(warm, tmp_path, "Four\n", *file, "--resume", id, agent="guarded")
     assert (done.code, "of the agent 'helper', not of 'guarded'" in done.error) == (2, True)
     assert not (tmp_path / "data/journeyman/sessions.sqlite").exists()
 
 
+def test_a_chat_in_a_database_goes_on_there(warm: Warm, tmp_path: Path, emptied: str) -> None:
+    url = f"{emptied}&password=secret"
+    first = talk(warm, tmp_path, "One\n", "--session-file", url)
+    assert (first.code, first.stdout) == (0, "heard ['One'], read []\n"), first.stderr
+    assert "secret" not in first.stderr
+    later = talk(warm, tmp_path, "Two\n/resume\n", "--session-file", url, "--resume")
+    assert later.code == 0, later.stderr
+    assert "4 messages · helper · One" in later.stderr
+    assert [*tmp_path.iterdir()] == [], "no file is made of its name"
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
+        ([f"{AGENTS}:helper", "--session-file", "postgresql://ann:secret@127.0.0.1:1/chats"], "could not be opened"),
+        ([f"{AGENTS}:helper", "--session-file", "mysql://ann@host/chats"], "no stores of the kind 'mysql'"),
         (["nowhere.py"], "There is no file nowhere.py. "),
         ([f"{AGENTS}:helper", "--resume", "12345678"], "has no session '12345678'. "),
-        ([f"{AGENTS}:helper", "--resume"], "has no conversation with helper. Leave --resume out"),
+        ([f"{AGENTS}:helper", "--resume"], "has no conversation with helper. Leave --resume and --continue out"),
         ([f"{AGENTS}:helper", "--session-file", "."], "could not be opened"),
         ([f"{AGENTS}:helper", "--session-file", str(AGENTS)], "chat_agents.py"),
         ([f"{AGENTS}:helper", "--model", "nobody:nothing"], "nobody"),

@@ -37,7 +37,8 @@ def test_what_is_typed_while_a_tool_runs_is_queued_and_then_delivered(warm: Warm
 def test_a_call_is_denied_with_a_reason_and_another_one_modified(warm: Warm, tmp_path: Path) -> None:
     with chatting(tmp_path, start=warm.start) as chat:
         chat.type("bash echo 'a\u202eb'", "\nallow?")
-        assert r'"command": "echo ' in chat.text
+        assert "│ $ echo " in chat.text
+        chat.see_flowing(f"$ echo 'a\\u202eb' in {tmp_path}")
         assert r"a\u202eb" in chat.text
         chat.type("perhaps", "'perhaps' is no answer.")
         chat.type("n use printf", "read ['Error: denied: use printf']")
@@ -49,7 +50,12 @@ def test_a_call_is_denied_with_a_reason_and_another_one_modified(warm: Warm, tmp
         chat.press(b"\x01\x0b")
         chat.type('{"command": "echo changed"}', "bash allowed, changed to echo changed")
         chat.see("changed\\n[exit code 0]")
+        ran = "✓ bash echo changed (changed from echo hello)"
+        assert ran in chat.text
+        chat.kill()
     assert "✗ bash echo" in chat.text
+    with chatting(tmp_path, "--resume", start=warm.start) as chat:
+        chat.see(ran)  # what ran is told on resume, too
 
 
 def test_a_line_that_was_begun_before_a_question_came_is_not_its_answer(warm: Warm, tmp_path: Path) -> None:
@@ -68,7 +74,7 @@ def test_an_approval_for_the_session_holds_and_one_for_ever_is_kept(warm: Warm, 
         chat.type("a", "first\\n[exit code 0]")
     with chatting(tmp_path, start=warm.start) as chat:
         chat.type("bash echo first", "first\\n[exit code 0]")
-        assert "asks to run" not in chat.text
+        assert "asks to run" not in chat.text, "allowed always: Bash(echo first), exactly so"
         chat.type("bash echo second", "\nallow?")
         chat.type("x", "stopped")
 
@@ -123,9 +129,10 @@ def test_a_killed_chat_goes_on_where_it_was(warm: Warm, tmp_path: Path) -> None:
         shown = chat.see("The last turn was interrupted. /continue goes on where it was.")
         assert "> Remember this." in shown
         assert "heard ['Remember this.'], read []" in shown
-        chat.type("/continue", "took effect is unknown")
-        assert "delivered" in chat.text
-        chat.type("/usage", "3 requests")
+        assert "Whether it took effect is unknown" in shown
+        chat.type("/continue", "delivered")
+        chat.see_flowing("'Said in time.'], read ['Error: interrupted")
+        chat.type("/cost", "3 requests")
 
 
 def test_commands_do_what_help_says_and_unknown_ones_are_explained(warm: Warm, tmp_path: Path) -> None:
@@ -137,8 +144,8 @@ def test_commands_do_what_help_says_and_unknown_ones_are_explained(warm: Warm, t
             ("/export talk.json", "2 messages in talk.json"),
             ("/export talk.json", "There is a talk.json already."),
             ("/export no/talk.json", "cannot be written: No such file"),
-            ("/usage", "1 request · 10 tokens in, 5 out"),
-            ("/sessions", "2 messages · helper · Hello"),
+            ("/cost", "1 request · 10 tokens in, 5 out"),
+            ("/resume", "2 messages · helper · Hello"),
             ("/abort", "No turn goes on."),
             ("/continue", "There is nothing to go on with"),
             ("/steer Later.", "queued: Later."),
@@ -176,7 +183,7 @@ def test_what_a_tool_prints_comes_as_lines_without_escape_sequences(warm: Warm, 
 def test_the_words_of_the_model_keep_their_lines_and_are_wrapped(warm: Warm, tmp_path: Path) -> None:
     with chatting(tmp_path, start=warm.start) as chat:
         shown = chat.type("lines", "cost unknown")
-    assert "one\n\n    two\nthree three" in shown
+    assert "one\n\n  two\n\nthree three" in shown
     assert max(map(len, shown.splitlines())) <= COLUMNS
 
 

@@ -16,6 +16,11 @@ def test_the_demo_says_first_that_a_stand_in_is_at_work_and_hands_in_a_checked_r
     assert done.code == 0
     assert done.stderr.startswith("Offline stand-in at work: a small program, not a language model.")
     assert report["rows_examined"] == 10_000
+    assert {finding["title"]: finding["value"] for finding in report["findings"]} == {
+        "Share of Approach": 46.19,
+        "Average Speed IAS in knots": 153.54,
+        "Average Cost Total $": 4054.53,
+    }, "the report answers what the question asks, and nothing else"
     for step in ("attempt 2 of 3", "✗ findings_match_the_data", "✓ headline_states_a_finding", "✓ done"):
         assert step in done.stderr
 

@@ -119,6 +119,15 @@ def test_a_second_interrupt_quits_at_once_and_the_run_goes_on(desk: Desk) -> Non
     assert shown["process_died"] or shown["status"] == "ready", "it had no time to give the run back, or just enough"
 
 
+def test_a_run_that_no_worker_takes_says_which_agent_it_needs(desk: Desk) -> None:
+    desk.start("clerk", "later", "--detach")
+    assert "none has taken it" not in desk("runs").stdout
+    with closing(sqlite3.connect(desk.folder / ".journeyman" / "runs.db")) as connection, connection:
+        connection.execute("UPDATE jm_runs SET created = created - 300")
+    [_, row] = desk("runs").stdout.splitlines()
+    assert f"a worker with this agent; none has taken it for 5 min: journeyman worker {AGENTS}:clerk" in row
+
+
 def test_a_run_that_is_detached_is_only_stored(desk: Desk) -> None:
     done = desk.start("clerk", "later", "--detach")
     assert (done.code, done.stdout) == (0, "later\n")
@@ -266,6 +275,16 @@ def test_runs_are_filtered_newest_first(desk: Desk) -> None:
     ] == ["c"]
     waiting = desk("runs", "--status", "waiting").stdout.splitlines()
     assert waiting[1].split()[:4] == ["d", "careful", "waiting", "1/3"]
+
+
+def test_the_queues_of_a_store_are_shown_with_what_waits_in_them(desk: Desk) -> None:
+    desk.start("clerk", "a", "--detach")
+    desk.start("careful", "b")
+    (state,) = json.loads(desk("queues", "--json").stdout)["queues"]
+    assert (state["queue"], state["ready"], state["waiting"]) == ("default", 1, 1)
+    head, line = [each.split() for each in desk("queues").stdout.splitlines()]
+    assert head == ["queue", "ready", "oldest", "delayed", "running", "waiting", "held", "blocked"]
+    assert (line[:2], line[3], line[4:]) == (["default", "1"], "s", ["0", "0", "1", "0", "0"])
 
 
 def test_only_runs_that_have_ended_are_forgotten(desk: Desk) -> None:

@@ -26,7 +26,7 @@ DURABLE = (
     "prune",
     "worker",
 )
-COMMANDS = ("run", "batch", "chat", "check", "record", "replay", *DURABLE, "mcp", "demo")
+COMMANDS = ("run", "batch", "chat", "check", "record", "replay", *DURABLE, "mcp", "demo", "completion")
 
 
 def test_the_help_names_every_command_with_what_it_does(warm: Warm) -> None:

@@ -29,6 +29,13 @@ def test_a_client_that_leaves_at_once_ends_the_server_cleanly(warm: Warm) -> Non
     assert (done.code, done.stdout, done.stderr) == (0, "", "the file prints\n")
 
 
+def test_a_server_records_only_with_the_option(warm: Warm, tmp_path: Path) -> None:
+    plain, recorded = warm("mcp", ECHO, cwd=tmp_path), warm("mcp", ECHO, "--record", cwd=tmp_path)
+    assert (plain.code, recorded.code, recorded.stdout) == (0, 0, "")
+    assert ["Recorded in" in done.stderr for done in (plain, recorded)] == [False, True]
+    assert (tmp_path / ".journeyman" / "runs.db").exists()
+
+
 @pytest.mark.parametrize(
     ("token", "words", "error"),
     [
@@ -55,9 +62,13 @@ def test_a_taken_port_is_one_line_and_exit_code_2(warm: Warm) -> None:
     assert_one_error_line(done, 2, ["Choose another --port."])
 
 
-def test_without_its_package_the_command_says_what_to_install() -> None:
+@pytest.mark.parametrize(
+    ("words", "package", "extra"),
+    [(["mcp", "agents.py"], "mcp", "mcp"), (["serve", "agents.py"], "uvicorn", "serve"), (["view"], "uvicorn", "view")],
+)
+def test_without_its_package_a_command_says_what_to_install(words: list[str], package: str, extra: str) -> None:
     program = (
-        "import sys; sys.modules['mcp'] = None; sys.argv = ['journeyman', 'mcp', 'agents.py'];"
+        f"import sys; sys.modules[{package!r}] = None; sys.argv = {['journeyman', *words]};"
         " import journeyman.cli as cli; cli.main()"
     )
     done = subprocess.run(
@@ -65,7 +76,7 @@ def test_without_its_package_the_command_says_what_to_install() -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "error: This command needs the package mcp, which is not installed. pip install 'journeyman[mcp]'\n"
+        f"error: This command needs the package {package}, which is not installed. pip install 'journeyman[{extra}]'\n"
     )
 
 

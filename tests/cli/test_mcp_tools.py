@@ -42,7 +42,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_agent_calls_the_tools_of_the_servers(folder: Path, warm: Warm) -> None:
-    done = warm("run", "agents.py:clerk", "Go.", "--mcp", "server.json", "--json", "--quiet", cwd=folder)
+    words = ("run", "agents.py:clerk", "Go.", "--mcp", "server.json", "--json", "--quiet", "--mode", "trust")
+    done = warm(*words, cwd=folder)
     assert done.code == 0, done.stderr
     assert json.loads(done.stdout)["tools"]["echo"]["succeeded"] == 1
 

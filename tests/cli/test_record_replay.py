@@ -135,7 +135,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "a document without an agent": ("replay nobody.jsonl --json", ["--json is for an agent that runs again."]),
     "a place that cannot be written": (
         f"record {AGENTS}:greeter hi --cassette text.jsonl/a.jsonl --quiet",
-        ["text.jsonl/a.jsonl cannot be written: ", "Check the folder"],
+        ["text.jsonl/a.jsonl cannot be written: ", "takes no files. Give another --cassette."],
     ),
 }
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from tests.cli.program import AGENTS, Warm, journeyman
+from tests.support.files import JPEG, PNG
 from tests.support.messages_answers import answer
 from tests.support.messages_api import MessagesApi
 
@@ -52,6 +53,20 @@ def test_the_input_is_read_from_a_file_or_from_stdin(tmp_path: Path, warm: Warm)
     assert done.stdout == "<What is up, café?\n>\n"
     done = warm("run", f"{AGENTS}:echo", "--input-file", "-", stdin=b"From afar")
     assert done.stdout == "<From afar>\n"
+
+
+def test_files_are_sent_after_the_text(tmp_path: Path, warm: Warm) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    (tmp_path / "b.png").write_bytes(JPEG)
+    ran = warm("run", f"{AGENTS}:echo", "What?", "--file", str(tmp_path / "a.png"), "--json")
+    said = json.loads(ran.stdout)["history"][0]["content"]
+    assert [block["type"] for block in said] == ["text", "image"]
+    refused = warm("run", f"{AGENTS}:echo", "What?", "--file", str(tmp_path / "b.png"))
+    assert (refused.code, "its bytes are image/jpeg" in refused.stderr) == (2, True)
+    missing = warm("run", f"{AGENTS}:echo", "What?", "--file", str(tmp_path / "c.png"))
+    assert (missing.code, "c.png cannot be read" in missing.stderr) == (2, True)
+    typed = warm("run", f"{AGENTS}:square", "7", "--file", str(tmp_path / "a.png"))
+    assert (typed.code, "no files can be sent with it" in typed.stderr) == (1, True)
 
 
 def test_an_input_that_is_no_text_is_given_as_json(warm: Warm) -> None:

@@ -51,7 +51,7 @@ def test_a_draft_shows_its_preview_and_a_second_one_what_is_new(warm: Warm) -> N
     done = warm("run", f"{AGENTS}:planner", '{"city": "Oslo", "days": 3}')
     shown = timeless(done.stderr)
     assert "    ✓ output\n      │ To Oslo!\n      │ Days: 1\n" in shown
-    assert "    ✓ output what the preview shows anew:\n      │ Days: 2\n" in shown
+    assert "    ✓ output what the preview shows again:\n      │ Days: 2\n" in shown
     assert "    ▸ submit\n      ✓ schema\n      ✓ long_enough\n" in shown
     assert "30 tokens in, 15 out · $0.0003" in shown
 

@@ -29,7 +29,7 @@ import journeyman.cli
 _USED_BY_COMMANDS = (
     *(
         "cli.app",
-        "cli.batch",
+        "cli.batch.command",
         "cli.chat.command",
         "cli.chat.terminal",
         "cli.check",
@@ -40,6 +40,7 @@ _USED_BY_COMMANDS = (
         "cli.worker",
         "cli.cassettes",
         "cli.mcp",
+        "cli.permit.editing",
     ),
     *("mcp", "models.anthropic", "models.scripted", "subagents.tool", "team.spawn", "toolbox.workspace"),
 )
@@ -53,7 +54,7 @@ def _become(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
         os.close(descriptor)
     if order["has_terminal"]:  # Ctrl-C there shall reach it
         os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        fcntl.ioctl(0 if os.isatty(0) else 2, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
     if os.isatty(1):  # by the line, as Python does there
         sys.stdout = open(1, "w", buffering=1, errors=sys.stdout.errors, closefd=False)  # noqa: SIM115 - to the end

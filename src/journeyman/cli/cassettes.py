@@ -1,32 +1,46 @@
-"""`journeyman record` and `journeyman replay`: a run that is recorded, and a recording that is shown or run again.
+"""`journeyman record`, `replay` and `test`: cassettes of runs, which are shown or run again, and tests made of them.
 
 A cassette that is shown without its agent is turned back into events: what was asked, said and called, as it went.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from pprint import pformat
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Final, cast
 
 from cyclopts import Parameter
-from pydantic import JsonValue
-from pydantic_core import to_json
+from pydantic import JsonValue, ValidationError
+from pydantic_core import from_json, to_json, to_jsonable_python
 
 from journeyman import events
-from journeyman.cli.app import Mistake
-from journeyman.cli.opening import OPENING_S, AgentLoop
-from journeyman.cli.run import Flag, Job, Stdout, perform, read_text
-from journeyman.cli.show.lines import EMPTY, Line, duration, usage_sentence
+from journeyman.agent import Agent, Host
+from journeyman.cli.app import Mistake, Refused
+from journeyman.cli.durable import find_store, tell
+from journeyman.cli.loading import find_object
+from journeyman.cli.opening import OPENING_S, AgentLoop, ModeName
+from journeyman.cli.recorded import opened, refuse_existing, write_new
+from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, read_text
+from journeyman.cli.show.lines import EMPTY, Line, duration, one_line, usage_sentence
+from journeyman.cli.show.played import cassette_lines
 from journeyman.cli.show.screen import Screen, open_screen
 from journeyman.cli.show.seen import SeenRun, SeenRuns
 from journeyman.errors import CassetteError, ProviderError, count
+from journeyman.loop.attempts import run as run_agent
 from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.cassette.format import RecordedRequest, messages_of
 from journeyman.models.transport import offline
-from journeyman.types import JsonObject, Message, RunPath, Text, Usage
+from journeyman.record.reading import RecordedRun, Recordings
+from journeyman.result import Failure, Success
+from journeyman.types import JsonObject, Message, RunPath, Text, Usage, adapter_of
 
 
 def record(  # noqa: PLR0913 - one for each option, all by name
@@ -36,7 +50,8 @@ def record(  # noqa: PLR0913 - one for each option, all by name
     *,
     cassette: Path,
     input_file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
-    model: str | None = None,
+    model: ModelName = None,
+    mode: ModeName = None,
     json: Flag = False,
     quiet: Flag = False,
     tree: Flag = False,
@@ -51,18 +66,22 @@ def record(  # noqa: PLR0913 - one for each option, all by name
         input: The agent's input: a text as it is; for any other input type JSON.
         cassette: The file to record to, for example trip.jsonl. One that is there is replaced when the run has ended.
         input_file: Read the input from this file; - is stdin.
-        model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
         tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
         timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout(drop_others=quiet)
+    if cassette.is_dir():
+        raise Mistake(f"{cassette} is a folder.", f"Name a file in it: --cassette {cassette / 'trip.jsonl'}")
+    above = next(each for each in cassette.absolute().parents if each.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+        raise Mistake(f"{cassette} cannot be written: {above} takes no files.", "Give another --cassette.")
     recording = Cassette(cassette, "all")
     with AgentLoop(timeout) as loop:
         job = Job(
             text=read_text(input, input_file),
-            agent=loop.agent(target),
+            agent=loop.agent(target, mode=mode),
             loop=loop,
             stdout=stdout,
             check=f"journeyman check {target}",
@@ -120,7 +139,7 @@ def replay(
                 return _show(cassette, stdout, realtime=realtime, quiet=quiet)
             job = Job(
                 text=_input(cassette, input),
-                agent=loop.agent(target),
+                agent=loop.agent(target, is_guarded=False),  # no tool is run
                 loop=loop,
                 stdout=stdout,
                 check=f"journeyman check {target}",
@@ -153,6 +172,210 @@ def _show(cassette: Cassette, stdout: Stdout, *, realtime: bool, quiet: bool) ->
         screen.close()
     stdout.write_text(said)
     return 0
+
+
+# -- a recording as a test ---------------------------------------------------------------------------------------------
+
+
+def make_test(
+    run: str,
+    target: Annotated[str | None, Parameter(name="FILE:AGENT")] = None,
+    /,
+    *,
+    path: str | None = None,
+    out: Path | None = None,
+    force: Flag = False,
+    store: str | None = None,
+    timeout: float = OPENING_S,
+) -> int:
+    """Make a test of a recorded run: a cassette, and a file for pytest that replays it and asserts how it ends.
+
+    The run is replayed at once, and nothing is written unless it ends as it did. What its calls of other agents came to
+    is replayed as it was: a sub-agent gets a test of its own with --path.
+
+    Args:
+        run: The recording's id, the beginning of it, or last.
+        target: The agent: a Python file or a module, a colon, and the agent in it. Without it, what `run` has recorded.
+        path: A run inside of the recording: lead/scout#2.
+        out: The file for pytest to write. Without it: test_AGENT_ID.py in this folder.
+        force: Replace the files if they are there.
+        store: A file. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        timeout: How many seconds a function or context manager may take to give the agent.
+    """
+    Stdout()
+    with opened(find_store(store)) as recordings:
+        found = recordings.find(run)
+        told = _Told.of(recordings, found, path)
+    agent_place = target or (told.target if path is None else None)
+    if agent_place is None:
+        raise Mistake("The recording does not say where its agent is.", f"Name it: journeyman test {run} FILE:AGENT")
+    name = re.sub(r"\W+", "_", f"{told.name}_{found.id[-8:]}").lower()
+    place = Path(f"test_{name}.py") if out is None else out
+    if place.suffix != ".py" or not place.stem.isidentifier():
+        raise Mistake(f"{place} is no name for a test file.", "Name a Python file with --out: tests/test_trip.py.")
+    test_name = f"test_{told.name}_ends_as_recorded"
+    cassette = place.parent / "cassettes" / place.stem / f"{test_name}.jsonl"
+    refuse_existing(place, cassette, force=force)
+    with AgentLoop(timeout) as loop, offline("a recording is replayed"):
+        agent = loop.agent(agent_place, is_guarded=False)  # as a test has it
+        source = _test_file(agent, agent_place, told, place=place, test_name=test_name, id=found.id)
+        _check_replay(loop, agent, told)
+    write_new(cassette, told.cassette, force=force)
+    write_new(place, source.encode(), force=force)
+    tell(f"Written: {place}, {cassette}")
+    tell(f"It passes: {told.ending}. Run it: pytest {place}")
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What a recording tells of the run that becomes a test."""
+
+    name: str
+    """The agent's name, as a part of one in Python."""
+    target: str | None
+    input: str
+    cassette: bytes
+    code: str | None
+    """Of a failure."""
+    output: JsonValue
+
+    @property
+    def ending(self) -> str:
+        return "a success" if self.code is None else self.code
+
+    @classmethod
+    def of(cls, recordings: Recordings, found: RecordedRun, path: str | None) -> _Told:
+        """Read it.
+
+        Raises:
+            Mistake: there is no such run, it has no end to assert, or the recording does not tell enough of it.
+        """
+        if found.kind in ("chat", "team"):
+            hint = "Of a run inside one can be made: --path." if found.kind == "team" else "Export it: --as cassette."
+            raise Refused(f"The recording is of a {found.kind}, of which no test can be made.", hint)
+        where = (found.agent,) if path is None else tuple(path.split("/"))
+        lines = cassette_lines(recordings, found, where)
+        ends = [each for each in recordings.all_events(found, path=where) if each.kind in ("RunSucceeded", "RunFailed")]
+        if not ends:
+            raise Refused(f"The run has no end to assert: it is {found.status}.", "Export it: --as cassette.")
+        facts: dict[str, JsonValue] = ends[-1].facts
+        error = facts.get("error")
+        header = from_json(lines[0])
+        return cls(
+            name=re.sub(r"\W+", "_", where[-1].partition("#")[0]).lower(),
+            target=header.get("agent"),
+            input=header.get("input") or "",
+            cassette=b"".join(line + b"\n" for line in lines),
+            code=str(error["code"]) if isinstance(error, dict) else None,
+            output=facts.get("output"),
+        )
+
+
+def _check_replay(loop: AgentLoop, agent: Agent[Any, Any, Any], told: _Told) -> None:
+    """Replay the run, as the test does.
+
+    Raises:
+        Refused: it does not end as it did.
+    """
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "recording.jsonl"
+        file.write_bytes(told.cassette)
+        cassette = Cassette(file, "none")
+        host = Host(model=cassette.model(), journal=cassette.journal)
+        try:
+            value = told.input if agent.input is str else adapter_of(agent.input).validate_json(told.input)
+        except ValidationError as error:
+            raise Refused(f"The recorded input does not fit {agent.name}.", "Name its agent: FILE:AGENT.") from error
+        result = loop.run(run_agent(agent, value, host=host))
+    missed = [str(miss).replace(str(file), "the recording").partition("\n")[0] for miss in cassette.misses]
+    if missed:
+        raise Refused(f"The agent asks now what it did not ask then: {one_line(missed[0]).rstrip('.:')}.", _DIFFERS)
+    code = result.code.value if isinstance(result, Failure) else None
+    if code != told.code:
+        ending = code or "a success"
+        raise Refused(f"Replayed, the run ends with {ending}, and not with {told.ending} as it did.", _DIFFERS)
+    if isinstance(result, Success) and to_jsonable_python(result.output, fallback=repr) != told.output:
+        raise Refused("Replayed, the run hands in something else than it did.", _DIFFERS)
+
+
+_DIFFERS: Final = (
+    "A test can be made of an agent that is as it was, and does not depend on time, chance or background work."
+)
+
+
+def _test_file(agent: Agent[Any, Any, Any], target: str, told: _Told, *, place: Path, test_name: str, id: str) -> str:
+    """Return the file for pytest.
+
+    Raises:
+        Mistake: no test can import the agent.
+    """
+    origin, _, attribute = target.rpartition(":")
+    if not attribute.replace(".", "_").isidentifier() or not origin:
+        raise Mistake(f"{target} does not name the agent.", f"Name it: {target}:{told.name}")
+    value = find_object(target)
+    called = "" if value is agent else "()" if inspect.isfunction(value) else None
+    if called is None or inspect.iscoroutinefunction(value) or inspect.isgeneratorfunction(value):
+        raise Mistake(f"{target} is no agent that a test can import.", "Name an agent, or a function that returns one.")
+    search, module = _import_of(origin, place)
+    needed = ["run_sync"] + (["Host"] if told.code is None else ["ErrorCode", "Failure", "Host"])
+    code = "success" if told.code is None else told.code
+    is_text = agent.input is str
+    lines = [
+        f'"""Made by `journeyman test` of the recording {id}: {code}."""',
+        "",
+        *(["import sys", "from pathlib import Path", ""] if search else []),
+        *(["from pydantic import TypeAdapter"] if not is_text else []),
+        *(
+            ["from pydantic_core import to_jsonable_python", ""]
+            if told.code is None
+            else [""] * (agent.input is not str)
+        ),
+        f"from journeyman import {', '.join(sorted(needed, key=lambda name: (name.islower(), name)))}",
+        "",
+        *([f"sys.path.insert(0, str(Path(__file__).parent / {search!r}))", ""] if search else []),
+        f"from {module} import {attribute.partition('.')[0]}{'  # noqa: E402' if search else ''}",
+        "",
+        f"INPUT = {_literal(told.input)}",
+        *([f"OUTPUT = {_literal(told.output)}"] if told.code is None else []),
+        "",
+        "",
+        f"def {test_name}(cassette):",
+        f"    agent = {attribute}{called}",
+        "    host = Host(model=cassette.model(), journal=cassette.journal)",
+        f"    given = {'INPUT' if is_text else 'TypeAdapter(agent.input).validate_json(INPUT)'}",
+        "    result = run_sync(agent, given, host=host)",
+    ]
+    if told.code is None:
+        lines.append("    assert to_jsonable_python(result.unwrap(), fallback=repr) == OUTPUT")
+    else:
+        lines += ["    assert isinstance(result, Failure), result", f"    assert result.code is ErrorCode.{told.code}"]
+    return "\n".join([*lines, ""])
+
+
+def _import_of(origin: str, place: Path) -> tuple[str, str]:
+    """Return the folder in which a test has to look for the agent's module, from its own, and the name of that.
+
+    The folder is empty where pytest looks in it anyway, or Python does.
+    """
+    file = Path(origin)
+    if file.suffix != ".py" and not file.exists():
+        return "", origin
+    file = file.resolve()
+    top, names = file.parent, [file.stem]
+    while (top / "__init__.py").is_file():
+        names.insert(0, top.name)
+        top = top.parent
+    if not all(name.isidentifier() for name in names):
+        raise Mistake(f"{origin} cannot be imported by its name.", "Give it one that Python can import.")
+    here = place.parent.resolve()
+    is_found = here == top and not (here / "__init__.py").is_file()
+    return "" if is_found else os.path.relpath(top, here), ".".join(names)
+
+
+def _literal(value: JsonValue) -> str:
+    """Return a value as it is written in Python, in lines that are not too long where that can be."""
+    return pformat(value, width=100, sort_dicts=False)
 
 
 # -- a cassette by itself ---------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 from cyclopts import Parameter
@@ -11,7 +12,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent
 from journeyman.cli.app import Misdefined
-from journeyman.cli.opening import OPENING_S, AgentLoop
+from journeyman.cli.opening import OPENING_S, AgentLoop, with_skills
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
@@ -20,10 +21,11 @@ from journeyman.loop.validation import layer_name
 from journeyman.model import Prefix, Settings, sent_tools
 from journeyman.output import TEXT
 from journeyman.prompt import SystemPrompt
+from journeyman.skills import Skills
 from journeyman.tools.deps import NOT_DECLARED, declared, deps_of_run, kind_name, lacks_deps
 from journeyman.tools.tools import Tool
 from journeyman.types import Text
-from journeyman.window import AnyStrategy, Compaction, estimate_prefix
+from journeyman.window import AnyStrategy, Compaction, estimate_prefix, estimate_text
 
 _PROBLEMS: Final = 1
 _LABEL: Final = 12
@@ -31,19 +33,26 @@ _SYSTEM_CHARS: Final = 200
 _DEFAULTS: Final = {each.name: getattr(Settings(), each.name) for each in fields(Settings)}
 
 
-def check(target: Annotated[str, Parameter(name="FILE:AGENT")], /, *, timeout: float = OPENING_S) -> int:
+def check(
+    target: Annotated[str, Parameter(name="FILE:AGENT")],
+    /,
+    *,
+    skills: Annotated[list[Path] | None, Parameter(negative=())] = None,
+    timeout: float = OPENING_S,
+) -> int:
     """Show an agent's definition, its limits and the tools as the model sees them. Calls no model.
 
     Exits with 1 if the definition has problems, and lists each with what to do about it.
 
     Args:
         target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
+        skills: Check the skills in this folder, too, as of this agent. May be repeated.
         timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout()
     try:
         with AgentLoop(timeout) as loop:
-            agent = loop.definition(target)
+            agent = with_skills(loop.definition(target), skills)
             stdout.write_text("\n".join([*_definition(agent), "", *_tools(agent)]))
     except Misdefined as wrong:
         stdout.write_text("\n".join(_problems(wrong.place, wrong.error)))
@@ -86,6 +95,7 @@ def _definition(agent: Agent[Any, Any, Any]) -> Iterator[str]:
         yield _labelled("compaction", _compaction(agent.compaction))
     if agent.tools:
         yield _labelled("tools", ", ".join(_tool(tool) for tool in agent.tools))
+    yield from (_labelled("skills", _skills(tool)) for tool in agent.tools if isinstance(tool, Skills))
     yield _labelled("prefix", _prefix(agent))
 
 
@@ -131,6 +141,15 @@ def _compaction(given: object) -> str:
     window = given.window_tokens if isinstance(given, Compaction) else None
     said = "" if window is None else f", in a window of {count(window, 'token')}"
     return ", then ".join(each.name for each in strategies) + said
+
+
+def _skills(tool: Skills) -> str:
+    """Name the skills, each with about how many tokens it adds to every request, and to the conversation if loaded."""
+    skills = tool.skills.values()
+    sizes = {each.name: (f"{each.name}: {each.description}", each.instructions) for each in skills}
+    told = {name: [f"{estimate_text(text):,}" for text in texts] for name, texts in sizes.items()}
+    listed = ", ".join(f"{name} {listed}, loaded {loaded}" for name, (listed, loaded) in told.items())
+    return f"about so many tokens: {listed}"
 
 
 def _prefix(agent: Agent[Any, Any, Any]) -> str:

@@ -14,7 +14,7 @@ from journeyman.agent import Agent
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_file
 from journeyman.cli.opening import AgentLoop
-from journeyman.cli.run import Flag, Job, Stdout, perform
+from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, recorder_in
 
 
 class Demo(Protocol):
@@ -38,9 +38,10 @@ def demo(
     /,
     *,
     data: Path | None = None,
-    model: str | None = None,
+    model: ModelName = None,
     json: Flag = False,
     quiet: Flag = False,
+    record: bool | None = None,
 ) -> int:
     """Watch an analyst explore a table, draft a report, be rejected, repair it and hand it in.
 
@@ -49,9 +50,9 @@ def demo(
     Args:
         question: What to ask about the table.
         data: A CSV file to analyse instead of the bundled one.
-        model: Use this model, for example anthropic:claude-sonnet-5-5.
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
+        record: Record what happens, or do not. Else it is recorded unless JOURNEYMAN_RECORD is 0, or CI is set.
     """
     stdout = Stdout(drop_others=quiet)
     make = cast("Callable[[Path | None], Demo]", load_file(_place()).demo_agent)
@@ -69,6 +70,7 @@ def demo(
             model=model,
             json=json,
             quiet=quiet,
+            record=recorder_in(None, wish=record, quiet=quiet),
             notice=found.notice if model is None else f"At work: {model}.",
         )
         return perform(job)

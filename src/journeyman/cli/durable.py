@@ -10,24 +10,29 @@ import asyncio
 import os
 import re
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from journeyman.agent import Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.loading import lasting, load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop
-from journeyman.cli.run import Flag, Job, Stdout, listener_of, not_started, parse_input, present
+from journeyman.cli.permit.asker import Asker, asking
+from journeyman.cli.permit.policy import Nobody
+from journeyman.cli.run import Flag, Job, Kept, Stdout, input_of, listener_of, not_started, present, recording_in
 from journeyman.cli.show.lines import arguments, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, Screen, open_screen, stderr_console
+from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable, path_of
+from journeyman.durable.handle import Handle
+from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.records import Question, RunInfo, info_of, load_head
 from journeyman.endings import ErrorCode
 from journeyman.errors import (
@@ -40,13 +45,20 @@ from journeyman.errors import (
     StoreError,
     quoted,
 )
+from journeyman.events import Listener
 from journeyman.files import make_private_folder
+from journeyman.journal import OpenRecords
+from journeyman.permission.permission import Mode
+from journeyman.record.reading import Recordings
+from journeyman.record.speaking import OpenQuestion, RecordedHandle
 from journeyman.result import Failure, Result
-from journeyman.store.database import SCHEMES
+from journeyman.store.database import SCHEMES, without_password
 from journeyman.store.repair import StoreRepaired
 from journeyman.types import adapter_of
 
 T = TypeVar("T")
+
+_StoredMode: TypeAlias = Mode | Literal[""]
 
 SUSPENDED: Final = 3
 """The exit code of a run that waits for a person."""
@@ -55,7 +67,8 @@ BLOCKED: Final = 4
 _DIGEST_SHOWN: Final = 12
 _LINGER_S: Final = 0.05
 """So long a run that only waits stays here: nobody answers in this process."""
-_PASSWORD: Final = re.compile(r"(://[^:/@]*:)[^@/]*@")
+_LOOK_S: Final = 0.5
+"""So often, in seconds, the store is asked for answers."""
 _PLACE: Final = re.compile(r"attempt/(\d+)/iteration/(\d+)")
 
 
@@ -73,17 +86,13 @@ class StorePlace:
 
     def command(self, name: str, run: str, *words: str) -> str:
         """Return the command that does something with a run here."""
-        store = [] if self.named is None else ["--store", quote(_without_password(self.named))]
+        store = [] if self.named is None else ["--store", quote(without_password(self.named))]
         return " ".join(["journeyman", name, quote(run), *words, *store])
 
     @property
     def shown(self) -> str:
         """What it is called, for messages."""
-        return _without_password(str(self.path))
-
-
-def _without_password(place: str) -> str:
-    return _PASSWORD.sub(r"\1…@", place)
+        return without_password(str(self.path))
 
 
 def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
@@ -121,8 +130,22 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
     return StorePlace(made / "runs.db", None)
 
 
+def _no_run(place: StorePlace, error: RunUnknown) -> Mistake:
+    """Return what is said where there is no durable run of a name: of recordings, if it is rather one of those."""
+    try:
+        with Recordings(place.path) as recordings:
+            if recordings.runs(limit=1):
+                recordings.find(error.run)
+    except StoreError as missing:
+        if missing.message.startswith("Several") or not error.nearest:
+            return Mistake(missing.message, missing.hint)
+    return Mistake(str(error), "See them all: journeyman runs")
+
+
 @asynccontextmanager
-async def opened(place: StorePlace) -> AsyncGenerator[Durable]:
+async def opened(
+    place: StorePlace, *, dispatcher: DispatcherName | Dispatcher | None = None, on_event: Listener | None = None
+) -> AsyncGenerator[Durable]:
     """Open the store, and say of what it refuses what the command line says.
 
     Raises:
@@ -133,7 +156,9 @@ async def opened(place: StorePlace) -> AsyncGenerator[Durable]:
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", StoreRepaired)
-                durable = await stack.enter_async_context(Durable(place.path, linger_s=_LINGER_S))
+                durable = await stack.enter_async_context(
+                    Durable(place.path, dispatcher=dispatcher, linger_s=_LINGER_S, on_event=on_event)
+                )
             tell(*[str(each.message) for each in caught])
         except StoreError as error:
             raise Mistake(error.message, error.hint) from error
@@ -142,7 +167,7 @@ async def opened(place: StorePlace) -> AsyncGenerator[Durable]:
         try:
             yield durable
         except RunUnknown as error:
-            raise Mistake(str(error), "See them all: journeyman runs") from error
+            raise _no_run(place, error) from error
         except RunDiffers as error:
             hint = "Give a new run another --id; an old one goes on with its own agent, which --agent names."
             raise Mistake(f"The run {quoted(error.run)} is another one: {error.difference}.", hint) from error
@@ -174,6 +199,45 @@ def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]
         return runner.run(done())
 
 
+AnyHandle: TypeAlias = "Handle[Any] | RecordedHandle"
+
+
+def said_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awaitable[T]]) -> T | None:
+    """Say something to a recording that is no durable run. None: there is none of that id.
+
+    Raises:
+        Mistake, Refused: what is said cannot be said, or not any more.
+    """
+    try:
+        with Recordings(place.path) as recordings:
+            if not recordings.has(run) or (found := recordings.find(run)).kind == "durable":
+                return None
+
+            async def done() -> T:
+                return await say(RecordedHandle(recordings, found))
+
+            return asyncio.run(done())
+    except RunOver as error:
+        raise Refused(str(error), f"See it: {place.command('show', error.run)}") from error
+    except LookupError as error:
+        raise Refused(str(error.args[0]), f"See what it waits for: {place.command('show', run)}") from error
+    except ValueError as error:
+        raise Mistake(str(error), "") from error
+    except StoreError as error:
+        raise Mistake(error.message, error.hint) from error
+
+
+@contextmanager
+def _recording_on(place: StorePlace, info: RunInfo, *, quiet: bool = False) -> Generator[OpenRecords | None]:
+    """Go on with the recording of a durable run, if there is one: else it would end where the run was left."""
+    is_recorded = False
+    if isinstance(place.path, Path):
+        with Recordings(place.path) as recordings:
+            is_recorded = recordings.has(info.id)
+    with recording_in(place.named, wish=is_recorded, quiet=quiet) as records:
+        yield records
+
+
 async def abandoned(durable: Durable, infos: Collection[RunInfo]) -> set[str]:
     """Return the ids of those runs that are running, and whose process has died."""
     agents = {info.agent for info in infos if info.status == "running"}
@@ -198,7 +262,7 @@ def name_of(info: RunInfo) -> str:
     return info.name or info.id
 
 
-def question_line(question: Question) -> str:
+def question_line(question: Question | OpenQuestion) -> str:
     """Say what waits."""
     given = "" if question.arguments is None else arguments(question.arguments)
     what = question.tool if question.kind == "approve" else "the model asks"
@@ -226,15 +290,20 @@ def ways_out(blocked: RunBlocked, place: StorePlace) -> str:
     )
 
 
+def waiting(info: RunInfo, place: StorePlace) -> Iterator[str]:
+    """Say what a run waits for, with the commands that answer."""
+    yield f"The run {name_of(info)} waits for a person:"
+    for question in info.waits_for:
+        yield f"  ? {question_line(question)}"
+        yield from (f"    {each}" for each in answers(question, info, place))
+
+
 def _unended(info: RunInfo, place: StorePlace) -> int:
     """Say why a run has not ended, and return the exit code."""
     name, again = name_of(info), place.command("resume", name_of(info))
     match info.status:
         case "waiting" if info.waits_for:
-            tell(f"The run {name} waits for a person:")
-            for question in info.waits_for:
-                tell(f"  ? {question_line(question)}", *[f"    {each}" for each in answers(question, info, place)])
-            tell(f"Then it goes on with: {again}")
+            tell(*waiting(info, place), f"Then it goes on with: {again}")
         case "held":
             tell(f"The run {name} is held. Let it go on: {place.command('release', name)}")
         case "running":
@@ -247,11 +316,11 @@ def _unended(info: RunInfo, place: StorePlace) -> int:
 # -- driving a run -----------------------------------------------------------------------------------------------------
 
 
-def begin(job: Job, target: str, *, store: str | None, id: str | None, detach: bool) -> int:
+def begin(job: Job, target: str, kept: Kept, *, mode: Mode | None) -> int:
     """Begin the durable run that a command line asks for, or go on with it. Return the exit code."""
-    place = find_store(store, makes=True)
+    place = find_store(kept.store, makes=True)
     try:
-        value = parse_input(job.agent, job.text)
+        value = input_of(job)
     except InvalidArguments as error:
         screen = open_screen(quiet=job.quiet)
         return present(job, screen, not_started(error))
@@ -259,13 +328,21 @@ def begin(job: Job, target: str, *, store: str | None, id: str | None, detach: b
 
     async def begun(durable: Durable) -> RunInfo:
         try:
-            handle = await durable.start(job.agent, value, id=id, target=lasting(target), model=job.model or "")
+            handle = await durable.start(
+                job.agent,
+                value,
+                id=kept.id,
+                host=Host(telemetry=job.telemetry),
+                target=lasting(target),
+                model=job.model or "",
+                mode=mode or "",
+            )
         except ValueError as error:  # of the id
             raise Mistake(str(error), "Give it another --id.") from error
         return await handle.info()
 
-    if not detach:
-        return drive(job, place, begun)
+    if not kept.detach:
+        return drive(job, place, begun, ask_store=kept.ask_store)
     info = in_store(place, begun)
     if job.json:
         job.stdout.write_json(adapter_of(RunInfo).dump_json(info))
@@ -285,6 +362,8 @@ class _Stage:
     place: StorePlace
     screen: Screen
     outline: Outline | None
+    ask_store: bool = False
+    """Whether what is asked about waits in the store, and is not asked here."""
 
 
 def drive(
@@ -294,10 +373,12 @@ def drive(
     *,
     steal: bool = False,
     accept: bool = False,
+    ask_store: bool = False,
 ) -> int:
     """Drive a run here, show it, print its result, and return the exit code."""
     screen = open_screen(quiet=job.quiet)
-    stage = _Stage(job=job, place=place, screen=screen, outline=Outline() if job.tree else None)
+    outline = Outline() if job.tree else None
+    stage = _Stage(job=job, place=place, screen=screen, outline=outline, ask_store=ask_store)
     try:
         with log_shown(screen.say, debug=job.debug):
             return _drive(stage, begin, steal=steal, accept=accept)
@@ -308,15 +389,29 @@ def drive(
 def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, steal: bool, accept: bool) -> int:
     stop, job = Abort(), stage.job
     interrupt = Interrupt(stop, stage.screen.stopping)
-    host = Host(model=load_model(job.model))
+    host = Host(model=load_model(job.model), record=job.record, telemetry=job.telemetry)
     on_event = listener_of(job, stage.screen, stage.outline)
 
-    async def driven() -> tuple[RunInfo, Result[Any] | RunInfo | None]:
+    async def driven(person: Asker | Nobody | None) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
+        surroundings = replace(host, approve=None if person is None else person.approve)
         async with opened(stage.place) as durable:
             info = await begin(durable)
-            driving = asyncio.create_task(
-                durable.resume(name_of(info), job.agent, on_event=on_event, host=host, steal=steal, accept=accept)
-            )
+
+            async def gone_on() -> Result[Any] | RunInfo:
+                name, force = name_of(info), steal
+                while True:
+                    outcome = await durable.resume(
+                        name, job.agent, on_event=on_event, host=surroundings, steal=force, accept=accept
+                    )
+                    if not isinstance(outcome, RunInfo) or not outcome.waits_for:
+                        return outcome
+                    force = False
+                    if stage.ask_store:
+                        await _answered(durable, outcome, stage)
+                    elif not (isinstance(person, Asker) and await answered_here(durable, outcome, person)):
+                        return outcome
+
+            driving = asyncio.create_task(gone_on())
 
             def leave() -> None:
                 driving.cancel()  # it is not ended: whoever comes next goes on with it
@@ -326,12 +421,40 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
             unsubscribe()
             return info, None if driving.cancelled() else driving.result()
 
-    with interrupt.listening(), closing(job.loop):
-        info, outcome = job.loop.run(driven())
+    screen = stage.screen
+    here = nullcontext() if stage.ask_store else asking(job.agent, screen.paused, screen.say, may_wait=True)
+    with interrupt.listening(), closing(job.loop), here as person:
+        info, outcome = job.loop.run(driven(person))
         exit_code = _shown(stage, info, outcome)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
         interrupt.has_ended = True
     return exit_code if outcome is not None or interrupt.exit_code is None else interrupt.exit_code
+
+
+async def answered_here(durable: Durable, info: RunInfo, person: Asker) -> bool:
+    """Let the person at the terminal answer what the model of a run wants to know. False: something is left open."""
+    handle, is_all = await durable.get(info.id), True
+    for each in info.waits_for:
+        text = await person.ask(each.path, each.question, each.options) if each.kind == "answer" else None
+        if text is None:
+            is_all = False
+        else:
+            with suppress(LookupError):  # somebody else was faster
+                await handle.answer(each.digest, text)
+    return is_all
+
+
+async def _answered(durable: Durable, before: RunInfo, stage: _Stage) -> None:
+    """Say what waits for an answer in the store, and wait until something of it has come."""
+    with stage.screen.paused():
+        tell(*waiting(before, stage.place))
+    handle = await durable.get(before.id)
+    while True:
+        mark = durable.hub.mark()
+        info = await handle.info()
+        if info.status != "waiting" or info.waits_for != before.waits_for:
+            return
+        await durable.hub.changed(_LOOK_S, since=mark)
 
 
 def _shown(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None) -> int:
@@ -358,6 +481,7 @@ class _Known:
 
     info: RunInfo
     model: str | None
+    mode: Mode | None
     is_driven: bool
 
 
@@ -365,7 +489,9 @@ async def _known(durable: Durable, run: str) -> _Known:
     row = await durable.hub.row(run)
     info = info_of(row)
     is_driven = info.status == "running" and info.id not in await abandoned(durable, [info])
-    return _Known(info, load_head(row).model or None, is_driven)
+    head = load_head(row)
+    mode = adapter_of(_StoredMode).validate_python(head.mode) or None
+    return _Known(info, head.model or None, mode, is_driven)
 
 
 def resume(  # noqa: PLR0913 - one for each option, all by name
@@ -376,6 +502,8 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
     store: str | None = None,
     steal: Flag = False,
     accept: Flag = False,
+    mode: Mode | None = None,
+    ask_store: Flag = False,
     json: Flag = False,
     quiet: Flag = False,
     tree: Flag = False,
@@ -391,6 +519,8 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         steal: Take it from a process that is alive, but stopped.
         accept: Take stored answers as they are, though the agent asks something else now. At your risk.
+        mode: What is done unasked, if not as when the run began: strict, balanced, auto, trust, or plan.
+        ask_store: Ask through the store, and wait there for `journeyman approve`.
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
         tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
@@ -407,10 +537,11 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
     async def found(durable: Durable) -> RunInfo:
         return await (await durable.get(name_of(known.info))).info()
 
-    with AgentLoop(timeout) as loop:
+    with _recording_on(place, known.info, quiet=quiet) as records, AgentLoop(timeout) as loop:
         job = Job(
             text="",
-            agent=loop.agent(target),
+            record=records,
+            agent=loop.agent(target, mode=mode or known.mode),
             loop=loop,
             stdout=stdout,
             check=f"journeyman check {target}",
@@ -419,11 +550,11 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
             quiet=quiet,
             tree=tree,
         )
-        return drive(job, place, found, steal=steal, accept=accept)
+        return drive(job, place, found, steal=steal, accept=accept, ask_store=ask_store)
 
 
 def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) -> int:
-    """End a durable run as cancelled, wherever it is driven. If nobody drives it, it is driven here until it has ended.
+    """End a run as cancelled, wherever it goes on. A durable run that nobody drives is driven here until it has ended.
 
     Args:
         run: Its id, its name, or the beginning of either.
@@ -432,6 +563,14 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
     """
     Stdout()
     place = find_store(store)
+
+    async def told(handle: AnyHandle) -> bool:
+        await handle.stop(reason)
+        return True
+
+    if said_to_recording(place, run, told):
+        tell("The process that records it was told to end it.")
+        return 0
 
     async def stopped(durable: Durable) -> _Known:
         await durable.cancel(run, reason)
@@ -445,9 +584,9 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
     if not known.info.target:
         tell(f"The run {name} ends when its program goes on with it: where its agent is, is not stored.")
         return 0
-    host = Host(model=load_model(known.model))
-    with AgentLoop() as loop:
-        agent = loop.agent(known.info.target)
+    with _recording_on(place, known.info) as records, AgentLoop() as loop:
+        host = Host(model=load_model(known.model), record=records)
+        agent = loop.agent(known.info.target, mode=known.mode)
         outcome = in_store(place, lambda durable: durable.resume(name, agent, host=host), loop)
     if isinstance(outcome, RunInfo):
         return _unended(outcome, place)

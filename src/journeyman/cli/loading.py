@@ -6,6 +6,7 @@ Whatever a stranger's file may do when it is imported becomes a `Mistake` with o
 from __future__ import annotations
 
 import inspect
+import os
 import pkgutil
 import sys
 import sysconfig
@@ -51,6 +52,19 @@ def find_object(target: str) -> object:
     value: object = found
     if not (isinstance(value, Agent | partial) or inspect.isroutine(value) or is_context(found)):
         raise Mistake(f"{target} is {kind_of(found)}, not an agent.", _agents_hint(module, origin))
+    return found
+
+
+def load_value(target: str) -> object:
+    """Return whatever `FILE:NAME` or `package.module:NAME` names; None if it has no such name.
+
+    Raises:
+        Mistake: there is no such file or module, or importing it failed.
+    """
+    origin, attribute = _split(target)
+    found: object = load_file(Path(origin)) if _is_file(origin) else _guarded(origin, lambda: _import(origin))
+    for name in attribute.split("."):
+        found = getattr(found, name, None)
     return found
 
 
@@ -112,14 +126,14 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _is_file(origin: str) -> bool:
-    if origin.endswith(".py") or "/" in origin or "\\" in origin or Path(origin).exists():
+    if origin.endswith(".py") or "/" in origin or "\\" in origin or os.path.exists(origin):  # noqa: PTH110 - the name may be too long
         return True
     return not all(part.isidentifier() for part in origin.split("."))
 
 
 def _check_readable(path: Path) -> None:
-    if not path.exists():
-        names = sorted(file.name for file in path.parent.glob("*.py")) if path.parent.is_dir() else []
+    if not os.path.exists(path):  # noqa: PTH110 - the name may be too long
+        names = sorted(file.name for file in path.parent.glob("*.py")) if os.path.isdir(path.parent) else []  # noqa: PTH112
         close = get_close_matches(path.name, names, n=1, cutoff=0.6)
         relative = "Check the path; it is relative to the current folder."
         raise Mistake(f"There is no file {path}.", f"Did you mean {path.parent / close[0]}?" if close else relative)

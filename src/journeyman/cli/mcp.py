@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from journeyman.agent import Host
+from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop
-from journeyman.cli.run import Flag, Stdout
+from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout
+from journeyman.cli.run import Flag, ModelName, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.screen import Interrupt, print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
+from journeyman.permission.permission import Mode
 from journeyman.serve import AgentServer, agent_server, serve_http, serve_stdio
 from journeyman.serve.stdio import standard_streams
 
@@ -36,18 +37,22 @@ _EXAMPLE: Final = "journeyman mcp pin --name git uvx mcp-server-git"
 _PINS: Final = Path("mcp-pins.json")
 _ADDRESS: Final = "127.0.0.1"
 _PORT: Final = 8000
+_LAST_PORT: Final = 65_535
 mcp = App(name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
 
 
 @mcp.default
-def serve(
+def serve(  # noqa: PLR0913 - one for each option, all by name
     *targets: Annotated[str, Parameter(name="FILE:AGENT")],
     http: Flag = False,
     host: str | None = None,
     port: int | None = None,
     allow_host: Annotated[list[str] | None, Parameter(negative=())] = None,
-    model: str | None = None,
-    timeout: float = OPENING_S,
+    model: ModelName = None,
+    mode: Mode | None = None,
+    record: Flag = False,
+    timeout: Timeout = OPENING_S,
+    otel: Flag = False,
 ) -> int:
     """Serve agents as MCP tools: each is a tool, each call a run.
 
@@ -60,17 +65,29 @@ def serve(
         host: The address to listen on. One that others can reach needs a token.
         port: The port to listen on; 0 takes a free one.
         allow_host: A further name under which clients reach the server. May be repeated.
-        model: Use this model instead of the agents' own.
-        timeout: How many seconds a function or context manager may take to give an agent.
+        mode: What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan. The client is asked
+            about the rest, if it can be; else that is denied.
+        record: Record what happens, in JOURNEYMAN_STORE or the nearest .journeyman/runs.db.
+        otel: Send traces and metrics to an OpenTelemetry collector, as the OTEL_… variables say. A call is a part of
+            its client's trace.
     """
     if not targets:
         raise Mistake("No agent is named.", "Name one or more: journeyman mcp agents.py:analyst")
+
+    def agents(loop: AgentLoop) -> list[Agent[Any, Any, Any]]:
+        return [loop.agent(target, mode=mode) for target in targets]
+
     if not http:
         if host is not None or port is not None or allow_host:
             raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
-        with standard_streams() as streams, AgentLoop(timeout) as loop:  # before files are imported: these may print
-            return _serve(loop, targets, model, lambda server, abort: serve_stdio(server, abort=abort, streams=streams))
+        # The streams come first, before files are imported: these may print.
+        with standard_streams() as streams, AgentLoop(timeout) as loop, _host(model, record, otel) as around:
+            return _serve(
+                loop, agents(loop), around, lambda server, abort: serve_stdio(server, abort=abort, streams=streams)
+            )
     Stdout()
+    if port is not None and not 0 <= port <= _LAST_PORT:
+        raise Mistake(f"--port {port} is no port.", f"Give a number from 0 to {_LAST_PORT}; 0 takes a free one.")
 
     def serve_at_port(server: AgentServer, abort: Abort) -> Coroutine[Any, Any, None]:
         return serve_http(
@@ -83,20 +100,26 @@ def serve(
             on_ready=lambda url: _say(f"serving at {url}; Ctrl-C ends it"),
         )
 
-    with AgentLoop(timeout) as loop:
-        return _serve(loop, targets, model, serve_at_port)
+    with AgentLoop(timeout) as loop, _host(model, record, otel) as around:
+        return _serve(loop, agents(loop), around, serve_at_port)
+
+
+@contextmanager
+def _host(model: str | None, record: bool, otel: bool) -> Generator[Host]:
+    with recording_in(None, wish=record) as tape, telemetry_in(wish=otel) as telemetry:
+        yield Host(model=load_model(model), record=tape, telemetry=telemetry)
 
 
 def _serve(
     loop: AgentLoop,
-    targets: Sequence[str],
-    model: str | None,
+    agents: Sequence[Agent[Any, Any, Any]],
+    host: Host,
     serving: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
 ) -> int:
     abort = Abort()
     interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
     try:
-        server = agent_server(*map(loop.agent, targets), host=Host(model=load_model(model)), abort=abort)
+        server = agent_server(*agents, host=host, abort=abort)
         with interrupt.listening(), closing(loop):
             loop.run(serving(server, abort))
             interrupt.has_ended = True
@@ -139,7 +162,7 @@ def pin(
         problem = error.problems[0]
         raise Mistake(problem.message, problem.hint) from error
     except PinsDiffer as error:
-        raise Mistake(f"{pins}: {error.differences[0]}.", "Fix it, or remove it and pin anew.") from error
+        raise Mistake(f"{pins}: {error.differences[0]}.", "Fix it, or remove it and pin again.") from error
     except McpUnavailable as error:
         print_error(f"The MCP server {error.server!r} cannot be used: {error.reason}.", error.hint)
         return 1

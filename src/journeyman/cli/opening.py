@@ -12,21 +12,27 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias, TypeVar, cast
+
+from cyclopts import Parameter
 
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Mistake, Refused
 from journeyman.cli.loading import find_object, is_context, kind_of, line_of, misdefined, place_of_raise
+from journeyman.cli.permit.policy import with_policy
 from journeyman.cli.show.lines import one_line
-from journeyman.cli.show.screen import print_error
+from journeyman.cli.show.log import log_shown
+from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, name_and_words
+from journeyman.permission.permission import Mode
+from journeyman.skills import Skills
 from journeyman.tools.deps import deps_of_run, lacks_deps
 
 if TYPE_CHECKING:
@@ -34,8 +40,32 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ModeName: TypeAlias = Annotated[
+    Mode | None,
+    Parameter(
+        help="What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan; see permissions. Where"
+        " nobody is there to ask, the rest is denied. An agent's own gate stays."
+    ),
+]
+McpFile: TypeAlias = Annotated[
+    Path | None,
+    Parameter(
+        help="Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it."
+    ),
+]
+PinsFile: TypeAlias = Annotated[
+    Path | None, Parameter(help="Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.")
+]
+SkillFolders: TypeAlias = Annotated[
+    list[Path] | None, Parameter(negative=(), help="Give the agent the skills in this folder, too. May be repeated.")
+]
+Timeout: TypeAlias = Annotated[
+    float, Parameter(help="How many seconds a function or context manager may take to give the agent.")
+]
+
 OPENING_S: Final = 30.0
 """How many seconds an agent may take to open, and again to close, where nothing else is said."""
+_SAID_CHARACTERS: Final = 500
 _GRACE_S: Final = 0.5
 """How many seconds what was cancelled has to end."""
 
@@ -67,19 +97,44 @@ class AgentLoop:
         """Do some work in the loop."""
         return self.runner.run(work)
 
-    def agent(self, target: str, *, mcp: Path | None = None, pins: Path | None = None) -> Agent[Any, Any, Any]:
-        """Return the agent that `target` names, open; with the tools of the servers that `mcp` lists.
+    def agent(
+        self,
+        target: str,
+        *,
+        mcp: Path | None = None,
+        pins: Path | None = None,
+        skills: Sequence[Path] | None = None,
+        durable: bool = False,
+        mode: Mode | None = None,
+        is_guarded: bool = True,
+        made: Agent[Any, Any, Any] | None = None,
+    ) -> Agent[Any, Any, Any]:
+        """Return the agent that `target` names, open; with the tools of the servers that `mcp` lists, and the skills in
+        these folders. A durable run has neither: the command line is not there when it goes on. What it may do is
+        decided as `with_policy` says, unless it is not to be guarded. One that was `made` already belongs to the folder
+        that `target` names.
 
         Raises:
             Mistake: there is none, opening it failed, or it lacks its deps.
         """
-        agent = self.definition(target, mcp=mcp, pins=pins)
+        lent = "--mcp" if mcp is not None else "--skills" if skills else None
+        if durable and lent is not None:
+            hint = "Give them in code."
+            raise Mistake(f"{lent} is not for a durable run: it would go on without these tools.", hint)
+        agent = with_skills(self.definition(target, mcp=mcp, pins=pins, made=made), skills)
         if (lack := lacks_deps(deps_of_run(None, agent.deps), agent.deps)) is not None:
             text = f"{target}: {lack.partition('. ')[0]}, which no command can know."
             raise Mistake(text, f"Name a function that returns {agent.name}.with_deps(…), or a context manager.")
-        return agent
+        return with_policy(agent, target, mode) if is_guarded else agent
 
-    def definition(self, target: str, *, mcp: Path | None = None, pins: Path | None = None) -> Agent[Any, Any, Any]:
+    def definition(
+        self,
+        target: str,
+        *,
+        mcp: Path | None = None,
+        pins: Path | None = None,
+        made: Agent[Any, Any, Any] | None = None,
+    ) -> Agent[Any, Any, Any]:
         """Return what `agent` returns, also without deps that it would need in a run.
 
         Raises:
@@ -87,7 +142,7 @@ class AgentLoop:
         """
         if pins is not None and mcp is None:
             raise Mistake("--pins is for the tools of MCP servers.", "Add --mcp FILE, or leave it out.")
-        found = find_object(target)
+        found = find_object(target) if made is None else made
         if isinstance(found, Agent) and mcp is None:
             return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
         opening = _OpenAgent(target, cast("object", found), mcp=mcp, pins=pins, timeout_s=self._timeout_s)
@@ -113,6 +168,22 @@ class AgentLoop:
                     mistakes.append(mistake)
         if mistakes:
             raise mistakes[0]
+
+
+def with_skills(agent: Agent[Any, Any, Any], folders: Sequence[Path] | None) -> Agent[Any, Any, Any]:
+    """Return the agent with the skills in these folders besides its tools. Those that are left out are told on stderr.
+
+    Raises:
+        Mistake: there are none, or it has such a tool of its own.
+    """
+    if not folders:
+        return agent
+    try:
+        with log_shown(PlainScreen(stderr_console()).say, debug=False):
+            return replace(agent, tools=[*agent.tools, Skills(*folders, skip_broken=True)])
+    except DefinitionError as error:
+        problem = error.problems[0]
+        raise Mistake(one_line(f"--skills: {problem.message}", _SAID_CHARACTERS), problem.hint) from error
 
 
 class _OpenAgent:
@@ -193,7 +264,7 @@ class _OpenAgent:
         elif hasattr(value, "__enter__"):
             value = stack.enter_context(cast("Any", value))
         if isinstance(value, Agent):
-            return value  # pyright: ignore[reportUnknownVariableType] - likewise
+            return value  # pyright: ignore[reportUnknownVariableType] - as above
         given = "None" if value is None else kind_of(value)
         text = f"{self._target}{f' ({place})' if place else ''} gives {given}, not an agent."
         raise Mistake(text, _hint(made, value))
@@ -295,7 +366,7 @@ def _alarm(late: Mistake, *, after_s: float) -> Generator[None]:
 
 
 async def _give_up(task: asyncio.Task[None], late: Mistake) -> NoReturn:
-    """Cancel the task. Where it, or a thread, goes on all the same, end the process: nothing else could."""
+    """Cancel the task. Where it, or a thread, goes on anyway, end the process: nothing else could."""
     task.cancel()
     await asyncio.wait({task}, timeout=_GRACE_S)
     others = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import sys
-from collections.abc import Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from threading import Timer
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 from cyclopts import Parameter
 from pydantic import JsonValue
@@ -23,27 +25,104 @@ from pydantic_core import from_json, to_json
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
-from journeyman.cli.opening import OPENING_S, AgentLoop
+from journeyman.cli.loading import lasting
+from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
+from journeyman.cli.permit.asker import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_screen, print_error, stderr_console
 from journeyman.connect import connect
+from journeyman.content.media import kind_of, media_type_of
 from journeyman.endings import Ending, ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count, visible_json
 from journeyman.events import Event, Listener
+from journeyman.journal import OpenRecords, Telemetry
 from journeyman.loop.attempts import run as run_agent
 from journeyman.result import Failure, Metadata, Result, plain_output
-from journeyman.types import Usage
+from journeyman.types import Audio, Document, Image, Usage, UserContent
 
 if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette
+    from journeyman.otel.export import Exporting
+    from journeyman.otel.telemetry import OpenTelemetry
 
 Flag = Annotated[bool, Parameter(negative=())]
+ModelName = Annotated[
+    str | None,
+    Parameter(
+        name=("--model", "-m"), help="Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5."
+    ),
+]
+JsonFlag = Annotated[
+    bool, Parameter(negative=(), help="Print one JSON document: the result, usage, attempts and history.")
+]
+StreamName = Annotated[
+    Literal["jsonl"] | None,
+    Parameter(help="Print each event as a line of JSON as it happens, and last the document of --json."),
+]
+QuietFlag = Annotated[bool, Parameter(negative=(), help="Print nothing but the result, or the error.")]
+TreeFlag = Annotated[
+    bool,
+    Parameter(
+        negative=(), help="At the end, print the whole tree: runs, attempts, iterations, calls, and what each used."
+    ),
+]
+DebugFlag = Annotated[
+    bool,
+    Parameter(
+        negative=(), help="Show the traceback of whatever the agent's own code raises, also where the run goes on."
+    ),
+]
+OtelFlag = Annotated[
+    bool,
+    Parameter(negative=(), help="Send traces and metrics to an OpenTelemetry collector, as the OTEL_… variables say."),
+]
+RecordFlag = Annotated[
+    bool | None,
+    Parameter(help="Record what happens, or do not. Else it is recorded unless JOURNEYMAN_RECORD is 0, or CI is set."),
+]
+InputFile = Annotated[
+    Path | None,
+    Parameter(allow_leading_hyphen=True, help="Read the input from this file; - is stdin, as is a pipe without it."),
+]
 _SUCCESS, _FAILURE = 0, 1
+_FALSE: Final = ("", "0", "false", "no")
+_PATIENCE_S: Final = 3.0
+"""After so many seconds it is said that stdin is still being read."""
 _MISS_ROWS: Final = 30
+_STDIN: Final = 0
 _STDOUT: Final = 1
 _STDERR: Final = 2
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What is kept of a run, and where."""
+
+    durable: Flag = False
+    """Keep each finished step, so that the run can go on after the death of its process."""
+    store: str | None = None
+    """A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db."""
+    id: str | None = None
+    """A name for the durable run. One that is there goes on, or its stored result is printed."""
+    detach: Flag = False
+    """Only store the durable run, and print its id."""
+    record: bool | None = None
+    """Record what happens, or do not. Else it is recorded unless JOURNEYMAN_RECORD is 0, or CI is set."""
+    ask_store: Flag = False
+    """Wait until `journeyman approve` answers what is asked, instead of leaving it for later."""
+    otel: Flag = False
+    """Send traces and metrics to an OpenTelemetry collector, as the OTEL_… variables say."""
+
+    def check(self) -> None:
+        """Raise a `Mistake` if an option of durable runs is given for another."""
+        store = None if wants_record(self.record) else self.store
+        given = {"--store": store, "--id": self.id, "--detach": self.detach or None}
+        given["--ask-store"] = self.ask_store or None
+        if not self.durable and (names := [name for name, value in given.items() if value is not None]):
+            raise Mistake(f"{names[0]} is for a durable run.", "Add --durable.")
 
 
 def run(  # noqa: PLR0913 - one for each option, all by name
@@ -51,69 +130,57 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     input: str | None = None,
     /,
     *,
-    input_file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
-    model: str | None = None,
-    json: Flag = False,
-    quiet: Flag = False,
-    tree: Flag = False,
-    debug: Flag = False,
-    durable: Flag = False,
-    store: str | None = None,
-    id: str | None = None,
-    detach: Flag = False,
-    mcp: Path | None = None,
-    pins: Path | None = None,
-    timeout: float = OPENING_S,
+    input_file: InputFile = None,
+    file: Annotated[list[Path] | None, Parameter(negative=())] = None,
+    model: ModelName = None,
+    json: JsonFlag = False,
+    stream: StreamName = None,
+    quiet: QuietFlag = False,
+    tree: TreeFlag = False,
+    debug: DebugFlag = False,
+    mode: ModeName = None,
+    kept: Kept | None = None,
+    mcp: McpFile = None,
+    pins: PinsFile = None,
+    skills: SkillFolders = None,
+    timeout: Timeout = OPENING_S,
 ) -> int:
-    """Run an agent, and print what it hands in.
-
-    The result goes to stdout: a text as it is, anything else as JSON. Everything else goes to stderr.
+    """Run an agent, and print what it hands in: a text as it is, anything else as JSON. All else goes to stderr.
 
     Args:
-        target: A Python file or a module, a colon, and the agent in it, or the function or context manager that gives
-            one: agents.py:analyst. Where there is one agent only, the file is enough.
+        target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
         input: The agent's input: a text as it is; for any other input type JSON.
-        input_file: Read the input from this file; - is stdin.
-        model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
-        json: Print one JSON document: the result, usage, attempts and history.
-        quiet: Print nothing but the result, or the error.
-        tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
-        debug: Show the traceback of whatever the agent's own code raises, also where the run goes on.
-        durable: Keep each finished step, so that the run can go on after the death of its process.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        id: A name for the durable run. One that is there goes on, or its stored result is printed.
-        detach: Only store the durable run, and print its id.
-        mcp: Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it.
-        pins: Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.
-        timeout: How many seconds a function or context manager may take to give the agent.
+        file: Send this picture, document or sound after the text; may be given again.
+        kept: What is kept of it.
     """
-    given = {"--store": store is not None, "--id": id is not None, "--detach": detach}
-    _check_options(durable=durable, given=[name for name, is_given in given.items() if is_given], mcp=mcp is not None)
-    stdout = Stdout(drop_others=quiet)
-    with AgentLoop(timeout) as loop:
+    kept = kept or Kept()
+    kept.check()
+    if json and stream is not None:
+        what = "--json and --stream both say what is printed."
+        raise Mistake(what, "Leave one out: --stream ends with that document.")
+    with AgentLoop(timeout) as loop, telemetry_in(wish=kept.otel) as telemetry:
         job = Job(
+            stdout=Stdout(drop_others=quiet),  # before the agent's file prints
             text=read_text(input, input_file),
-            agent=loop.agent(target, mcp=mcp, pins=pins),
+            files=[*read_files(file or ()), *([] if input is None else piped_document())],
+            agent=loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=kept.durable, mode=mode),
             loop=loop,
-            stdout=stdout,
             check=f"journeyman check {target}",
             model=model,
             json=json,
+            is_streamed=stream is not None,
             quiet=quiet,
             tree=tree,
             debug=debug,
+            record=None
+            if kept.detach
+            else recorder_in(kept.store, wish=kept.record, target=lasting(target), quiet=quiet),
+            telemetry=telemetry,
         )
-        if durable:  # what else it needs is imported for it alone
-            return resolve_name("journeyman.cli.durable:begin")(job, target, store=store, id=id, detach=detach)
-        return perform(job)
-
-
-def _check_options(*, durable: bool, given: Sequence[str], mcp: bool) -> None:
-    """Raise a `Mistake` if options do not go together; `given` are those of durable runs."""
-    if given and not durable:
-        raise Mistake(f"{given[0]} is for a durable run.", "Add --durable.")
-    if durable and mcp:
-        raise Mistake("--mcp is not for a durable run: it would go on without these tools.", "Give them in code.")
+        if not kept.durable:
+            return perform(job)
+        begin = resolve_name("journeyman.cli.durable:begin")  # imported for it alone
+        return begin(job, target, kept, mode=mode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +190,8 @@ class Job:
     agent: Agent[Any, Any, Any]
     text: str
     """The input, not yet parsed."""
+    files: Sequence[UserContent] = ()
+    """What is sent after it."""
     stdout: Stdout
     loop: AgentLoop
     """Where the agent is open."""
@@ -131,6 +200,8 @@ class Job:
     model: str | None = None
     """The model to use instead of the agent's own."""
     json: bool = False
+    is_streamed: bool = False
+    """Whether each event is printed as a line of JSON."""
     quiet: bool = False
     tree: bool = False
     """Whether the whole tree is printed at the end, also if `quiet`."""
@@ -140,6 +211,10 @@ class Job:
     """The first line to show."""
     cassette: Cassette | None = None
     """What records the run, or replays it."""
+    record: OpenRecords | None = None
+    """What takes down what happens."""
+    telemetry: Telemetry | None = None
+    """What tells others."""
 
 
 def perform(job: Job) -> int:
@@ -152,11 +227,78 @@ def perform(job: Job) -> int:
             return _perform(job, screen)
     finally:
         screen.close()
+        if job.record is not None:
+            job.record.close()
+
+
+def wants_record(given: bool | None) -> bool:
+    """Tell whether a command records: as its option says, else as JOURNEYMAN_RECORD does, else unless CI is set."""
+    if given is not None:
+        return given
+    told, is_ci = os.environ.get("JOURNEYMAN_RECORD"), os.environ.get("CI", "").strip().lower() not in _FALSE
+    return not is_ci if told is None else told.strip().lower() not in _FALSE
+
+
+def recorder_in(
+    store: str | None, *, wish: bool | None, target: str | None = None, quiet: bool = False
+) -> OpenRecords | None:
+    """Return what records in the store that is meant, and say where that is. None: nothing is to be recorded; or it
+    cannot be, which is said, and nobody has wished for it.
+
+    Raises:
+        Mistake: it cannot be used.
+    """
+    if not wants_record(wish):
+        return None
+    recorder: Callable[..., OpenRecords] = resolve_name("journeyman.cli.recorded:recorder")
+    try:
+        return recorder(store, target=target, quiet=quiet)
+    except Mistake as mistake:
+        if wish:
+            raise
+        stderr_console().print(f"Nothing is recorded: {one_line(mistake.message)}")
+        return None
+
+
+@contextmanager
+def recording_in(store: str | None, *, wish: bool, quiet: bool = False) -> Generator[OpenRecords | None]:
+    """Record while the block runs, if that is wished, in the store that is meant.
+
+    Raises:
+        Mistake: it cannot be used.
+    """
+    made = recorder_in(store, wish=wish, quiet=quiet)
+    try:
+        yield made
+    finally:
+        if made is not None:
+            made.close()
+
+
+@contextmanager
+def telemetry_in(*, wish: bool) -> Generator[OpenTelemetry | None]:
+    """Give what tells a collector what runs do, and send it until the block is left. None: nobody has wished for it.
+
+    Raises:
+        Mistake: it cannot be sent as the environment says.
+    """
+    if not wish:
+        yield None
+        return
+    try:
+        sending: Exporting = resolve_name("journeyman.otel.export:exporting")()
+    except ImportError as error:
+        words, _, hint = str(error).partition(": ")
+        raise Mistake(f"{words}.", f"Install them where journeyman is: {sys.executable} -m {hint}") from error
+    except ValueError as error:
+        raise Mistake(str(error), "Look at the OTEL_… variables of the environment.") from error
+    with sending as telemetry:
+        yield telemetry
 
 
 def _perform(job: Job, screen: Screen) -> int:
     try:
-        value, host = parse_input(job.agent, job.text), _host(job)
+        value, host = input_of(job), _host(job)
     except (InvalidArguments, ModelUnavailable) as error:
         return present(job, screen, not_started(error))
     abort = Abort()
@@ -164,7 +306,11 @@ def _perform(job: Job, screen: Screen) -> int:
     outline = Outline() if job.tree else None
     with interrupt.listening(), closing(job.loop):
         on_event = listener_of(job, screen, outline)
-        result = job.loop.run(run_agent(job.agent, value, on_event=on_event, abort=abort, host=host))
+        is_replay = job.cassette is not None and job.cassette.is_replaying
+        with nullcontext() if is_replay else asking(job.agent, screen.paused, screen.say) as person:
+            host = replace(host, approve=None if person is None else person.approve)
+            work = run_agent(job.agent, value, on_event=on_event, abort=abort, host=host)
+            result = job.loop.run(asked_by(person, work))
         exit_code = present(job, screen, result, outline)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
         interrupt.has_ended = True
@@ -174,7 +320,8 @@ def _perform(job: Job, screen: Screen) -> int:
 
 def _host(job: Job) -> Host:
     if job.cassette is None:
-        return Host(model=None if job.model is None else connect(job.model))
+        model = None if job.model is None else connect(job.model)
+        return Host(model=model, record=job.record, telemetry=job.telemetry)
     recorded = None if job.cassette.is_replaying else job.model or job.agent.model
     return Host(model=job.cassette.model(recorded), journal=job.cassette.journal)
 
@@ -189,14 +336,19 @@ def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
 
 def listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:
     """Return who is told of the events; None where nobody wants to know: then no event is made."""
-    if outline is None:
-        return None if job.quiet else screen.show
+    listeners: list[Listener] = [] if job.quiet else [screen.show]
+    if outline is not None:
+        listeners.append(outline.follow)
+    if job.is_streamed:
+        listeners.append(job.stdout.write_event)
+    if len(listeners) < 2:
+        return next(iter(listeners), None)
 
-    def tell_both(event: Event) -> None:
-        screen.show(event)
-        outline.follow(event)
+    def tell_all(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
 
-    return tell_both
+    return tell_all
 
 
 # -- the end of a run -------------------------------------------------------------------------------------------------
@@ -209,7 +361,9 @@ def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | No
     screen.close()
     if outline is not None:
         PlainScreen(stderr_console()).say(list(outline.lines()))
-    if job.json:
+    if job.is_streamed:
+        job.stdout.write_json(b'{"event":"Result","result":' + result.to_json().encode() + b"}")
+    elif job.json:
         job.stdout.write_json(result.to_json(indent=2 if job.stdout.is_terminal else None).encode())
     if isinstance(result, Failure):
         hint = f"What it takes: {job.check}" if result.code is ErrorCode.INVALID_INPUT else result.error.hint
@@ -218,7 +372,7 @@ def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | No
             message = message.partition("\n")[0].rstrip(":")
         print_error(f"{result.code}: {message}", hint)
         return _FAILURE
-    if not job.json:
+    if not (job.json or job.is_streamed):
         if job.stdout.is_terminal:
             screen.say([EMPTY])
         job.stdout.write_text(output_text(job.agent, result.output))
@@ -259,25 +413,91 @@ def read_text(text: str | None, file: Path | None) -> str:
         raise Mistake("The input is given twice.", "Leave out INPUT or --input-file.")
     if text is not None:
         return text
-    if file is None:
-        raise Mistake("There is no input.", "Give it as text after the agent, or with --input-file FILE (- is stdin).")
-    name = "stdin" if str(file) == "-" else str(file)
-    data = _bytes(file, name)
+    place = Path("-") if file is None and is_piped() else file
+    name = "stdin" if str(place) == "-" else str(place)
+    data = b"" if place is None else _bytes(place, name)
+    if file is None and not data.strip():
+        raise Mistake("There is no input.", "Give it as text after the agent, with --input-file FILE, or over a pipe.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        raise Mistake(f"{name} is not UTF-8: {place}.", "Convert it, for example with iconv.") from error
+        where = f"byte 0x{data[error.start]:02x} at offset {error.start}"
+        raise Mistake(f"{name} is not UTF-8: {where}.", "Convert it, for example with iconv.") from error
 
 
 def _bytes(file: Path, name: str) -> bytes:
+    hint = Timer(_PATIENCE_S, lambda: stderr_console().print("Reading stdin to its end; < /dev/null gives nothing."))
+    hint.daemon = True
     try:
-        return sys.stdin.buffer.read() if name == "stdin" else file.read_bytes()
+        if name != "stdin":
+            return file.read_bytes()
+        hint.start()
+        return sys.stdin.buffer.read()
     except FileNotFoundError as error:
         raise Mistake(f"There is no file {name}.", "Check the path; it is relative to the current folder.") from error
     except (OSError, AttributeError) as error:  # stdin is None where it is closed
         reason = getattr(error, "strerror", None) or "it is closed"
         raise Mistake(f"{name} cannot be read: {reason}.", "Give a file that you may read.") from error
+    finally:
+        hint.cancel()
+
+
+def is_piped() -> bool:
+    """Tell whether stdin is a pipe or a file: somebody may have given the input there."""
+    try:
+        mode = os.fstat(_STDIN).st_mode
+    except OSError:  # closed
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def piped_document() -> Sequence[UserContent]:
+    """Return what stands in stdin besides an input that is given as an argument, as a document; nothing if there is
+    nothing.
+
+    Raises:
+        Mistake: it cannot be read, or is no document.
+    """
+    data = _bytes(Path("-"), "stdin") if is_piped() else b""
+    if not data.strip():
+        return []
+    try:
+        return [Document.from_bytes(data, title="stdin")]
+    except ValueError as error:
+        raise Mistake(f"stdin cannot be sent besides the input: {error}", "") from error
+
+
+def read_files(files: Sequence[Path]) -> Sequence[UserContent]:
+    """Return pictures, documents and sounds, each by what it is.
+
+    Raises:
+        Mistake: one cannot be read, or is none of these.
+    """
+    blocks: list[UserContent] = []
+    for file in files:
+        try:
+            with file.open("rb") as opened:
+                kind = kind_of(media_type_of(opened.read(64)) or "text/plain")
+            kinds: dict[str | None, type[Image] | type[Document] | type[Audio]] = {"image": Image, "audio": Audio}
+            blocks.append(kinds.get(kind, Document).from_path(file))
+        except OSError as error:
+            raise Mistake(f"{file} cannot be read: {error.strerror}.", "Give a file that you may read.") from error
+        except ValueError as error:
+            raise Mistake(str(error), "") from error
+    return blocks
+
+
+def input_of(job: Job) -> object:
+    """Return the input of the run, as the agent takes it; with the files, if there are any.
+
+    Raises:
+        InvalidArguments: it does not fit; it lists every issue.
+    """
+    if not job.files:
+        return parse_input(job.agent, job.text)
+    if job.agent.input is not str:
+        raise InvalidArguments("input", [f"{job.agent.name} takes no text, so no files can be sent with it"])
+    return [job.text, *job.files]
 
 
 def parse_input(agent: Agent[Any, Any, Any], text: str) -> object:
@@ -319,6 +539,11 @@ class Stdout:
         """Write a JSON document and a line break. For a terminal, what it would not show is written out."""
         shown = visible_json(document.decode()).encode() if self.is_terminal else document
         self._write(shown + b"\n")
+
+    def write_event(self, event: Event) -> None:
+        """Write an event as one line of JSON: its class, and its fields. What JSON has no form for is its `repr`."""
+        named = {each.name: getattr(event, each.name) for each in fields(event)}
+        self.write_json(to_json({"event": type(event).__name__, **named}, fallback=repr, inf_nan_mode="null"))
 
     def _write(self, data: bytes) -> None:
         with suppress(BrokenPipeError):  # the reader has seen enough

@@ -1,12 +1,13 @@
-"""What is said of durable runs and to them: `journeyman runs`, `show`, `steer`, `approve`, `answer`, `hold`, `release`,
-`fork` and `prune`. Nothing is driven here; whatever is stored is cleaned before a terminal shows it.
+"""What is said of durable runs: `journeyman runs`, `show`, `fork` and `prune`. Nothing is driven here. Whatever is
+stored is cleaned before a terminal shows it.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
@@ -17,19 +18,28 @@ from pydantic_core import to_json
 from rich.cells import cell_len
 
 from journeyman.agent import Agent
+from journeyman.cli import recorded
 from journeyman.cli.app import Mistake, Refused
-from journeyman.cli.durable import abandoned, answers, find_store, in_store, name_of, question_line, tell, ways_out
+from journeyman.cli.durable import (
+    StorePlace,
+    abandoned,
+    answers,
+    find_store,
+    in_store,
+    name_of,
+    question_line,
+    tell,
+    ways_out,
+)
 from journeyman.cli.loading import lasting
 from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.run import Flag, Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, one_line
-from journeyman.durable.drive import Program
 from journeyman.durable.durable import Durable
-from journeyman.durable.handle import Handle
 from journeyman.durable.journal import place_of
+from journeyman.durable.program import Program
 from journeyman.durable.records import BEGUN, Head, Record, RunInfo, Status, info_of, load_head
-from journeyman.errors import InvalidArguments, RunBlocked, count, quoted
-from journeyman.gate import Allow, Deny
+from journeyman.errors import InvalidArguments, RunBlocked, RunUnknown, count, quoted
 from journeyman.types import adapter_of
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -38,6 +48,9 @@ _SHORT_IDS: Final = (18, 23, 36)
 _NAME_SHOWN: Final = 40
 _COLUMNS: Final = ("run", "agent", "status", "at", "age", "tokens", "cost", "lives", "waits for")
 _INPUT_SHOWN: Final = 500
+_WAITS_SHOWN: Final = 200
+_TAKEN_S: Final = 60.0
+"""A run that is ready for longer waits for a worker that is not there."""
 
 
 # -- looking at runs ---------------------------------------------------------------------------------------------------
@@ -49,18 +62,26 @@ def runs(
     agent: str | None = None,
     store: str | None = None,
     number: Annotated[int, Parameter(name=("--number", "-n"))] = 50,
+    failed: Flag = False,
+    since: str | None = None,
+    over_cost: float | None = None,
     json: Flag = False,
 ) -> int:
-    """List the durable runs of a store, newest first.
+    """List the runs of a store, newest first: durable ones, and then the recordings of all.
 
     Args:
         status: Only those with this status.
         agent: Only those of the agent with this name.
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         number: How many at most.
+        failed: Only recordings of runs that failed, died, or were cancelled.
+        since: Only recordings that began no longer ago than this: 7d. Units: s, m, h, d, w.
+        over_cost: Only recordings of runs that cost more, in US dollars.
         json: Print one JSON document.
     """
     stdout = Stdout()
+    about_recordings = failed or since is not None or over_cost is not None
+    since_s = None if since is None else recorded.seconds_ago(_seconds(since))
     if number < 1:
         raise Mistake(f"{number} runs are none.", "Give a number from 1 on.")
 
@@ -68,14 +89,25 @@ def runs(
         infos = await durable.list(statuses=() if status is None else (status,), agent=agent, limit=number)
         return infos, await abandoned(durable, infos), durable.hub.now()
 
-    infos, dead, now = in_store(find_store(store), listed)
+    place, recordings = find_store(store), list[recorded.RecordedRun]()
+    if status is None:
+        with recorded.opened(place) as found:
+            recordings = found.runs(agent=agent, failed=failed, since=since_s, over_cost=over_cost, limit=number)
+    infos, dead, now = ((), set[str](), 0.0) if about_recordings else in_store(place, listed)
     if json:
         documents = [{**_document(info), "process_died": info.id in dead} for info in infos]
-        stdout.write_json(to_json({"runs": documents}))
+        more = {"recordings": recorded.documents(recordings)} if recordings else {}
+        stdout.write_json(to_json({"runs": documents, **more}))
         return 0
-    if not infos:
+    if not infos and not recordings:
         tell("There is no such run.")
         return 0
+    for line in recorded.table(recordings) if recordings else ():
+        stdout.write_text(line)
+    if not infos:
+        return 0
+    if recordings:
+        stdout.write_text("")
     length = next(each for each in _SHORT_IDS if len({info.id[:each] for info in infos}) == len(infos))
     names = [one_line(info.name, _NAME_SHOWN) if info.name else info.id[:length] for info in infos]
     rows = [_COLUMNS, *[_row(info, name, info.id in dead, now) for info, name in zip(infos, names, strict=True)]]
@@ -90,6 +122,10 @@ def _row(info: RunInfo, name: str, is_dead: bool, now: float) -> tuple[str, ...]
     waits = "; ".join(f"{each.kind} {each.digest[:12]} {question_line(each)}" for each in info.waits_for)
     if info.status == "waiting" and not waits:
         waits = "its time"
+    ready_since = info.created if info.lives == 0 and info.wake is None else info.wake
+    if info.status == "ready" and ready_since is not None and now - ready_since > _TAKEN_S:
+        place = one_line(info.target) or f"FILE:{one_line(info.agent, _NAME_SHOWN)}"
+        waits = f"a worker with this agent; none has taken it for {_age(now - ready_since)}: journeyman worker {place}"
     return (
         name,
         one_line(info.agent, _NAME_SHOWN),
@@ -99,7 +135,7 @@ def _row(info: RunInfo, name: str, is_dead: bool, now: float) -> tuple[str, ...]
         f"{info.tokens:,}",
         f"${info.cost:.4f}" if info.cost else "-",
         f"{info.lives}",
-        one_line(waits or info.why or "", 100),
+        one_line(waits or info.why or "", _WAITS_SHOWN),
     )
 
 
@@ -114,17 +150,39 @@ def _document(info: RunInfo) -> dict[str, Any]:
     return {**adapter_of(RunInfo).dump_python(info, mode="json"), "is_over": info.is_over}
 
 
-def show(run: str, /, *, store: str | None = None, steps: Flag = False, json: Flag = False) -> int:
-    """Show a durable run: what is known of it, what it waits for, and why it is blocked.
+def show(
+    run: str,
+    /,
+    *,
+    store: str | None = None,
+    steps: Flag = False,
+    path: str | None = None,
+    iteration: int | None = None,
+    wire: Flag = False,
+    full: Flag = False,
+    json: Flag = False,
+) -> int:
+    """Show a durable run: what is known of it, what it waits for, and why it is blocked. Or show a recording.
 
     Args:
         run: Its id, its name, or the beginning of either.
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         steps: Show its steps as well: key, effect, size, and how long each took.
+        path: Of the recording, only what happened in this run of it: lead/scout#2.
+        iteration: Of the recording, only what happened in iterations of this number.
+        wire: Show the requests of the recording, exactly as they were sent.
+        full: Show the texts of the recording in full.
         json: Print one JSON document.
     """
-    stdout = Stdout()
     place = find_store(store)
+    is_recording = wire or full or path is not None or iteration is not None
+    if is_recording or not _is_durable(place, run):
+        return recorded.show(place, run, path=path, iteration=iteration, wire=wire, full=full, json=json)
+    return _show_durable(place, run, steps=steps, json=json)
+
+
+def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> int:
+    stdout = Stdout()
 
     async def read(durable: Durable) -> tuple[dict[str, Any], RunInfo, Sequence[Record]]:
         row = await durable.hub.row(run)
@@ -165,6 +223,22 @@ def show(run: str, /, *, store: str | None = None, steps: Flag = False, json: Fl
     for line in lines:
         stdout.write_text(line)
     return 0
+
+
+def _is_durable(place: StorePlace, run: str) -> bool:
+    """Tell whether a store has a durable run of this name, or rather no recording of it."""
+    with recorded.opened(place) as recordings:
+        if not recordings.has(run):
+            return True
+
+    async def known(durable: Durable) -> bool:
+        try:
+            await durable.hub.row(run)
+        except RunUnknown:
+            return False
+        return True
+
+    return in_store(place, known)
 
 
 def _facts(info: RunInfo, facts: dict[str, Any]) -> list[str]:
@@ -226,110 +300,6 @@ def _step_lines(steps: Sequence[dict[str, Any]]) -> list[str]:
         + (duration(each["duration_s"]) if each["is_finished"] else "begun, not finished")
         for each in steps
     ]
-
-
-# -- saying something to a run -----------------------------------------------------------------------------------------
-
-
-def _say(run: str, store: str | None, say: Callable[[Handle[Any]], Awaitable[str]]) -> int:
-    """Say something to a run, and print what came of it."""
-    Stdout()
-    place = find_store(store)
-
-    async def said(durable: Durable) -> tuple[str, RunInfo]:
-        handle = await durable.get(run)
-        try:
-            return await say(handle), await handle.info()
-        except LookupError as error:
-            raise Refused(str(error.args[0]), "") from error
-        except ValueError as error:
-            raise Mistake(str(error), "") from error
-
-    words, info = in_store(place, said)
-    tell(words)
-    if info.status == "ready":
-        tell(f"Unless a worker does, go on with it: {place.command('resume', name_of(info))}")
-    return 0
-
-
-def steer(run: str, text: str, /, *, store: str | None = None) -> int:
-    """Say something to a durable run before its next model call.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        text: What to say.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-
-    async def say(handle: Handle[Any]) -> str:
-        await handle.steer(text)
-        return "It is said before the next model call."
-
-    return _say(run, store, say)
-
-
-def approve(run: str, digest: str, /, *, deny: str | None = None, store: str | None = None) -> int:
-    """Allow a call that waits, or deny it. The first answer counts.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        digest: That of the call, or its first characters, six at least: `journeyman show RUN`.
-        deny: Deny the call. The model reads this reason.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-
-    async def say(handle: Handle[Any]) -> str:
-        question = await handle.approve(digest, Allow() if deny is None else Deny(deny))
-        return f"{'Allowed' if deny is None else 'Denied'}: {question_line(question)}"
-
-    return _say(run, store, say)
-
-
-def answer(run: str, digest: str, text: str, /, *, store: str | None = None) -> int:
-    """Answer a question that the model of a durable run has asked. The first answer counts.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        digest: That of the question, or its first characters, six at least: `journeyman show RUN`.
-        text: The answer.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-
-    async def say(handle: Handle[Any]) -> str:
-        question = await handle.answer(digest, text)
-        return f"Answered: {one_line(question.question, 300)}"
-
-    return _say(run, store, say)
-
-
-def hold(run: str, /, *, store: str | None = None) -> int:
-    """Let no further step of a durable run begin, until it is released. What is under way ends.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-
-    async def say(handle: Handle[Any]) -> str:
-        await handle.hold()
-        return "It is held: no further step of it begins."
-
-    return _say(run, store, say)
-
-
-def release(run: str, /, *, store: str | None = None) -> int:
-    """Let a durable run go on that was held.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-
-    async def say(handle: Handle[Any]) -> str:
-        await handle.release()
-        return "It is released."
-
-    return _say(run, store, say)
 
 
 # -- forks -------------------------------------------------------------------------------------------------------------
@@ -453,32 +423,51 @@ def prune(
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
     stdout = Stdout()
-    if bool(runs) == (older_than is not None):
-        raise Mistake("Which runs?", "Name runs, or give --older-than 30d; not both.")
-    if status not in (None, "done", "failed"):
-        raise Mistake(f"No run ends as {quoted(status)}.", "Give --status done or --status failed.")
-    if keep_failed and status == "failed":
-        raise Mistake("--keep-failed and --status failed leave nothing.", "Leave one of them out.")
+    _check_choice(runs, older_than=older_than, status=status, keep_failed=keep_failed)
     older_s = 0.0 if older_than is None else _seconds(older_than)
     statuses: list[Status] = [each for each in ("done", "failed") if status in (None, each)]
     if keep_failed:
         statuses = ["done"]
 
+    place = find_store(store)
+    others, sizes = dict.fromkeys(runs, False), list[str]()
+    if status is None:  # nothing is forgotten before all that is named was found
+        sizes, others = recorded.prune(place, runs, older_s=older_s, keep_failed=keep_failed, dry=True)
+
     async def forgotten(durable: Durable) -> Sequence[RunInfo]:
-        named = [await (await durable.get(each)).info() for each in runs]
+        if runs and not others:
+            return ()
+        named = list[RunInfo]()
+        for each, is_recorded in others.items():
+            with suppress(RunUnknown) if is_recorded else nullcontext():  # its recording may be all that is left
+                named.append(await (await durable.get(each)).info())
         ended = [info.id for info in named if info.status in statuses or not info.is_over]
-        if named and not ended:
+        if runs and not ended:
             return ()
         try:
             return await durable.forget(*ended, older_s=older_s, statuses=statuses, dry=dry_run)
         except ValueError as error:  # it has not ended
             raise Refused(str(error), "Cancel it first: journeyman cancel RUN") from error
 
-    infos = in_store(find_store(store), forgotten)
-    for info in infos:
-        stdout.write_text(one_line(name_of(info)))
-    tell(f"{count(len(infos), 'run')} {'would be ' if dry_run else ''}forgotten.")
+    infos = in_store(place, forgotten)
+    if sizes and not dry_run:
+        named = sizes if runs else ()
+        sizes, _ = recorded.prune(place, named, older_s=older_s, keep_failed=keep_failed, dry=False)
+    for each in [*sizes, *[one_line(name_of(info)) for info in infos]]:
+        stdout.write_text(each)
+    told = count(len(infos), "run") + (f" and {count(len(sizes), 'recording')}" if sizes else "")
+    tell(f"{told} {'would be ' if dry_run else ''}forgotten.")
     return 0
+
+
+def _check_choice(runs: Sequence[str], *, older_than: str | None, status: str | None, keep_failed: bool) -> None:
+    """Raise a `Mistake` if what is to be forgotten is not said, or said twice."""
+    if bool(runs) == (older_than is not None):
+        raise Mistake("Which runs?", "Name runs, or give --older-than 30d; not both.")
+    if status not in (None, "done", "failed"):
+        raise Mistake(f"No run ends as {quoted(status)}.", "Give --status done or --status failed.")
+    if keep_failed and status == "failed":
+        raise Mistake("--keep-failed and --status failed leave nothing.", "Leave one of them out.")
 
 
 def _seconds(text: str) -> float:

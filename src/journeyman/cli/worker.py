@@ -1,4 +1,4 @@
-"""`journeyman worker`: agents whose durable runs this process drives, until Ctrl-C or SIGTERM.
+"""`journeyman worker`: agents whose durable runs this process drives, until Ctrl-C or SIGTERM; and `journeyman queues`.
 
 The first signal lets what is driven end, for a while, and then gives it back; the second gives it back at once.
 """
@@ -8,35 +8,51 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Annotated, Final, cast
 
 from cyclopts import Parameter
+from pydantic_core import to_json
+from rich.cells import cell_len
 
 from journeyman.agent import Host
 from journeyman.cli.app import Mistake
-from journeyman.cli.durable import find_store, opened, tell
-from journeyman.cli.loading import load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop
-from journeyman.cli.run import Flag, Stdout
+from journeyman.cli.durable import find_store, in_store, opened, tell
+from journeyman.cli.loading import kind_of, load_model, load_value
+from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout
+from journeyman.cli.run import DebugFlag, Flag, ModelName, OtelFlag, Stdout, recording_in, telemetry_in
+from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import hearing, open_screen
+from journeyman.cli.show.screen import PlainScreen, hearing, stderr_console
+from journeyman.durable.dispatch import Dispatcher
+from journeyman.durable.durable import Durable
+from journeyman.durable.postgres.dispatchers import DISPATCHERS, DispatcherName
+from journeyman.durable.records import QueueState
 from journeyman.durable.worker import Queue, Worker
 from journeyman.errors import count, quoted
+from journeyman.permission.permission import Mode
+from journeyman.types import adapter_of
 
 _SLOTS = 10
 _GRACE_S = 30.0
+_PARTS_OF_A_DISPATCHER = ("lease_s", "joins", "drive_s", "setup", "enqueue", "drop", "unknown", "serve")
 
 
-def worker(
+def worker(  # noqa: PLR0913 - one for each option, all by name
     *targets: Annotated[str, Parameter(name="FILE:AGENT")],
     store: Annotated[str | None, Parameter(name=("--store", "--durable"))] = None,
     queue: Annotated[list[str] | None, Parameter(negative=())] = None,
+    dispatcher: str | None = None,
     slots: int = _SLOTS,
     grace: float = _GRACE_S,
-    model: str | None = None,
-    timeout: float = OPENING_S,
-    debug: Flag = False,
+    model: ModelName = None,
+    mode: Mode | None = None,
+    record: Flag = False,
+    timeout: Timeout = OPENING_S,
+    otel: OtelFlag = False,
+    debug: DebugFlag = False,
 ) -> int:
     """Do durable runs that were started, that wait no more, or whose process has died.
 
@@ -48,38 +64,53 @@ def worker(
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         queue: A queue to serve, and how many of its runs may go on at once in all workers together: --queue batch=4.
             May be repeated. Without it all queues are served.
+        dispatcher: What brings the runs of a database: procrastinate, pgqueuer, or an object: celery.py:dispatcher.
+            Without it: what the database has.
         slots: How many runs go on here at once.
         grace: How many seconds what is driven has to end after the first signal.
-        model: Use this model instead of the agents' own.
-        timeout: How many seconds a function or context manager may take to give an agent.
-        debug: Show the traceback of whatever the agents' own code raises.
+        mode: What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan. A run waits for an
+            answer about the rest.
+        record: Record what happens, in the store.
     """
     if not targets:
         raise Mistake("No agent is named.", "Name one or more: journeyman worker agents.py:analyst")
     if not (grace >= 0 and math.isfinite(grace)):
         raise Mistake(f"--grace {grace:g} is no time.", "Give a number of seconds: --grace 30.")
     queues = _queues(queue or ())
+    brings = None if dispatcher is None else _dispatcher(dispatcher)
     Stdout()
     place = find_store(store, makes=True)
-    screen = open_screen(quiet=False)
+    screen = PlainScreen(stderr_console())
     try:
-        with log_shown(screen.say, debug=debug), AgentLoop(timeout) as loop:
-            agents, host = [loop.agent(target) for target in targets], Host(model=load_model(model))
-
-            async def served() -> None:
-                async with opened(place) as durable:
-                    try:
-                        made = Worker(durable, agents=agents, slots=slots, queues=queues, host=host)
-                    except ValueError as error:
-                        raise Mistake(str(error), "See: journeyman worker --help") from error
-                    names = ", ".join(agent.name for agent in agents)
-                    tell(f"Serving {names} from {place.shown}, {count(slots, 'run')} at once. Ctrl-C ends it.")
-                    await _until_told(made, grace)
-
-            loop.run(served())
+        with (
+            log_shown(screen.say, debug=debug),
+            AgentLoop(timeout) as loop,
+            recording_in(store, wish=record) as tape,
+            telemetry_in(wish=otel) as telemetry,
+        ):
+            agents = [loop.agent(target, mode=mode) for target in targets]
+            host = Host(model=load_model(model), record=tape, telemetry=telemetry)
+            counts = None if telemetry is None else telemetry.hear
+            store_opened = opened(place, dispatcher=brings, on_event=counts)
+            made = partial(Worker, agents=agents, slots=slots, queues=queues, host=host)
+            names = ", ".join(agent.name for agent in agents)
+            tell_ready = f"Serving {names} from {place.shown}, {count(slots, 'run')} at once. Ctrl-C ends it."
+            loop.run(_served(store_opened, made, tell_ready, grace))
     finally:
         screen.close()
     return 0
+
+
+async def _served(
+    store: AbstractAsyncContextManager[Durable], made: Callable[[Durable], Worker], ready: str, grace_s: float
+) -> None:
+    async with store as durable:
+        try:
+            serving = made(durable)
+        except ValueError as error:
+            raise Mistake(str(error), "See: journeyman worker --help") from error
+        tell(ready)
+        await _until_told(serving, grace_s)
 
 
 async def _until_told(made: Worker, grace_s: float) -> None:
@@ -102,6 +133,23 @@ async def _until_told(made: Worker, grace_s: float) -> None:
         working.result()
 
 
+def _dispatcher(named: str) -> DispatcherName | Dispatcher:
+    """Return what the name of a dispatcher, or `FILE:NAME` of an object, means.
+
+    Raises:
+        Mistake: there is none.
+    """
+    hint = f"Give {' or '.join(DISPATCHERS)}, or FILE:NAME of an object."
+    if named in DISPATCHERS:
+        return cast("DispatcherName", named)
+    if ":" not in named:
+        raise Mistake(f"--dispatcher {quoted(named[:80])} is none.", hint)
+    found = load_value(named)
+    if isinstance(found, type) or not all(hasattr(found, each) for each in _PARTS_OF_A_DISPATCHER):
+        raise Mistake(f"--dispatcher {quoted(named[:80])} is {kind_of(found)}, not a dispatcher.", hint)
+    return cast("Dispatcher", found)
+
+
 def _queues(given: Sequence[str]) -> dict[str, Queue]:
     """Return the queues that `NAME` or `NAME=AT_ONCE` mean.
 
@@ -115,3 +163,32 @@ def _queues(given: Sequence[str]) -> dict[str, Queue]:
             raise Mistake(f"--queue {quoted(text[:80])} is no queue.", "Give NAME, or NAME=AT_ONCE: --queue batch=4.")
         queues[name] = Queue(at_once=int(number) if is_limited else None)
     return queues
+
+
+def queues(*, store: str | None = None, json: Flag = False) -> int:
+    """Show how many durable runs are where, for each queue with a run that is not over.
+
+    Args:
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        json: Print one JSON document.
+    """
+    stdout, states = Stdout(), in_store(find_store(store), Durable.queues)
+    if json:
+        stdout.write_json(to_json({"queues": adapter_of(list[QueueState]).dump_python(list(states), mode="json")}))
+        return 0
+    if not states:
+        tell("No run of this store is open.")
+        return 0
+    table: list[tuple[str, ...]] = [("queue", "ready", "oldest", *_REST)]
+    for state in states:
+        oldest = f"{state.oldest_s:,.0f} s" if state.ready else "-"
+        counts = [f"{getattr(state, name):,}" for name in _REST]
+        table.append((one_line(state.queue, 40), f"{state.ready:,}", oldest, *counts))
+    widths = [max(cell_len(row[index]) for row in table) for index in range(len(table[0]))]
+    for row in table:
+        cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        stdout.write_text("  ".join(cells).rstrip())
+    return 0
+
+
+_REST: Final = ("delayed", "running", "waiting", "held", "blocked")

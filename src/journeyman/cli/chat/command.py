@@ -7,125 +7,160 @@ of stdin is said when the one before is answered, answers go to stdout, and nobo
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from shlex import quote
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from cyclopts import Parameter
 from pydantic_core import to_json
+from rich.console import Console
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import NOBODY
 from journeyman.cli.app import Mistake
+from journeyman.cli.chat.commands import ALL, suggested
 from journeyman.cli.chat.dialog import Dialog
-from journeyman.cli.chat.sessions import SessionFile, data_folder, make_folder
+from journeyman.cli.chat.plain import PlainTerminal, lines_of_stdin
+from journeyman.cli.chat.sessions import LATEST, SessionFile
 from journeyman.cli.chat.tree import recalled
 from journeyman.cli.chat.view import Entry, Keys, View
 from journeyman.cli.loading import load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop
-from journeyman.cli.run import Flag, Stdout, output_json, parse_input
+from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
+from journeyman.cli.permit.asker import Asker, asking
+from journeyman.cli.permit.policy import Nobody, data_folder
+from journeyman.cli.run import (
+    DebugFlag,
+    ModelName,
+    OtelFlag,
+    RecordFlag,
+    Stdout,
+    output_json,
+    parse_input,
+    recorder_in,
+    telemetry_in,
+)
 from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import Interrupt, PlainScreen, hearing, print_error, stderr_console
+from journeyman.cli.show.screen import (
+    Interrupt,
+    PlainScreen,
+    hearing,
+    is_dumb,
+    plain_console,
+    print_error,
+    stderr_console,
+)
 from journeyman.endings import ErrorCode
 from journeyman.errors import InvalidArguments
-from journeyman.events import ApprovalRequested, Event, QuestionAsked, TurnEnded
+from journeyman.events import Event, QuestionAsked, TurnEnded
 from journeyman.files import make_private_folder
-from journeyman.gate import Deny
-from journeyman.permission.approvals import Approvals
-from journeyman.permission.permission import Mode, Permission
 from journeyman.result import Failure, Result, Success
 
 if TYPE_CHECKING:
     from journeyman.cli.chat.terminal import Terminal
 
-_DAY_S: Final = 86_400.0
+    AnyTerminal: TypeAlias = Terminal | PlainTerminal
+
 _FAILED: Final = 1
 _TERMINATED: Final = 143
 
+PlainFlag = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        help="Write lines one after the other, and draw nothing over: for screen readers, and terminals that cannot.",
+    ),
+]
+
 
 def chat(  # noqa: PLR0913 - one for each choice, all by name
-    target: Annotated[str, Parameter(name="FILE:AGENT")],
+    target: Annotated[str | None, Parameter(name="FILE:AGENT")] = None,
     /,
     *,
     resume: str | None = None,
-    session_file: Path | None = None,
-    model: str | None = None,
-    mode: Mode | None = None,
-    debug: Flag = False,
-    mcp: Path | None = None,
-    pins: Path | None = None,
-    timeout: float = OPENING_S,
+    go_on: Annotated[bool, Parameter(name="--continue", negative=())] = False,
+    session_file: str | None = None,
+    model: ModelName = None,
+    mode: ModeName = None,
+    tools: str | None = None,
+    plain: PlainFlag = False,
+    debug: DebugFlag = False,
+    record: RecordFlag = None,
+    otel: OtelFlag = False,
+    mcp: McpFile = None,
+    pins: PinsFile = None,
+    skills: SkillFolders = None,
+    timeout: Timeout = OPENING_S,
 ) -> int:
-    """Talk with an agent. What is typed while it works steers it. /help shows what else there is.
+    """Talk with an agent, or with an assistant in this folder. What is typed while it works steers it.
 
-    What it may not do by itself is asked about; the conversation is kept. Without a terminal, each line of stdin is
-    said in turn, and the answers go to stdout.
+    /help shows what else there is. What it may not do by itself is asked about; the conversation is kept. Without a
+    terminal, each line of stdin is said in turn, and the answers go to stdout.
 
     Args:
         target: A Python file or a module, a colon, and the agent in it, or the function or context manager that gives
-            one: agents.py:analyst. Where there is one agent only, the file is enough.
-        resume: Go on with the conversation that has this id; without an id with the latest of this agent.
-        session_file: Keep the conversations in this file instead of the one in the user's data folder.
-        model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
-        mode: What happens to calls of which no rule speaks, by the gate that an agent without one gets (balanced),
-            or besides its own.
-        debug: Show the traceback of whatever the agent's own code raises, also where the chat goes on.
-        mcp: Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it.
-        pins: Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.
-        timeout: How many seconds a function or context manager may take to give the agent.
+            one: agents.py:analyst. Where there is one agent only, the file is enough. Left out: an assistant that works
+            in this folder, with the model whose key is set, and the project's AGENTS.md.
+        resume: Go on with the conversation that has this id; without an id with the latest of this agent, which is
+            this folder's if no agent is named.
+        go_on: Go on with the latest one: --resume without an id.
+        session_file: Keep the conversations in this file, or in the database of a URL, postgresql://…, instead of the
+            file in the user's data folder.
+        tools: The assistant's tools: coding (if nothing is said), reading, none, or their names: read,grep,bash.
     """
-    is_terminal = os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "") not in ("dumb", "unknown")
-    stdout = None if is_terminal else Stdout()
-    with AgentLoop(timeout) as loop:
-        agent = loop.agent(target, mcp=mcp, pins=pins)
-        host = Host(model=load_model(model), gate=_gate(agent, target, mode))
-        sessions = SessionFile(given=session_file, resume=resume)
+    if go_on and resume not in (None, LATEST):
+        raise Mistake("--continue goes on with the latest conversation, --resume ID with another.", "Leave one out.")
+    if tools is not None and target is not None:
+        raise Mistake(f"--tools is for the assistant; {target} has its own tools.", "Leave one of them out.")
+    stdout = None if os.isatty(0) and os.isatty(1) else Stdout()
+    with AgentLoop(timeout) as loop, telemetry_in(wish=otel) as telemetry:
+        make: Callable[..., Agent[Any, Any, Any]] | None = None
+        if target is None:  # imported for it alone
+            make = resolve_name("journeyman.cli.chat.assistant:assistant")
+        made = None if make is None else make(model=model, tools=tools)
+        place = target or str(Path.cwd())
+        agent = loop.agent(place, mcp=mcp, pins=pins, skills=skills, mode=mode, made=made)
+        host = Host(model=load_model(model), record=recorder_in(None, wish=record), telemetry=telemetry)
+        sessions = SessionFile(given=session_file, resume=LATEST if go_on else resume, of_folder=target is None)
         if stdout is not None:
             return _converse_plainly(loop, _Plain(agent, sessions, stdout), host, debug=debug)
+        is_plain = plain or is_dumb()
         try:
-            return _converse(loop, agent, host, sessions, debug=debug)
+            return _converse(loop, agent, host, sessions, is_plain=is_plain, debug=debug)
         finally:
-            _tell_how_to_go_on(target, sessions)
+            _tell_how_to_go_on(target, sessions, plain_console(stderr=True) if is_plain else stderr_console())
 
 
-def _tell_how_to_go_on(target: str, sessions: SessionFile) -> None:
+def _tell_how_to_go_on(target: str | None, sessions: SessionFile, console: Console) -> None:
     if not sessions.id:
         return
-    file = "" if sessions.given is None else f" --session-file {quote(str(sessions.path))}"
-    text = f"Go on with it: journeyman chat {quote(target)}{file} --resume {sessions.id}"
-    PlainScreen(stderr_console()).say([Line(text=text, style="dim", rows=3)])
-
-
-def _gate(agent: Agent[Any, Any, Any], target: str, mode: Mode | None) -> Permission | None:
-    """Return the gate around the agent: for one without a gate of its own, or where a mode is asked for."""
-    if mode is None and agent.gate:
-        return None
-    place = hashlib.sha256(os.path.abspath(target).encode()).hexdigest()[:12]  # noqa: PTH100 - it may be no path
-    folder = data_folder() / "approvals"
-    make_folder(folder)
-    approvals = Approvals(folder / f"{agent.name}-{place}.json", expires_s=_DAY_S)
-    return Permission(mode=mode or "balanced", approvals=approvals)
+    agent = "" if target is None else f" {quote(target)}"
+    file = "" if sessions.given is None else f" --session-file {quote(sessions.shown)}"
+    text = f"Go on with it: journeyman chat{agent}{file} --resume {sessions.id}"
+    PlainScreen(console).say([Line(text=text, style="dim", rows=3)])
 
 
 # -- in a terminal ----------------------------------------------------------------------------------------------------
 
 
-def _converse(loop: AgentLoop, agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, *, debug: bool) -> int:
-    view = View()
-    dialog = Dialog(agent, view, sessions)
+def _converse(
+    loop: AgentLoop, agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, *, is_plain: bool, debug: bool
+) -> int:
+    dialog = Dialog(agent, View(), sessions, ALL, echoes=not is_plain)
+    keys = _keys(dialog, loop.runner.get_loop())
     # Closing the loop may wait for a thread of the user's. The terminal ends the process then.
-    with closing(_terminal(view, dialog, loop.runner.get_loop(), data_folder() / "entered")) as terminal:
+    with closing(PlainTerminal(dialog.view, keys) if is_plain else _terminal(dialog, keys)) as terminal:
 
         def hear(number: signal.Signals) -> None:
             if number == signal.SIGINT:
@@ -138,35 +173,55 @@ def _converse(loop: AgentLoop, agent: Agent[Any, Any, Any], host: Host, sessions
     return dialog.exit_code
 
 
-async def _conversed_in_terminal(agent: Agent[Any, Any, Any], host: Host, dialog: Dialog, terminal: Terminal) -> None:
-    async with dialog.sessions.opened(agent, host, dialog.hear) as chat:
-        dialog.say(list(_greeting(agent, host, dialog.sessions, chat)))
-        dialog.attach(chat)
-        terminal.start()
-        await dialog.left.wait()
-        terminal.hurry(dialog.exit_code)
-        await dialog.close()
+async def _conversed_in_terminal(
+    agent: Agent[Any, Any, Any], host: Host, dialog: Dialog, terminal: AnyTerminal
+) -> None:
+    sessions, before = dialog.sessions, ""
+    while True:
+        try:
+            async with sessions.opened(agent, host, dialog.hear) as chat:
+                dialog.say(list(_greeting(agent, host, sessions, chat)))
+                dialog.attach(chat, host)
+                terminal.start()
+                await dialog.left.wait()
+                if dialog.resume is None:
+                    terminal.hurry(dialog.exit_code)
+                await dialog.close()
+            if dialog.resume is None:
+                return
+            before, sessions.resume = sessions.id, dialog.resume
+        except Mistake as mistake:  # somebody else has it open, for example: go on where we were
+            if not before:
+                raise
+            dialog.say([Line(mark="warning", text=str(mistake), rows=4)])
+            before, sessions.resume = "", before
+        dialog.detach()
 
 
-def _terminal(view: View, dialog: Dialog, loop: asyncio.AbstractEventLoop, entered_before: Path) -> Terminal:
-    """Return the terminal, with keys that reach the thread of the chat."""
-    try:
-        open_terminal: Callable[..., Terminal] = resolve_name("journeyman.cli.chat.terminal:Terminal")
-    except ModuleNotFoundError as error:
-        missing = (error.name or "a package").partition(".")[0]
-        hint = f"Install it where journeyman is: {sys.executable} -m pip install 'journeyman[cli]'"
-        raise Mistake(f"A chat in a terminal needs {missing}, which is not installed.", hint) from error
+def _keys(dialog: Dialog, loop: asyncio.AbstractEventLoop) -> Keys:
+    """Return keys that reach the thread of the chat."""
 
     def then(do: Callable[..., None], *given: object) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(do, *given)
 
-    keys = Keys(
+    return Keys(
         entered=lambda entry: then(dialog.enter, entry),
         interrupted=lambda: then(dialog.interrupt),
         left=lambda exit_code: then(dialog.leave, exit_code),
     )
-    return open_terminal(view, keys, history=_writable(entered_before))
+
+
+def _terminal(dialog: Dialog, keys: Keys) -> AnyTerminal:
+    try:
+        open_terminal: Callable[..., Terminal] = resolve_name("journeyman.cli.chat.terminal:Terminal")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "a package").partition(".")[0]
+        install = f"Install it where journeyman is: {sys.executable} -m pip install 'journeyman[cli]'"
+        raise Mistake(
+            f"A chat in a terminal needs {missing}, which is not installed.", f"{install}; or chat with --plain."
+        ) from error
+    return open_terminal(dialog.view, keys, partial(suggested, dialog), history=_writable(data_folder() / "entered"))
 
 
 def _writable(path: Path) -> Path | None:
@@ -182,8 +237,9 @@ def _writable(path: Path) -> Path | None:
 def _greeting(agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, chat: Chat[Any, Any]) -> Iterator[Line]:
     model = host.model or agent.model
     name = model if isinstance(model, str) else f"{model.provider}:{model.name}"
-    yield Line(name=agent.name, text=f"· {name}")
-    yield Line(text="Type at any time, also while it works. /help shows what else there is.", style="dim")
+    where = f" · in {Path.cwd()}" if sessions.of_folder else ""
+    yield Line(name=agent.name, text=f"· {name}{where}", rows=2)
+    yield Line(text="Type at any time, also while it works. /help shows what else there is.", style="dim", rows=3)
     if sessions.notice:
         yield Line(mark="warning", text=sessions.notice, rows=4)
     yield EMPTY
@@ -209,47 +265,63 @@ def _converse_plainly(loop: AgentLoop, plain: _Plain, host: Host, *, debug: bool
 
 
 class _Plain:
-    """A chat with nobody who answers."""
+    """A chat in which nobody types."""
 
     def __init__(self, agent: Agent[Any, Any, Any], sessions: SessionFile, stdout: Stdout) -> None:
         self.agent: Final = agent
         self.view: Final = View()
-        self.dialog: Final = Dialog(agent, self.view, sessions, shows_answers=False)
+        self.dialog: Final = Dialog(agent, self.view, sessions, ALL, is_attended=False)
         self.stdout: Final = stdout
         self.results: list[Result[Any] | None] = []
         """The results of the turns that have ended and were not printed, oldest first."""
+        self.person: Asker | Nobody = Nobody()
+        """Who answers."""
 
     def hear(self, event: Event) -> None:
-        """Listen to the chat, and answer that nobody is there."""
-        self.dialog.hear(event)
+        """Listen to the chat, and let who is at the terminal answer, if anybody is."""
+
+        async def answer(asked: QuestionAsked) -> None:
+            text = await self.person.ask(asked.path, asked.question, asked.options)
+            with suppress(KeyError):  # its turn has ended
+                self.dialog.chat.answer(asked.id, NOBODY if text is None else text)
+
         match event:
-            case ApprovalRequested():
-                self.dialog.chat.answer(event.id, Deny(f"{event.question} Nobody is there to approve it."))
-            case QuestionAsked():
-                self.dialog.chat.answer(event.id, NOBODY)
+            case QuestionAsked():  # whoever answers is shown it
+                self.dialog.later(answer(event))
+                return
             case TurnEnded(result=Success() | Failure() | None as result, path=path) if len(path) == 1:
                 self.results.append(result)
             case _:
                 pass
+        self.dialog.hear(event)
 
 
 async def _conversed(plain: _Plain, host: Host, abort: Abort, interrupt: Interrupt) -> int:
     dialog, sessions = plain.dialog, plain.dialog.sessions
-    async with sessions.opened(plain.agent, host, plain.hear) as chat:
-        dialog.attach(chat)
-        abort.subscribe(lambda: chat.abort(abort.reason or ""))
-        lines = _lines_of_stdin(asyncio.get_running_loop())
-        while not dialog.left.is_set() and (line := await lines.get()) is not None:
-            interrupt.has_ended = False
-            if not await _said(plain, line.strip()):
-                return _FAILED
-            interrupt.has_ended = True
-        while sessions.tasks.active and not dialog.left.is_set():  # nothing more is said, so that it ends
-            await sessions.tasks.wait()
-            await dialog.settle()
-            if not _print_all(plain):
-                return _FAILED
+    with asking(plain.agent, nullcontext, dialog.say) as person:
+        assert person is not None  # a chat does not wait
+        plain.person = person
+        async with sessions.opened(plain.agent, replace(host, approve=person.approve), plain.hear) as chat:
+            dialog.attach(chat, host)
+            abort.subscribe(lambda: chat.abort(abort.reason or ""))
+            await _said_all(plain, interrupt)
     return dialog.exit_code
+
+
+async def _said_all(plain: _Plain, interrupt: Interrupt) -> None:
+    """Say the lines of stdin, and wait for what goes on in the background; or until one of them has failed."""
+    dialog, sessions = plain.dialog, plain.dialog.sessions
+    lines = _lines_of_stdin(asyncio.get_running_loop())
+    while not dialog.left.is_set() and (line := await lines.get()) is not None:
+        interrupt.has_ended = False
+        if not await _said(plain, line.strip()):
+            return dialog.leave(_FAILED)
+        interrupt.has_ended = True
+    while sessions.tasks.active and not dialog.left.is_set():  # nothing more is said, so that it ends
+        await sessions.tasks.wait()
+        await dialog.settle()
+        if not _print_all(plain):
+            return dialog.leave(_FAILED)
 
 
 def _lines_of_stdin(loop: asyncio.AbstractEventLoop) -> asyncio.Queue[str | None]:
@@ -257,9 +329,8 @@ def _lines_of_stdin(loop: asyncio.AbstractEventLoop) -> asyncio.Queue[str | None
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 
     def read() -> None:
-        given = sys.stdin.buffer if sys.stdin is not None else ()
-        for line in given:
-            loop.call_soon_threadsafe(lines.put_nowait, line.decode("utf-8", "replace"))
+        for line in lines_of_stdin():
+            loop.call_soon_threadsafe(lines.put_nowait, line)
         loop.call_soon_threadsafe(lines.put_nowait, None)
 
     Thread(target=read, name="journeyman-stdin", daemon=True).start()

@@ -1,4 +1,5 @@
-"""A chat at the prompt: what is entered goes to the agent, to a command or to a question; what happens becomes lines.
+"""A chat at the prompt: what is entered goes to the agent, to a command, to a shell or to a question; what happens
+becomes lines.
 
 Everything here happens in the thread of the chat's event loop. Where the lines go is not its concern.
 """
@@ -6,57 +7,103 @@ Everything here happens in the thread of the chat's event loop. Where the lines 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import os
+import re
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from codecs import getincrementaldecoder
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from signal import SIGKILL
+from typing import Any, Final
 
 from journeyman import events
-from journeyman.agent import Agent
+from journeyman.agent import Agent, Host
 from journeyman.chat.chat import Chat
 from journeyman.cli.chat.asking import Asking
 from journeyman.cli.chat.sessions import SessionFile
-from journeyman.cli.chat.tree import ChatTree, said
-from journeyman.cli.chat.view import Entry, View
+from journeyman.cli.chat.tree import ChatTree, folded, said
+from journeyman.cli.chat.view import SAY, Entry, Prompt, Status, View
+from journeyman.cli.permit.policy import Policy
 from journeyman.cli.run import parse_input
-from journeyman.cli.show.lines import Line, one_line, usage_sentence
-from journeyman.errors import InvalidArguments, JourneymanError, NothingToContinue, StoreError, count
-from journeyman.files import private
-from journeyman.types import dump_messages
+from journeyman.cli.show.lines import Line, one_line
+from journeyman.connect import connect
+from journeyman.errors import InvalidArguments, JourneymanError, ModelUnavailable, count, with_its_end
+from journeyman.model import Model, context_window_of
+from journeyman.types import Image
 
 _MAY_DELIVER: Final = (events.MessageCommitted, events.IterationStarted, events.TurnEnded)
 """After these, something that waited may have been said."""
 _QUEUED_ROWS: Final = 2
-_SESSIONS_SHOWN: Final = 12
-_KEYS: Final = (
-    ("a line", "says it; while the agent works, before its next model call"),
-    ("Alt-Enter", "begins another line"),
-    ("Ctrl-C", "stops the turn; at an empty line, twice: leaves"),
-    ("Ctrl-D", "leaves"),
-)
+_SHELL_ROWS: Final = 200
+"""How many lines of what a command of the user's writes are shown."""
+_SHELL_LINES: Final = 20_000
+_SHELL_CHARS: Final = 30_000
+"""How many characters of it the agent is told."""
+_LONGEST_LINE: Final = 10_000
+_PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_WORD: Final = re.compile(r"""(?<!\S)(@?)("[^"\n]+"|'[^'\n]+'|(?:\\.|[^\s\\])+)""")
+"""A word, or what stands in quotes, or has escaped spaces, as where a path is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What lines that begin with a `/` ask for."""
+
+    knows: Callable[[str], bool]
+    """Tells whether a line asks for a command that there is."""
+    obey: Callable[[Dialog, str], Iterator[Line]]
+    """Does what a line that begins with `/` asks for, and gives the lines that tell."""
 
 
 class Dialog:
     """What goes on between the user and one chat."""
 
     def __init__(
-        self, agent: Agent[Any, Any, Any], view: View, sessions: SessionFile, *, shows_answers: bool = True
+        self,
+        agent: Agent[Any, Any, Any],
+        view: View,
+        sessions: SessionFile,
+        commands: Commands,
+        *,
+        is_attended: bool = True,
+        echoes: bool = True,
     ) -> None:
+        """Not `is_attended`: what is entered comes through a pipe, and answers go to another one. `echoes`: what is
+        said is shown again, above."""
+        self.agent: Final = agent
+        self.is_attended: Final = is_attended
         self.view: Final = view
         self.sessions: Final = sessions
+        self.model: Model | str = agent.model
+        """The model that answers, or its name."""
+        self.permission: Policy | None = None
+        """The gate whose mode can be changed, if there is one."""
         self.exit_code = 0
+        self.resume: str | None = None
+        """The id of the conversation to go on with after this one was left; None leaves altogether."""
+        self.last_output = ""
+        """What the command wrote that was shown last."""
         self.left: Final = asyncio.Event()
         """This event is set when the user wants to leave."""
-        self._agent = agent
-        self._tree = ChatTree(agent, shows_answers=shows_answers)
-        self._asking = Asking(agent, lambda id, answer: self.chat.answer(id, answer), view.ask)
+        self._commands = commands
+        self._echoes = echoes
+        self._tree = ChatTree(agent, shows_answers=is_attended)
+        self._asking = Asking(agent, lambda id, answer: self.chat.answer(id, answer), self._want, lambda: view.height)
+        self._wanted = view.prompt
         self._chat: Chat[Any, Any] | None = None
         self._waiting: tuple[tuple[str, str], ...] = ()
         """What was in the queues when they were looked at last."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._shell: asyncio.Task[None] | None = None
+        self._ran: list[str] = []
+        """What the user's commands wrote, to be told with what is said next."""
+        self._held: list[Entry] = []
+        """What was entered while nothing could be done with it."""
+        self._used_tokens = 0
+        self._window_tokens: int | None = None
 
     @property
     def chat(self) -> Chat[Any, Any]:
@@ -65,10 +112,28 @@ class Dialog:
             raise RuntimeError("The chat is not open yet. Use it after attach().")
         return self._chat
 
-    def attach(self, chat: Chat[Any, Any]) -> None:
-        """Take the chat, once it is open."""
-        self._chat = chat
-        self.look_at_queues()
+    def attach(self, chat: Chat[Any, Any], host: Host) -> None:
+        """Take the chat, once it is open, and what surrounds it."""
+        self._tree = ChatTree(self.agent, shows_answers=self.is_attended)
+        self._chat, self._waiting, self._used_tokens, self.resume = chat, (), 0, None
+        gate = self.agent.gate
+        gates = gate if isinstance(gate, Sequence) else [gate]
+        self.permission = next((each for each in gates if isinstance(each, Policy)), None)
+        self.use(host.model or self.agent.model)
+        self.look()
+        self._go_on()
+
+    def detach(self) -> None:
+        """Let go of the chat, before another one is opened."""
+        self._chat = None
+        self.left.clear()
+
+    def use(self, model: Model | str) -> None:
+        """Take note of the model that answers."""
+        self.model, self._window_tokens = model, None
+        with suppress(ModelUnavailable):  # the chat says so when it is asked
+            self._window_tokens = context_window_of(connect(model) if isinstance(model, str) else model)
+        self._look_at_status()
 
     # -- what happens
 
@@ -84,16 +149,62 @@ class Dialog:
             lines += self._asking.add(event)
         elif isinstance(event, events.ApprovalAnswered | events.QuestionAnswered):
             lines += self._asking.remove(event)
-        self.view.write(self._tree.words)
+        if isinstance(event, events.ToolFinished):
+            lines += self._folded(event)
+        self.view.grow(self._tree.growing)
         self.view.follow(event)
         self.say(lines)
+        self._note_usage(event)
         if isinstance(event, events.TurnEnded) and len(event.path) == 1:
             self.view.end()
+
+    def _folded(self, event: events.ToolFinished) -> Iterator[Line]:
+        """Give the last lines of what a command has written."""
+        tool = self.agent.plan.tools.get(event.tool_name) if len(event.path) == 1 else None
+        if tool is None or tool.acts_as != "bash" or event.is_error:
+            return
+        rows = event.tool_result.removesuffix("[exit code 0]").rstrip().split("\n")
+        self.last_output = "\n".join(rows)
+        yield from folded([row for row in rows if row.strip()])
+
+    def _note_usage(self, event: events.Event) -> None:
+        match event:
+            case events.ModelResponded(usage=usage) if len(event.path) == 1:
+                self._used_tokens = usage.total_tokens
+            case events.ContextCompacted(after_tokens=tokens) if len(event.path) == 1:
+                self._used_tokens = tokens
+            case events.ModelResponded() | events.TaskStarted() | events.TaskEnded() | events.TurnEnded():
+                pass
+            case _:
+                return
+        self._look_at_status()
+
+    def _look_at_status(self) -> None:
+        """Show how the chat is."""
+        if self._chat is None:
+            return
+        name = self.model if isinstance(self.model, str) else f"{self.model.provider}:{self.model.name}"
+        usage = self._chat.usage
+        self.view.tell(
+            Status(
+                model=one_line(name.partition(":")[2] or name, 60),
+                used_tokens=self._used_tokens if self._chat.messages else 0,
+                window_tokens=self._window_tokens,
+                cost=usage.cost if usage.requests else None,
+                mode="" if self.permission is None else self.permission.mode,
+                n_queued=len(self._waiting) + len(self._held),
+                n_background=len(self.sessions.tasks.active),
+            )
+        )
 
     # -- what is entered
 
     def enter(self, entry: Entry) -> None:
         """Do what the user entered."""
+        if self._chat is None or (self._shell is not None and not entry.id):
+            self._held.append(entry)
+            self._show_queue()
+            return
         try:
             self.say(list(self._entered(entry)))
         except (JourneymanError, KeyError) as error:
@@ -103,54 +214,84 @@ class Dialog:
         text = entry.text
         if entry.id and not self._asking.is_open(entry.id):
             yield Line(mark="warning", text="Nothing waits for that answer any more.")
-        elif entry.id and self._asking.takes(entry.id, text, is_command=_find(text) is not None):
+        elif entry.id and self._asking.takes(entry.id, text, is_command=self._commands.knows(text)):
             yield from self._asking.enter(entry.id, text)
-        elif text.startswith("/"):
-            yield from _obey(self, text)
+        elif text.startswith("/") and not (self.is_attended and "/" in text.split()[0][1:]):  # a path is no command
+            yield from self._commands.obey(self, text)
+        elif text.startswith("!") and text.strip("! ") and self.is_attended:  # what comes through a pipe runs nothing
+            yield Line(name="!", text=text.lstrip("! "), rows=_QUEUED_ROWS)
+            self._shell = self.later(self._run_shell(text.lstrip("! "), is_told=not text.startswith("!!")))
         elif text.strip():
             yield from self._tell(text.strip())
 
     def _tell(self, text: str) -> Iterator[Line]:
-        """Say `text`: now, or before the next model call."""
+        """Say `text`, with the pictures that it names: now, or the text alone before the next model call."""
+        takes_text = self.agent.input is str
+        pictures = [*_pictures(text)] if takes_text and self.is_attended else []
+        ran = "".join(f"{each}\n\n" for each in self._ran) if takes_text else ""
         if self.chat.state.is_running:
-            self.chat.steer(text)
-            self.look_at_queues()
+            self.chat.steer(f"{ran}{text}")
+            self._ran.clear()
+            self.look()
+            if pictures:
+                yield Line(mark="warning", text="Only what begins a turn has pictures. Name them again then.", rows=2)
             return
-        yield said(text)
+        if self._echoes:
+            yield said(text)
         try:
-            value = parse_input(self._agent, text)
+            value = parse_input(self.agent, f"{ran}{text}")
         except InvalidArguments as invalid:
             issues = "\n".join(invalid.issues)
             yield Line(mark="failed", text=f"The agent does not take this:\n{issues}", rows=8)
             return
-        self.chat.start(value)
+        try:
+            images = [Image.from_path(path) for path in pictures]
+        except (OSError, ValueError) as error:
+            yield Line(mark="warning", text=f"{error} Nothing was said: name another picture, or none.", rows=4)
+            return
+        self.chat.start([value, *images] if images else value)
+        for path in pictures:
+            yield Line(indent=2, text=f"with the picture {one_line(str(path))}", style="dim", rows=_QUEUED_ROWS)
+        self._ran.clear()
         self.view.begin()
 
     def interrupt(self) -> None:
-        """Stop the turn, because the user pressed Ctrl-C."""
-        self.chat.abort("interrupted (Ctrl-C)")
+        """Stop the turn, and the user's own command, because the user pressed Ctrl-C or Escape."""
+        if self._shell is not None:
+            self._shell.cancel()
+        if self._chat is not None:
+            self._chat.abort("interrupted by the user")
 
     def leave(self, exit_code: int) -> None:
-        """Come to an end."""
+        """Leave the chat, with this exit code."""
         self.exit_code = exit_code
         self.left.set()
 
     def say(self, lines: Sequence[Line]) -> None:
-        """Show lines."""
+        """Show lines, and then what the input line is for; nothing is asked for any more before that is told."""
+        if self._wanted is SAY is not self.view.prompt:
+            self.view.ask(SAY)
         if lines:
             self.view.say(lines)
+        if self._wanted is not self.view.prompt:
+            self.view.ask(self._wanted)
 
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _want(self, prompt: Prompt) -> None:
+        self._wanted = prompt
+
+    def later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do what takes time."""
         task = asyncio.get_running_loop().create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except JourneymanError as error:
-            self.say([Line(mark="warning", text=str(error), rows=4)])
+            hint = error.hint if isinstance(error, ModelUnavailable) else ""
+            self.say([Line(mark="warning", text=f"{error} {hint}".strip(), rows=6)])
 
     async def settle(self) -> None:
         """Wait until what takes time is done, and no turn goes on."""
@@ -166,15 +307,16 @@ class Dialog:
 
     # -- what waits
 
-    def look_at_queues(self) -> None:
-        """Show what waits to be said, and what was said of it."""
+    def look(self) -> None:
+        """Show what waits to be said, what was said of it, and how the chat is."""
         self.say(list(self._delivered()))
+        self._look_at_status()
 
     def withdraw(self) -> tuple[str, ...]:
         """Withdraw what waits to be said, and return it."""
         withdrawn = self.chat.clear()
         self._waiting = ()
-        self.look_at_queues()
+        self.look()
         return withdrawn
 
     def _delivered(self) -> Iterator[Line]:
@@ -189,174 +331,81 @@ class Dialog:
                 gone[each] -= 1
                 yield said(each[1], note="delivered")
         if now != before:
-            self.view.queue(
-                [Line(indent=2, name=f"{kind}:", text=text, style="dim", rows=_QUEUED_ROWS) for kind, text in now]
-            )
+            self._show_queue()
 
+    def _show_queue(self) -> None:
+        waiting = [*self._waiting, *(("then", entry.text) for entry in self._held)]
+        self.view.queue(
+            [Line(indent=2, name=f"{kind}:", text=text, style="dim", rows=_QUEUED_ROWS) for kind, text in waiting]
+        )
+        self._look_at_status()
 
-# -- commands ---------------------------------------------------------------------------------------------------------
+    def _go_on(self) -> None:
+        """Do what was entered while nothing could be done with it."""
+        held, self._held = self._held, []
+        if held:
+            self._show_queue()
+        for entry in held:
+            self.enter(entry)
 
+    # -- commands of the user's
 
-Act: TypeAlias = Callable[[Dialog, str], Iterator[Line]]
-"""Does what the command says with what follows its name, and gives the lines that tell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What can be typed with a `/` before it."""
-
-    act: Act
-    about: str
-    takes: str = ""
-    """What must follow its name; empty when nothing may."""
-
-
-def _find(text: str) -> tuple[Command, str] | None:
-    """Return the command that a line asks for, and what follows it. None: it is no command that there is."""
-    name, _, rest = text.strip().partition(" ")
-    command = COMMANDS.get(name)
-    return None if command is None else (command, rest.strip())
-
-
-def _obey(dialog: Dialog, text: str) -> Iterator[Line]:
-    """Do what a line that begins with `/` asks for. Gives the lines that tell."""
-    found, name = _find(text), text.split()[0]
-    if found is None:
-        close = get_close_matches(name, COMMANDS, n=1)
-        meant = f"Did you mean {close[0]}? " if close else ""
-        help = "/help shows what there is; a space before / says it as it is."
-        yield _wrong(f"There is no {one_line(name, 40)}. {meant}{help}")
-        return
-    command, rest = found
-    if command.takes and not rest:
-        yield _wrong(f"{name} needs {command.takes}: {name} {command.takes}")
-    elif rest and not command.takes:
-        about = command.about[0].lower() + command.about[1:].rstrip(".")
-        yield _wrong(f"{name} takes nothing after it. It {about}.")
-    else:
-        yield from command.act(dialog, rest)
-
-
-def _wrong(text: str) -> Line:
-    return Line(mark="warning", text=text, rows=4)
-
-
-def _note(text: str, *, indent: int = 2) -> Line:
-    return Line(indent=indent, text=text, style="dim")
-
-
-def _help(dialog: Dialog, rest: str) -> Iterator[Line]:
-    for name, command in COMMANDS.items():
-        entered = f"{name} {command.takes}".strip()
-        yield Line(indent=2, text=f"{entered:<16} {command.about}", rows=2)
-    for key, about in _KEYS:
-        yield Line(indent=2, text=f"{key:<16} {about}", style="dim", rows=2)
-
-
-def _follow(dialog: Dialog, rest: str) -> Iterator[Line]:
-    dialog.chat.follow_up(rest)
-    dialog.look_at_queues()
-    if not dialog.chat.state.is_running:
-        yield _note("It is said at the end of the next turn; /continue begins one.")
-
-
-def _steer(dialog: Dialog, rest: str) -> Iterator[Line]:
-    dialog.chat.steer(rest)
-    dialog.look_at_queues()
-    if not dialog.chat.state.is_running:
-        yield _note("It is said with the next turn; /continue begins one.")
-
-
-def _continue(dialog: Dialog, rest: str) -> Iterator[Line]:
-    async def go_on() -> None:
+    async def _run_shell(self, command: str, *, is_told: bool) -> None:
+        """Run a command in the current folder, show what it writes, and let the agent know with what is said next."""
+        self.view.begin("running your command")
+        written: deque[str] = deque(maxlen=_SHELL_LINES)
+        ending = "interrupted"
         try:
-            await dialog.chat.continue_()
-        except NothingToContinue:
-            dialog.say([_wrong("There is nothing to go on with: the model has answered, and no text waits.")])
+            ending = f"exit code {await self._piped(command, written)}"
+        except OSError as error:
+            ending = f"not started: {error.strerror}"
+        finally:
+            self._shell = None
+            if not self.chat.state.is_running:
+                self.view.end()
+            output = "".join(f"{line}\n" for line in written)
+            self.last_output = f"{output}[{ending}]"
+            if is_told and self.agent.input is str:
+                shown = with_its_end(output, _SHELL_CHARS)
+                self._ran.append(f"I ran this command:\n$ {command}\n{shown}[{ending}]")
+            note = ". The agent reads it with what you say next." if is_told and self.agent.input is str else ""
+            self.say([Line(indent=2, text=f"{ending}{note}", style="dim", rows=_QUEUED_ROWS)])
+            self._go_on()
 
-    if dialog.chat.state.is_running:
-        yield _wrong("A turn goes on already. What you type steers it.")
-    else:
-        dialog.later(go_on())
-
-
-def _abort(dialog: Dialog, rest: str) -> Iterator[Line]:
-    if dialog.chat.state.is_running:
-        dialog.view.stop()
-        dialog.chat.abort("aborted by the user (/abort)")
-    else:
-        yield _wrong("No turn goes on.")
-
-
-def _drop(dialog: Dialog, rest: str) -> Iterator[Line]:
-    withdrawn = dialog.withdraw()
-    yield _note(f"{count(len(withdrawn), 'text')} withdrawn.")
-    for text in withdrawn:
-        yield Line(indent=2, mark="bar", text=one_line(text))
-
-
-def _reset(dialog: Dialog, rest: str) -> Iterator[Line]:
-    async def forget() -> None:
-        dialog.withdraw()
-        await dialog.chat.reset()
-        dialog.say([_note("Forgotten: the conversation, what waited, and the usage.")])
-
-    dialog.later(forget())
-    yield from ()
-
-
-def _usage(dialog: Dialog, rest: str) -> Iterator[Line]:
-    usage = dialog.chat.usage
-    text = f"{count(usage.requests, 'request')} · {usage_sentence(usage)}"
-    yield Line(indent=2, text=text, rows=2)
-    yield _note(count(len(dialog.chat.messages), "message"))
-
-
-def _sessions(dialog: Dialog, rest: str) -> Iterator[Line]:
-    try:
-        found = dialog.sessions.all()
-    except StoreError as error:
-        yield _wrong(str(error))
-        return
-    for each in found[:_SESSIONS_SHOWN]:
-        is_here = each.id == dialog.sessions.id
-        when = datetime.fromtimestamp(each.updated).astimezone().strftime("%Y-%m-%d %H:%M")
-        about = f"· {when} · {count(each.messages, 'message')} · {each.agent} · {one_line(each.title, 200)}"
-        yield Line(indent=1 if is_here else 3, mark="step" if is_here else "", name=each.id, text=about)
-    if len(found) > _SESSIONS_SHOWN:
-        yield _note(f"and {len(found) - _SESSIONS_SHOWN} earlier", indent=3)
-    yield _note("Another one: leave, and come back with --resume ID.", indent=3)
+    async def _piped(self, command: str, written: deque[str]) -> int:
+        """Run a command, show its first lines, and return its exit code. Whatever happens, nothing of it goes on."""
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-c", command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
+        )
+        decode, rest, n_shown = getincrementaldecoder("utf-8")("replace").decode, "", 0
+        try:
+            while process.stdout is not None and (data := await process.stdout.read(65_536)):
+                *whole, rest = (rest + decode(data)).split("\n")
+                if len(rest) > _LONGEST_LINE:
+                    whole, rest = [*whole, rest], ""
+                written += whole
+                shown = whole[: max(0, _SHELL_ROWS - n_shown)]
+                n_shown += len(whole)
+                self.say([Line(indent=2, mark="bar", text=line, rows=_SHELL_ROWS) for line in shown])
+            if rest:
+                written.append(rest)
+                self.say([Line(indent=2, mark="bar", text=rest, rows=_SHELL_ROWS)])
+            if n_shown > _SHELL_ROWS:
+                self.say([Line(indent=2, text=f"… {count(n_shown - _SHELL_ROWS, 'more line')}: /output", style="dim")])
+            return await process.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, SIGKILL)
+            await process.wait()
 
 
-def _export(dialog: Dialog, rest: str) -> Iterator[Line]:
-    path = Path(rest).expanduser()
-    messages = dialog.chat.messages
-    try:
-        with open(path, "xb", opener=private) as file:
-            file.write(dump_messages(messages) + b"\n")
-    except FileExistsError:
-        yield _wrong(f"There is a {path} already. Name another file.")
-    except (OSError, ValueError) as error:
-        yield _wrong(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}. Name another file.")
-    else:
-        yield _note(f"{count(len(messages), 'message')} in {path}")
-
-
-def _quit(dialog: Dialog, rest: str) -> Iterator[Line]:
-    dialog.leave(0)
-    yield from ()
-
-
-COMMANDS: Final[dict[str, Command]] = {
-    "/help": Command(_help, "Shows this."),
-    "/steer": Command(_steer, "Says TEXT before the next model call.", "TEXT"),
-    "/follow": Command(_follow, "Says TEXT when the agent has nothing else left to do.", "TEXT"),
-    "/drop": Command(_drop, "Withdraws what waits to be said."),
-    "/abort": Command(_abort, "Stops the turn; the chat stays."),
-    "/continue": Command(_continue, "Goes on after an interruption, or with what waits."),
-    "/reset": Command(_reset, "Stops, and forgets the conversation."),
-    "/sessions": Command(_sessions, "Lists the conversations that are kept."),
-    "/usage": Command(_usage, "Shows the tokens and the cost of the conversation."),
-    "/export": Command(_export, "Writes the conversation to FILE, as JSON.", "FILE"),
-    "/quit": Command(_quit, "Leaves. The conversation is kept."),
-}
+def _pictures(text: str) -> Iterator[Path]:
+    """Give the paths of the pictures that a text names, by `@` and a path, or in a single line by the path alone."""
+    for found in _WORD.finditer(text):
+        word = found[2].strip("\"'") if found[2][0] in "\"'" else re.sub(r"\\(.)", r"\1", found[2])
+        path = Path(word.rstrip(".,;:!?)"))
+        if path.suffix.lower() in _PICTURES and (found[1] or "\n" not in text):
+            with suppress(OSError, RuntimeError):  # the name is too long, or nobody's home: it names no file
+                path = path.expanduser()
+                if path.is_file():
+                    yield path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import warnings
 from collections.abc import AsyncGenerator, Sequence
@@ -15,9 +16,12 @@ from typing import Any, Final
 from journeyman.agent import Agent, Host
 from journeyman.chat.chat import Chat
 from journeyman.cli.app import Mistake
+from journeyman.cli.permit.policy import data_folder
 from journeyman.errors import StoreError
 from journeyman.events import Event, Listener
 from journeyman.files import make_private_folder
+from journeyman.store.database import SCHEMES, without_password
+from journeyman.store.postgres import PostgresSessions
 from journeyman.store.repair import StoreRepaired
 from journeyman.store.store import SessionInfo, Store
 from journeyman.tasks.tasks import Tasks
@@ -30,10 +34,12 @@ LATEST: Final = "latest"
 class SessionFile:
     """The file of the conversations, and the one that goes on."""
 
-    given: Path | None = None
-    """The file that the user named."""
+    given: str | None = None
+    """The file that the user named, or the URL of a database."""
     resume: str | None = None
     """The id of the conversation to go on with; None begins a new one."""
+    of_folder: bool = False
+    """True: without a file that is named, the conversations of the current folder, and no others."""
     id: str = field(default="", init=False)
     """The id of the conversation, once it is open."""
     notice: str = field(default="", init=False)
@@ -42,8 +48,19 @@ class SessionFile:
     """The background work of the conversation, once it is open."""
 
     @property
-    def path(self) -> Path:
-        return self.given or data_folder() / "sessions.sqlite"
+    def path(self) -> str:
+        """Where they are: a path, or a URL."""
+        if self.given is not None:
+            return self.given
+        if not self.of_folder:
+            return str(data_folder() / "sessions.sqlite")
+        digest = hashlib.sha256(os.fsencode(Path.cwd())).hexdigest()[:12]
+        return str(data_folder() / "folders" / f"{Path.cwd().name[:40]}-{digest}.sqlite")
+
+    @property
+    def shown(self) -> str:
+        """What that is called, for messages: without a password."""
+        return without_password(self.path)
 
     @asynccontextmanager
     async def opened(
@@ -63,19 +80,23 @@ class SessionFile:
                     opened = Chat.open(agent, self.path, id=self._wanted(agent), host=host, on_event=on_event)
                     chat = await stack.enter_async_context(opened)
             except StoreError as error:
-                raise Mistake(error.message, error.hint) from error
+                hint = error.hint.removesuffix("To begin one of this id, give create=True.").rstrip()
+                raise Mistake(error.message, hint) from error
             if chat.session is not None:
                 self.id, self.notice = chat.session.id, chat.session.notice or ""
             yield chat
 
     def _wanted(self, agent: Agent[Any, Any, Any]) -> str | None:
         if self.given is None:
-            make_folder(self.path.parent)
+            make_folder(Path(self.path).parent)
         if self.resume != LATEST:
             return self.resume
         found = next((each.id for each in self.all() if each.agent == agent.name), None)
         if found is None:
-            raise Mistake(f"{self.path} has no conversation with {agent.name}.", "Leave --resume out to begin one.")
+            raise Mistake(
+                f"{self.shown} has no conversation with {agent.name}.",
+                "Leave --resume and --continue out to begin one.",
+            )
         return found
 
     def all(self) -> Sequence[SessionInfo]:
@@ -84,6 +105,8 @@ class SessionFile:
         Raises:
             StoreError: the file cannot be used.
         """
+        if self.path.partition("://")[0] in SCHEMES:
+            return PostgresSessions(self.path).sessions()
         with Store(self.path) as store:
             return store.sessions()
 
@@ -106,12 +129,6 @@ async def _tell(chat: Chat[Any, Any], text: str) -> None:
     while chat.state.is_running:
         await chat.wait_idle()
     chat.inject(text)
-
-
-def data_folder() -> Path:
-    """Return the folder in which this program keeps what outlives it."""
-    given = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(given) if given.startswith("/") else Path.home() / ".local" / "share") / "journeyman"
 
 
 def make_folder(folder: Path) -> None:

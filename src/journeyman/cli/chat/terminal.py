@@ -1,7 +1,7 @@
 """The terminal of a chat: the conversation above, and an input line that can be typed into at any time.
 
 It has a thread and an event loop of its own, so that keys are heard while a tool blocks that of the agent. What is
-finished is printed for good; the tail and the line are drawn anew. The terminal is kept for the chat: what others print
+finished is printed for good; the tail and the line are drawn again. The terminal is the chat's: what others print
 meanwhile becomes lines, and nobody else reads the keys.
 """
 
@@ -13,30 +13,34 @@ import io
 import os
 import sys
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
-from threading import Thread, Timer
+from threading import Thread
 from typing import Final
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.application.current import set_app
-from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
-from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
-from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
+from rich.text import Text
 
+from journeyman.cli.chat.line import InputLine, Suggest
+from journeyman.cli.chat.plain import INTERRUPTED, LEAVING, after_grace
 from journeyman.cli.chat.view import SAY, Entry, Keys, View
-from journeyman.cli.show.lines import Line, laid_out
+from journeyman.cli.show.lines import WIDEST, Line, laid_out
+from journeyman.cli.show.markdown import end_of, markdown_rows
 from journeyman.cli.show.screen import end_process
 
 _STDIN: Final = 0
@@ -45,49 +49,47 @@ _LONGEST_LINE: Final = 10_000
 _ROWS: Final = 100
 _PATIENCE_S: Final = 0.2
 _BETWEEN_PAINTS_S: Final = 0.1
-_GRACE_S: Final = 0.8
-"""How long leaving may take, in seconds, before the process is ended."""
-_INTERRUPTED: Final = 130
-_MOST_INPUT_ROWS: Final = 8
+_ESCAPE_S: Final = 0.05
+"""How long Escape waits for what would make it the beginning of another key."""
 _TAIL_SHARE: Final = 2
 """The tail takes at most one part in so many of the terminal's rows."""
 _RESTORE: Final = b"\r\n\x1b[0m\x1b[?25h\x1b[?2004l"
-_LEAVING: Final = Line(text="Press Ctrl-C again to leave.", style="yellow")
 _WAITS: Final = Line(mark="asks", text="The agent waits for an answer: first send this line, or clear it (Ctrl-U).")
 
 
 class Terminal:
     """Shows a view, and hears what is typed."""
 
-    def __init__(self, view: View, keys: Keys, *, history: Path | None) -> None:
-        """`history` is the file of what was entered before; None keeps none."""
+    def __init__(self, view: View, keys: Keys, suggest: Suggest, *, history: Path | None) -> None:
+        """`suggest` is asked for completions. `history` is the file of what was entered before; None keeps none."""
         self._view = view
         self._keys = keys
         self._captured = CapturedTerminal(view.say)
         self._before = termios.tcgetattr(self._captured.input.fileno())
-        self._output = Vt100_Output(
+        self._output = _SteadyOutput(
             self._captured.output, self._size, term=os.environ.get("TERM"), enable_cpr=False, enable_bell=False
         )
         self._console = Console(file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False)
         self._prompt = SAY
-        self._rows: list[str] = []
+        self._rows: StyleAndTextTuples = []
         """The tail as it was painted last."""
+        self._laid_out: tuple[str, int, list[Text]] = "", 0, []
+        """The Markdown that was laid out last, for which width, and its rows."""
         self._asked_to_leave = False
         self._is_leaving = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._closing = Flag()
-        entered = InMemoryHistory() if history is None else FileHistory(history)
-        self._buffer = Buffer(
-            multiline=True, history=entered, on_text_changed=lambda _: self._typed(), accept_handler=None
-        )
+        self._line = InputLine(lambda: self._prompt.label, suggest, history=history, on_change=self._typed)
+        self._buffer = self._line.buffer
         self._app = self._application()
         self._thread = Thread(target=lambda: asyncio.run(self._draw()), name="journeyman-terminal", daemon=True)
 
     def start(self) -> None:
-        """Draw, and listen."""
+        """Draw, and listen. Once it does, nothing changes."""
         self._view.watch(self._wake)
-        self._thread.start()
+        if self._thread.ident is None:
+            self._thread.start()
 
     def close(self) -> None:
         """Show what is left, and leave the terminal as it was."""
@@ -115,9 +117,7 @@ class Terminal:
         """End the process after a moment, if it has not ended by then."""
         if not self._is_leaving:
             self._is_leaving = True
-            timer = Timer(_GRACE_S, self._quit, [exit_code])
-            timer.daemon = True
-            timer.start()
+            after_grace(lambda: self._quit(exit_code))
 
     def _quit(self, exit_code: int) -> None:
         """End the process without waiting for anything."""
@@ -157,66 +157,83 @@ class Terminal:
 
     def _paint(self) -> None:
         self._adopt()
-        self._print(self._view.take())
-        self._rows = self._tail()
-        if self._app.is_running:
-            self._app.render_counter += 1  # what was drawn under the same number is not asked for again
-            with set_app(self._app):  # at once, so that the line does not flicker
-                self._app.renderer.render(self._app, self._app.layout)
+        lines, self._rows = self._view.take(), self._tail()
+        with self._output.at_once():  # so that nothing flickers
+            self._print(lines)
+            if self._app.is_running:
+                self._app.render_counter += 1  # what was drawn under the same number is not asked for again
+                with set_app(self._app):
+                    self._app.renderer.render(self._app, self._app.layout)
 
     def _print(self, lines: Sequence[Line]) -> None:
-        """Print lines for good, above what is drawn anew."""
+        """Print lines for good, above what is drawn again."""
         if lines:
             self._app.renderer.erase()
             self._output.write_raw(self._drawn(lines).replace("\n", "\r\n"))
             if not self._app.is_running or self._closing.is_set():
                 self._output.flush()
 
-    def _drawn(self, lines: Sequence[Line], width: int | None = None) -> str:
+    def _drawn(self, lines: Sequence[Line], width: int | None = None, n_rows: int = 0) -> str:
+        """Lay out lines; of each the last `n_rows` rows, or all if that is 0."""
         self._console.width = width or self._size().columns
+        widest = min(self._console.width, WIDEST)
         with self._console.capture() as captured:
             for line in lines:
-                for row in laid_out(line, self._console):
-                    self._console.print(row, soft_wrap=True)
+                if line.is_markdown and self._laid_out[:2] != (line.text, widest):
+                    self._laid_out = line.text, widest, markdown_rows(line.text, self._console, widest)
+                rows = self._laid_out[2] if line.is_markdown else [*laid_out(line, self._console)]
+                if rows:  # all at once: each print takes long
+                    self._console.print(*rows[-n_rows:], sep="\n", soft_wrap=True)
         return captured.get()
 
     def _size(self) -> Size:
         columns, rows = os.get_terminal_size(self._captured.output.fileno())
+        self._view.height = rows or 24
         return Size(rows=rows or 24, columns=columns or 80)
 
     # -- what is drawn
 
     def _application(self) -> Application[None]:
-        control = BufferControl(self._buffer, input_processors=[BeforeInput(lambda: [("bold", self._prompt.label)])])
-        line = Window(control, wrap_lines=True, dont_extend_height=True, height=Dimension(min=1, max=_MOST_INPUT_ROWS))
         tail = Window(
-            FormattedTextControl(lambda: ANSI("\n".join(self._rows))),
+            FormattedTextControl(lambda: self._rows),
             dont_extend_height=True,
             wrap_lines=False,
             height=lambda: Dimension(max=max(1, self._size().rows // _TAIL_SHARE)),
         )
         has_tail = Condition(lambda: bool(self._rows))
-        return Application(
-            layout=Layout(HSplit([ConditionalContainer(tail, has_tail), line]), focused_element=line),
+        status = Window(
+            FormattedTextControl(
+                lambda: ANSI(self._drawn([self._view.status.line(self._size().columns - 1)]).rstrip("\n"))
+            ),
+            height=1,
+            wrap_lines=False,
+        )
+        below = self._line.below(lambda: self._size().columns)
+        rows = HSplit([ConditionalContainer(tail, has_tail), self._line.window, *below, status])
+        app: Application[None] = Application(
+            layout=Layout(rows, focused_element=self._line.window),
             key_bindings=self._bindings(),
             input=Vt100Input(self._captured.input),
             output=self._output,
+            color_depth=ColorDepth.DEPTH_1_BIT if self._console.no_color else None,
             erase_when_done=True,
         )
+        app.ttimeoutlen = app.timeoutlen = _ESCAPE_S
+        return app
 
-    def _tail(self) -> list[str]:
+    def _tail(self) -> StyleAndTextTuples:
         """Return the rows between what is finished and the line."""
-        words, size = self._view.words, self._size()
-        most_chars = size.columns * max(1, size.rows // _TAIL_SHARE - 4)
-        lines = [Line(text=words[-most_chars:], rows=size.rows)] if words.strip() else []
-        lines += self._view.tail()
+        n_rows = max(1, self._size().rows // _TAIL_SHARE)
+        lines = [
+            replace(line, text=end_of(line.text, n_rows)) if line.is_markdown else line for line in self._view.tail()
+        ]
         if self._asked_to_leave:
-            lines.append(_LEAVING)
+            lines.append(LEAVING)
         if self._view.prompt is not self._prompt:
             lines.append(_WAITS)
         elif self._prompt.hint:
             lines.append(Line(text=self._prompt.hint, style="cyan", rows=3))
-        return self._drawn(lines).splitlines()[-max(1, size.rows // _TAIL_SHARE) :]
+        return to_formatted_text(ANSI("\n".join(self._drawn(lines, n_rows=n_rows).splitlines()[-n_rows:])))
 
     # -- what is typed
 
@@ -239,31 +256,43 @@ class Terminal:
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
+        self._line.bind(bindings)
         is_empty = Condition(lambda: not self._buffer.text)
+        is_typing = ~is_searching
 
-        @bindings.add("enter")
+        @bindings.add("enter", filter=is_typing)
         def _(event: KeyPressEvent) -> None:
             self._enter()
 
-        @bindings.add("escape", "enter")
+        @bindings.add("escape", filter=is_typing)
         def _(event: KeyPressEvent) -> None:
-            self._buffer.insert_text("\n")
+            if self._buffer.complete_state is not None:
+                self._buffer.cancel_completion()
+            elif self._view.is_working and self._view.stop():
+                self._keys.interrupted()
+                self._wake()
 
-        @bindings.add("c-c")
-        @bindings.add("<sigint>")
+        @bindings.add("c-c", filter=is_typing)
+        @bindings.add("<sigint>", filter=is_typing)
         def _(event: KeyPressEvent) -> None:
             self._interrupt()
 
-        @bindings.add("c-d", filter=is_empty)
+        @bindings.add("c-d", filter=is_empty & is_typing)
         def _(event: KeyPressEvent) -> None:
             self.leave(0)
+
+        @bindings.add("c-o", filter=is_typing)
+        def _(event: KeyPressEvent) -> None:
+            self._keys.entered(Entry("/output"))
 
         return bindings
 
     def _enter(self) -> None:
-        text, id = self._buffer.text, self._prompt.id
+        if self._line.chooses() and self._buffer.text.endswith((" ", "/")):
+            return  # something follows
+        text, id = self._line.take(), self._prompt.id
         if not id and text.strip():
-            self._buffer.append_to_history()
+            self._line.remember()
         self._buffer.reset()
         self._asked_to_leave = False
         if text.strip() or id:
@@ -272,18 +301,37 @@ class Terminal:
 
     def _interrupt(self) -> None:
         if self._is_leaving:
-            self._quit(_INTERRUPTED)
+            self._quit(INTERRUPTED)
         elif self._view.is_working:
             if not self._view.stop():
-                self._quit(_INTERRUPTED)
+                self._quit(INTERRUPTED)
             self._keys.interrupted()
         elif self._buffer.text:
             self._buffer.reset()
         elif self._asked_to_leave:
-            self.leave(_INTERRUPTED)
+            self.leave(INTERRUPTED)
         else:
             self._asked_to_leave = True
         self._wake()
+
+
+class _SteadyOutput(Vt100_Output):
+    """Writes what is drawn together in one piece."""
+
+    _is_held = False
+
+    @contextmanager
+    def at_once(self) -> Generator[None]:
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._is_held:
+            super().flush()
 
 
 # -- what others print -------------------------------------------------------------------------------------------------

@@ -1,19 +1,21 @@
 """From the events of a chat to the lines that stay: what was said, calls and their ends, what each turn used.
 
-The model's words come as it writes them, line by line. Calls, drafts, verdicts and sub-agents are told as in the tree
-of a single run.
+The model's words come as it writes them, block by block of Markdown. Calls, drafts, verdicts and sub-agents are told as
+in the tree of a single run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from journeyman import events
 from journeyman.agent import Agent
+from journeyman.chat.turn import ABORTED
 from journeyman.cli.run import output_text
-from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, ran, usage_sentence
+from journeyman.cli.show.markdown import Block, Blocks, blocks
 from journeyman.cli.show.tree import Tree
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
@@ -31,7 +33,8 @@ _OUTDENTED: Final = 2
 _LONGEST_PIECE: Final = 4_000
 _MANY_ROWS: Final = 1_000
 _ERROR_ROWS: Final = 20
-_PROMPT_ROWS: Final = 100
+_FOLDED_ROWS: Final = 4
+_PROMPT_ROWS: Final = 12
 _MESSAGES_RECALLED: Final = 12
 
 
@@ -43,13 +46,18 @@ class ChatTree:
         self._agent = agent
         self._shows_answers = shows_answers
         self._tree = Tree()
+        self._blocks = Blocks()
+        """What the model is writing, when words of this response were shown as they came."""
         self._has_words = False
-        """True when words of this response were shown as they came."""
-        self.words = ""
-        """What the model has written of a line so far."""
         self._usage: Usage | None = NOTHING_USED
         """What this turn's runs have used so far; None when they do not count."""
         self._seconds = 0.0
+
+    @property
+    def growing(self) -> list[Line]:
+        """The lines of the block that the model is writing."""
+        rest = self._blocks.rest()
+        return [] if rest is None else [*spoken([rest], is_first=not self._has_words)]
 
     def lines(self, event: events.Event) -> list[Line]:
         """Return the lines that `event` adds."""
@@ -62,20 +70,14 @@ class ChatTree:
 
     def _own(self, event: events.Event) -> Iterator[Line]:
         match event:
-            case events.IterationStarted():
-                self._has_words, self.words = False, ""
-            case events.TextDelta(text=text) if self._shows_answers:
-                yield from self._written(text)
-            case events.ModelRestarted():
-                yield from self._broken_off()
-            case events.ModelResponded(text=text, stop_reason=reason):
-                if self._shows_answers or reason == "tool_use":
-                    yield from spoken(self.words if self._has_words else text)
-                self._has_words, self.words = False, ""
+            case events.IterationStarted() | events.TextDelta() | events.ModelRestarted() | events.ModelResponded():
+                yield from self._words(event)
             case events.RunSucceeded(output=output, metadata=metadata):
                 self._count(metadata)
                 if self._shows_answers and self._agent.output is not TEXT:
-                    yield from spoken(output_text(self._agent, output))
+                    for row in output_text(self._agent, output).split("\n"):  # it is no text of the model's
+                        pieces = [row[at : at + _LONGEST_PIECE] for at in range(0, max(len(row), 1), _LONGEST_PIECE)]
+                        yield from [Line(text=piece, rows=_MANY_ROWS) for piece in pieces]
             case events.RunFailed(metadata=metadata):
                 self._count(metadata)
                 yield from self._broken_off()
@@ -84,21 +86,30 @@ class ChatTree:
             case _:
                 pass
 
-    def _written(self, text: str) -> Iterator[Line]:
-        """Show the lines that have become whole; keep the rest."""
-        self._has_words = True
-        *whole, self.words = (self.words + text).split("\n")
-        for each in whole:
-            yield from spoken(each, keeps_blank=True)
-        if len(self.words) > _LONGEST_PIECE:
-            piece, self.words = _cut(self.words)
-            yield from spoken(piece)
+    def _words(
+        self, event: events.IterationStarted | events.TextDelta | events.ModelRestarted | events.ModelResponded
+    ) -> Iterator[Line]:
+        match event:
+            case events.TextDelta(text=text):
+                for block in self._blocks.add(text) if self._shows_answers else ():
+                    yield from spoken([block], is_first=not self._has_words)
+                    self._has_words = True
+                return
+            case events.ModelRestarted():
+                yield from self._broken_off()
+            case events.ModelResponded(text=text, stop_reason=reason) if self._shows_answers or reason == "tool_use":
+                is_here = self._has_words or self._blocks.rest() is not None
+                said = self._blocks.finish() if is_here else blocks(text)
+                yield from spoken(said, is_first=not self._has_words)
+            case _:
+                pass
+        self._blocks, self._has_words = Blocks(), False
 
     def _broken_off(self) -> Iterator[Line]:
-        if self._has_words:
-            yield from spoken(self.words)
+        if self._has_words or self._blocks.rest() is not None:
+            yield from spoken(self._blocks.finish(), is_first=not self._has_words)
             yield Line(text="(broken off)", style="dim")
-        self._has_words, self.words = False, ""
+        self._blocks, self._has_words = Blocks(), False
 
     def _count(self, metadata: Metadata) -> None:
         if self._usage is not None:
@@ -120,26 +131,30 @@ class ChatTree:
         self._usage, self._seconds = NOTHING_USED, 0.0
 
 
-def spoken(text: str, *, keeps_blank: bool = False) -> Iterator[Line]:
-    """Give the lines of what the model says."""
-    if not text.strip() and not keeps_blank:
-        return
-    for line in text.split("\n"):
-        while len(line) > _LONGEST_PIECE:
-            piece, line = _cut(line)
-            yield Line(text=piece, rows=_MANY_ROWS)
-        yield Line(text=line.rstrip(), rows=_MANY_ROWS)
+def spoken(blocks: Iterable[Block], *, is_first: bool = True) -> Iterator[Line]:
+    """Give the lines of what the model says, with an empty one before each block but the first."""
+    for block in blocks:
+        if not is_first and not block.goes_on:
+            yield EMPTY
+        is_first = False
+        yield Line(text=block.text, rows=_MANY_ROWS, is_markdown=True)
 
 
-def _cut(line: str) -> tuple[str, str]:
-    """Cut a long line in two, between words where there are any."""
-    at = line.rfind(" ", 0, _LONGEST_PIECE) + 1 or _LONGEST_PIECE
-    return line[:at], line[at:]
+def folded(rows: Sequence[str]) -> Iterator[Line]:
+    """Give the last of the rows that a command has written, and say how many are above."""
+    if len(rows) > _FOLDED_ROWS:
+        yield Line(indent=4, mark="bar", text=f"… {count(len(rows) - _FOLDED_ROWS, 'more line')}: /output", style="dim")
+    for row in rows[-_FOLDED_ROWS:]:
+        yield Line(indent=4, mark="bar", text=row, style="dim", rows=2)
 
 
 def said(text: str, *, note: str = "") -> Line:
-    """Return the line of what the user says."""
-    return Line(name=">", text=text.strip(), note=note, rows=_PROMPT_ROWS)
+    """Return the line of what the user says; of what was pasted, the beginning."""
+    rows = text.strip().split("\n")
+    if len(rows) > _PROMPT_ROWS:
+        hidden = len(rows) - _PROMPT_ROWS + 2
+        rows = [*rows[: _PROMPT_ROWS - 2], f"… {count(hidden, 'more line')}"]
+    return Line(name=">", text="\n".join(rows), note=note, rows=_MANY_ROWS)
 
 
 # -- a conversation that goes on --------------------------------------------------------------------------------------
@@ -153,16 +168,23 @@ def recalled(messages: Sequence[Message]) -> Iterator[Line]:
     results = {
         block.tool_use_id: block for message in messages for block in message.content if isinstance(block, ToolResult)
     }
-    for message in messages[-_MESSAGES_RECALLED:]:
+    for number, message in enumerate(messages[-_MESSAGES_RECALLED:]):
         if message.role == "user":
-            if message.text.strip():
-                yield said(message.text)
+            text = message.text.removeprefix(ABORTED).strip()
+            if message.text.startswith(ABORTED):
+                yield Line(mark="stopped", name="stopped")
+            if text and number:
+                yield EMPTY
+            if text:
+                yield said(text)
             continue
-        yield from spoken(message.text)
+        yield from spoken(blocks(message.text))
         for block in message.content:
             if isinstance(block, ToolUse):
                 result = results.get(block.id)
                 is_error = result is not None and result.is_error
-                text = arguments(block.input)
+                text = ran(arguments(block.input), "" if result is None else result.text)
                 yield Line(indent=2, mark="failed" if is_error else "done", name=block.name, text=text, style="dim")
+                if is_error and result is not None:
+                    yield Line(indent=4, mark="bar", text=result.text, style="dim", rows=_FOLDED_ROWS)
     yield EMPTY

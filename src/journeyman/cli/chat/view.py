@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
+from rich.cells import cell_len
+
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tail import Tail
 from journeyman.events import Event
@@ -39,6 +41,62 @@ class Entry:
 
 
 SAY: Final = Prompt("> ")
+_FULL: Final = 0.8
+"""From this share of the window on, what is used of it stands out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What the row below the input line says of the chat."""
+
+    model: str = ""
+    """The name of the model, without its provider."""
+    used_tokens: int = 0
+    """About how many tokens the conversation takes in the model's window; 0 when unknown."""
+    window_tokens: int | None = None
+    """The model's window, in tokens; None when unknown."""
+    cost: float | None = None
+    """What the chat has cost so far, in US dollars; None when unknown."""
+    mode: str = ""
+    """What happens to calls of which no rule speaks; empty when the agent's own gate decides."""
+    n_queued: int = 0
+    """How many texts wait to be said."""
+    n_background: int = 0
+    """How many tasks go on in the background."""
+
+    def line(self, width: int) -> Line:
+        """Return the row, without what does not fit: of what is left out, the first is the cost, the last the model."""
+        parts = {
+            "queue": f"{self.n_queued} queued" if self.n_queued else "",
+            "model": self.model,
+            "window": self._window(),
+            "mode": self.mode,
+            "background": f"{self.n_background} in the background" if self.n_background else "",
+            "cost": "" if self.cost is None else f"${self.cost:.4f}",
+        }
+        kept = [part for part in parts.values() if part]
+        while len(kept) > 1 and cell_len(" · ".join(kept)) > width:
+            kept.pop()
+        is_full = bool(self.window_tokens) and self.used_tokens >= _FULL * (self.window_tokens or 1)
+        return Line(text=" · ".join(kept), style="yellow" if is_full else "dim")
+
+    def _window(self) -> str:
+        if not self.used_tokens:
+            return ""
+        if not self.window_tokens:
+            return f"{_short(self.used_tokens)} tokens"
+        share = self.used_tokens / self.window_tokens
+        return (
+            f"{share:.0%} of {_short(self.window_tokens)}" if share >= 0.01 else f"<1% of {_short(self.window_tokens)}"
+        )
+
+
+def _short(tokens: int) -> str:
+    """Return a number of tokens in few letters: `950`, `12.3k`, `200k`, `1M`."""
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if tokens >= size:
+            return f"{tokens / size:.1f}".removesuffix(".0") + letter
+    return str(tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +118,14 @@ class View:
         """Guards what follows; never held while something is drawn."""
         self._finished: list[Line] = []
         self._tail: Tail | None = None
-        self._words = ""
+        self._growing: tuple[Line, ...] = ()
         self._queued: tuple[Line, ...] = ()
-        self._prompt = SAY
+        self.status = Status()
+        """How the chat is."""
+        self.prompt = SAY
+        """What the input line is for."""
+        self.height = 1_000
+        """How many rows the terminal has; more than enough where nothing is drawn over."""
         self._wake: Callable[[], None] = lambda: None  # nobody watches yet
 
     # -- for the thread of the chat
@@ -73,16 +136,16 @@ class View:
             self._finished += lines
         self._wake()
 
-    def begin(self) -> None:
-        """Note that a turn has begun. During a turn, this changes nothing."""
+    def begin(self, doing: str = "") -> None:
+        """Note that a turn has begun, or other work, and what it does at first. Meanwhile, this changes nothing."""
         with self._lock:
-            self._tail = self._tail or Tail(shows_words=False)
+            self._tail = self._tail or Tail(shows_words=False, doing=doing)
         self._wake()
 
     def end(self) -> None:
         """Note that the turn has ended."""
         with self._lock:
-            self._tail, self._words = None, ""
+            self._tail, self._growing = None, ()
         self._wake()
 
     def follow(self, event: Event) -> None:
@@ -91,10 +154,16 @@ class View:
             if self._tail is not None:
                 self._tail.follow(event)
 
-    def write(self, words: str) -> None:
-        """Show the line that the model is writing, instead of the one before."""
+    def grow(self, lines: Sequence[Line]) -> None:
+        """Show the block that the model is writing, instead of the one before."""
         with self._lock:
-            self._words = words
+            self._growing = tuple(lines)
+
+    def tell(self, status: Status) -> None:
+        """Show how the chat is."""
+        is_new, self.status = status != self.status, status
+        if is_new:
+            self._wake()
 
     def queue(self, lines: Sequence[Line]) -> None:
         """Show what waits to be said."""
@@ -104,8 +173,7 @@ class View:
 
     def ask(self, prompt: Prompt) -> None:
         """Say what the input line is for from now on."""
-        with self._lock:
-            self._prompt = prompt
+        self.prompt = prompt
         self._wake()
 
     # -- for the thread of the terminal
@@ -127,16 +195,6 @@ class View:
         """True while a turn goes on."""
         return self._tail is not None
 
-    @property
-    def prompt(self) -> Prompt:
-        """What the input line is for."""
-        return self._prompt
-
-    @property
-    def words(self) -> str:
-        """What the model has written of a line so far."""
-        return self._words
-
     def take(self) -> list[Line]:
         """Take out the finished lines that were not taken yet."""
         with self._lock:
@@ -147,4 +205,4 @@ class View:
         """Return the lines below the finished ones."""
         with self._lock:
             moving = [] if self._tail is None else list(self._tail.lines(unicode=True))
-            return [*moving, *self._queued]
+            return [*self._growing, *moving, *self._queued]

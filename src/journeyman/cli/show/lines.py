@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
@@ -45,6 +45,8 @@ _SYMBOLS: Final[dict[Mark, tuple[str, str, str]]] = {
 
 _PLAIN: Final = str.maketrans("·…✓✗", "-~+x")
 _LEAST_DOLLARS: Final = 0.00005  # what is less is $0.0000
+_CHANGED: Final = "The call was made with other arguments: "
+"""How the result of a call begins whose arguments were changed."""
 _SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\|$)|[ -/]*[0-~])", re.DOTALL)
 _INVISIBLE: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -68,6 +70,8 @@ class Line:
     """How many rows the text may take before it is cut."""
     margin: int = 0
     """How many columns to leave free at the right edge."""
+    is_markdown: bool = False
+    """Whether the text is a block of Markdown, which a chat in a terminal lays out as such."""
 
 
 EMPTY: Final = Line()
@@ -198,6 +202,18 @@ def arguments(given: JsonObject) -> str:
             return one_line(text, 300)
         case pairs:
             return one_line(", ".join(f"{name}={to_json(value, fallback=repr).decode()}" for name, value in pairs), 300)
+
+
+def ran(given: str, result: str) -> str:
+    """Say what a call ran with, by its result: somebody may have changed what it was given."""
+    first = result.partition("\n")[0]
+    if not first.startswith(_CHANGED):
+        return given
+    try:
+        changed: object = from_json(first.removeprefix(_CHANGED))
+    except ValueError:  # cut, or the words of a tool
+        return given
+    return f"{arguments(cast('JsonObject', changed))} (changed from {given})" if isinstance(changed, dict) else given
 
 
 def delegated(given: JsonObject) -> str:

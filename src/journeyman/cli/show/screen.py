@@ -1,6 +1,6 @@
 """Where the tree goes: a live terminal, plain lines, or nowhere; and the signals that stop what it shows.
 
-In a terminal finished lines are printed above, for good, and only the tail is drawn anew, by a thread of its own: ten
+In a terminal finished lines are printed above, for good, and only the tail is drawn again, by a thread of its own: ten
 times a second, even while a tool or a validator blocks the event loop. For the same reason a thread hears Ctrl-C and
 SIGTERM: the first stops the run and keeps what it gathered, the second quits at once.
 """
@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event as Flag
 from threading import Lock, Thread
 from typing import Final, NoReturn, Protocol
@@ -47,6 +47,10 @@ class Screen(Protocol):
     def stopping(self) -> None:
         """Say that the user's wish to stop was heard."""
 
+    def paused(self) -> AbstractContextManager[None]:
+        """Leave the terminal to somebody else while the block runs, with all that was shown so far on it."""
+        return nullcontext()
+
     def close(self) -> None:
         """Show what is left, and leave the terminal as it was."""
 
@@ -60,9 +64,29 @@ def open_screen(*, quiet: bool) -> Screen:
 
 
 def stderr_console() -> Console:
-    """Return a console on stderr: with colours in a terminal that has them, else without any escape sequence."""
-    is_live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
-    return Console(stderr=True, force_terminal=is_live, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    """Return a console on stderr: with colours in a terminal that has them, or where `FORCE_COLOR` is set."""
+    is_live = sys.stderr is not None and sys.stderr.isatty() and not is_dumb()
+    return plain_console(stderr=True, is_live=is_live)
+
+
+def plain_console(*, stderr: bool = False, is_live: bool = False) -> Console:
+    """Return a console on stdout, or on stderr. Unless it is live, colours are its only escape sequences, and only
+    with `FORCE_COLOR`."""
+    has_colours = bool(os.environ.get("FORCE_COLOR")) and not is_live
+    return Console(
+        stderr=stderr,
+        force_terminal=is_live,
+        color_system="standard" if has_colours else "auto",
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=True,
+    )
+
+
+def is_dumb() -> bool:
+    """Tell whether the terminal, as `TERM` has it, cannot draw over what it shows."""
+    return os.environ.get("TERM", "") in ("dumb", "unknown")
 
 
 def print_error(message: str, hint: str) -> None:
@@ -99,6 +123,9 @@ class PlainScreen:
     def stopping(self) -> None:
         self.say([_STOPPING])
 
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def close(self) -> None:
         self.say(self._tree.rest())
 
@@ -113,6 +140,8 @@ class LiveScreen:
         self._waiting: list[Line] = []
         self._lock = Lock()
         """Guards the three above; never held while the terminal is written to."""
+        self._painting = Lock()
+        """Held by whoever writes to the terminal."""
         self._closing = Flag()
         self._live = Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
         self._live.start()
@@ -134,6 +163,17 @@ class LiveScreen:
         with self._lock:
             self._tail.is_stopping = True
 
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        with self._painting:
+            self._live.update("")
+            self._live.stop()
+            self._print_waiting()
+            try:
+                yield
+            finally:
+                self._live.start()
+
     def close(self) -> None:
         if not self._closing.is_set():
             self._closing.set()
@@ -154,14 +194,18 @@ class LiveScreen:
 
     def _paint_on(self) -> None:
         while not self._closing.wait(_BETWEEN_PAINTS_S):
-            finished = self._laid_out(self._take_waiting())
-            with self._lock:
-                tail = list(self._tail.lines(unicode=speaks_unicode(self._console)))
-            self._live.update(Group(*self._laid_out(tail)))
-            if finished:
-                self._console.print(*finished, sep="\n")
-            else:
-                self._live.refresh()
+            with self._painting:
+                self._paint()
+
+    def _paint(self) -> None:
+        finished = self._laid_out(self._take_waiting())
+        with self._lock:
+            tail = list(self._tail.lines(unicode=speaks_unicode(self._console)))
+        self._live.update(Group(*self._laid_out(tail)))
+        if finished:
+            self._console.print(*finished, sep="\n")
+        else:
+            self._live.refresh()
 
     def _laid_out(self, lines: Sequence[Line]) -> list[RenderableType]:
         return [row for line in lines for row in laid_out(line, self._console)]

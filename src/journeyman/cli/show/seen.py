@@ -6,6 +6,7 @@ Everything that shows a run reads these records. What an event changes in them i
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,6 +27,7 @@ _BESIDE_RUNS: Final = (
 )
 """Events of background work and of teams. Their paths say whom they concern, not in which run they happened."""
 _WORDS_KEPT: Final = 4_000
+_WRITTEN_KEPT: Final = 5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,10 +44,20 @@ class SeenCall:
     """When it began, in seconds of the clock."""
     progress: str = ""
     """What it has said of its progress last."""
+    written: deque[str] = field(default_factory=lambda: deque[str](maxlen=_WRITTEN_KEPT))
+    """The last lines that it has said of its progress; of a command, what it writes."""
+    asked: str = ""
+    """The id of the question about it that waits for an answer; empty when none does."""
     is_error: bool | None = None
     """Whether it failed; None until it has ended."""
     runs: list[SeenRun] = field(default_factory=list["SeenRun"])
     """The runs that it started."""
+
+    def say(self, message: str, fraction: float | None) -> None:
+        """Take note of what it says of its progress."""
+        self.progress = message if fraction is None else f"{fraction:.0%} {message}"
+        if fraction is None:
+            self.written.append(message)
 
 
 @dataclass(slots=True)
@@ -144,7 +156,7 @@ class SeenRuns:
         return run
 
     def stopped_with(self, path: RunPath) -> list[RunPath]:
-        """Name the runs that end when this run ends: those that it started, but for those in the background."""
+        """Name the runs that end when this run ends: those that it started, except for those in the background."""
         if not self.open[path].n_open:
             return []
         return [each for each, run in self.open.items() if each[:-1] == path and run.mode != BACKGROUND]
@@ -200,10 +212,16 @@ class SeenRuns:
             case events.LayerStarted(name=name):
                 run.n_layers += 1
                 run.doing = f"checking: {name}"
-            case events.ApprovalRequested() | events.QuestionAsked():
+            case events.ApprovalRequested(id=id, tool_use_id=of_call):
                 run.doing = "waiting for your answer"
-            case events.ApprovalAnswered() | events.QuestionAnswered():
+                if (call := run.call(of_call)) is not None:
+                    call.asked = id
+            case events.QuestionAsked():
+                run.doing = "waiting for your answer"
+            case events.ApprovalAnswered(id=id) | events.QuestionAnswered(id=id):
                 run.doing = "going on"
+                for call in run.open_calls:
+                    call.asked = "" if call.asked == id else call.asked
             case _:
                 pass
 
@@ -230,8 +248,7 @@ class SeenRuns:
                 run.doing = f"running {event.tool_name}"
             case events.ToolProgress(fraction=fraction, message=message):
                 if (call := run.call(event.tool_use_id)) is not None:
-                    part = "" if fraction is None else f"{fraction:.0%} "
-                    call.progress = f"{part}{message}"
+                    call.say(message, fraction)
             case events.ToolFinished(tool_result=text, is_error=is_error):
                 if (call := run.call(event.tool_use_id)) is not None:
                     call.is_error = is_error

@@ -36,13 +36,15 @@ _FRAMES_PER_SECOND: Final = 10
 class Tail:
     """Follows a run with all that it starts, and says what they are doing."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic, *, shows_words: bool = True) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, *, shows_words: bool = True, doing: str = "") -> None:
+        """`doing` is what is done until the first event says it."""
         self._now = now
         self._shows_words = shows_words
         """Whether the words of the run at the root are shown."""
         self._started = now()
         self._seen = SeenRuns(now)
         self._root = SeenRun(path=(), since=self._started)
+        self._root.doing = doing or self._root.doing
         self._tasks: set[str] = set()
         """Background work that is not a sub-agent's."""
         self._tokens = 0
@@ -80,8 +82,10 @@ class Tail:
             yield Line(indent=_CALL, text=_last_words(words, _WORDS_SHOWN), style="italic dim", rows=4)
         calls = _shown_calls(self._root)
         for call in calls[:_CALLS_SHOWN]:
-            text = call.progress or call.given
+            text = call.given if call.written else call.progress or call.given
             yield Line(indent=_CALL, text=f"{frame} {call.name} {text}", note=clock(self._now() - call.since))
+            for written in call.written:
+                yield Line(indent=_CALL + _DEEPER, mark="bar", text=one_line(written), style="dim")
         if len(calls) > _CALLS_SHOWN:
             yield Line(indent=_CALL + 2, text=f"and {len(calls) - _CALLS_SHOWN} more", style="dim")
         children = {path: run for path, run in self._seen.open.items() if run.is_child}
@@ -114,8 +118,8 @@ class Tail:
 
 
 def _shown_calls(run: SeenRun) -> list[SeenCall]:
-    """Return the calls of tools that are under way; handing in is not shown as one."""
-    return [call for call in run.open_calls if call.kind in ("tool", "unknown")]
+    """Return the calls of tools that are under way; neither handing in is one, nor what waits for an answer."""
+    return [call for call in run.open_calls if call.kind in ("tool", "unknown") and not call.asked]
 
 
 def _in_short(run: SeenRun) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from journeyman import events
-from journeyman.cli.show.lines import EMPTY, Line, Mark, duration, one_line, short_usage, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, Mark, duration, one_line, ran, short_usage, usage_sentence
 from journeyman.cli.show.seen import BACKGROUND, SeenRun, SeenRuns
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
@@ -164,6 +164,8 @@ def lines_of(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901
         case events.ModelResponded(iteration=number, text=text, usage=usage):
             note = short_usage(usage)
             yield Line(indent=_ITERATION, name=f"{number}", text=one_line(text), note=note, rows=_WORDS_ROWS)
+        case events.HostedToolRan():
+            yield from _hosted(event)
         case events.ToolFinished():
             yield from _finished(run, event)
         case events.CallAbandoned():
@@ -200,14 +202,22 @@ def _attempt(run: SeenRun, number: int) -> Iterator[Line]:
         yield Line(indent=_CHILD if run.is_child else 0, name=f"attempt {number}{of}")
 
 
+def _hosted(event: events.HostedToolRan) -> Iterator[Line]:
+    call = event.call
+    asked, mark = one_line(call.asked), "failed" if call.error else "done"
+    yield Line(indent=_CALL, mark=mark, name=call.tool, text=asked, style="dim", rows=_WORDS_ROWS, note="hosted")
+    if call.error:
+        yield _barred(call.error, "red", rows=_FAULT_ROWS)
+
+
 def _finished(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:
     if run.n_layers and event.kind in ("output", "submit"):
         return  # its layers were shown
     is_draft = event.kind == "output" and not event.is_error
     call = run.call(event.tool_use_id)
-    text = "" if call is None else call.given
+    text = "" if call is None else ran(call.given, event.tool_result)
     if is_draft:
-        text = "what the preview shows anew:" if run.drafts[0] else ""
+        text = "what the preview shows again:" if run.drafts[0] else ""
     yield Line(
         indent=_CALL,
         mark="failed" if event.is_error else "done",

@@ -7,8 +7,8 @@ those that the budget of the batch has stopped, have none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack, closing
+from collections.abc import Generator, Sequence
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +23,7 @@ from journeyman.batch.batch import Batch, BatchWork, Order
 from journeyman.budget import Allowance, Budget
 from journeyman.cancel import Abort, ended
 from journeyman.cli.app import Mistake
-from journeyman.cli.batch_files import (
+from journeyman.cli.batch.files import (
     Format,
     InputLine,
     Results,
@@ -33,26 +33,48 @@ from journeyman.cli.batch_files import (
     read_lines,
     streamed,
 )
-from journeyman.cli.durable import tell
+from journeyman.cli.durable import SUSPENDED, StorePlace, answered_here, tell, waiting
 from journeyman.cli.loading import load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop
-from journeyman.cli.run import Flag, Stdout, not_started, output_json, parse_input
+from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
+from journeyman.cli.permit.asker import Asker, asked_by, asking
+from journeyman.cli.run import (
+    DebugFlag,
+    Flag,
+    ModelName,
+    OtelFlag,
+    Stdout,
+    not_started,
+    output_json,
+    parse_input,
+    recording_in,
+    telemetry_in,
+)
 from journeyman.cli.show.lines import Line, clean, laid_out, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import Interrupt, stderr_console
-from journeyman.durable.durable import Durable
+from journeyman.durable.durable import LINGER_S, Durable
+from journeyman.durable.records import RunInfo
 from journeyman.endings import BudgetContext, CancelledContext, Ending, InternalContext
 from journeyman.errors import InvalidArguments, JourneymanError, StoreError, count
+from journeyman.events import BatchPaused, Event
+from journeyman.events.durable import RunSuspended
 from journeyman.loop.attempts import run as run_agent
 from journeyman.loop.record import Options
 from journeyman.result import Failure, Metadata, Result
 from journeyman.types import NOTHING_USED, Usage
 
 _SHOWN_CHARACTERS: Final = 300
+_LINGER_S: Final = 0.05
+"""So long, in seconds, a durable run that only waits stays here, where nobody is to answer."""
 _STEPS: Final = 10
 """In so many steps plain lines tell how far a batch is, where its size is known."""
 _STEP_LINES: Final = 1_000
 """Where it is not, after so many lines each."""
+
+OrderName = Annotated[Order, Parameter(help="Write results as runs end (done), or as the inputs come (input).")]
+FormatName = Annotated[
+    Format | None, Parameter(help="How the inputs are written; else the end of the file's name says it: .jsonl, .csv.")
+]
 
 
 def batch(  # noqa: PLR0913 - one for each option, all by name
@@ -64,15 +86,20 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     at_once: int = 16,
     budget: int | None = None,
     cost: float | None = None,
-    order: Order = "done",
-    format: Format | None = None,
+    order: OrderName = "done",
+    format: FormatName = None,
     durable: str | None = None,
-    model: str | None = None,
+    mode: ModeName = None,
+    ask_store: Flag = False,
+    record: Flag = False,
+    model: ModelName = None,
     quiet: Flag = False,
-    debug: Flag = False,
-    mcp: Path | None = None,
-    pins: Path | None = None,
-    timeout: float = OPENING_S,
+    otel: OtelFlag = False,
+    debug: DebugFlag = False,
+    mcp: McpFile = None,
+    pins: PinsFile = None,
+    skills: SkillFolders = None,
+    timeout: Timeout = OPENING_S,
 ) -> int:
     """Run an agent on every line of a file, and write a result for each to another file.
 
@@ -85,46 +112,45 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
         at_once: How many runs go on at the same time.
         budget: The most tokens that all runs of this command may use together. Then no more lines are taken.
         cost: The most US dollars that they may cost together.
-        order: Write results as runs end (done), or as the inputs come (input).
-        format: How the inputs are written; else the end of the file's name says it: .jsonl, .csv.
-        durable: Keep each finished step in this store: a file or postgresql://…. A run that was under way goes on.
-        model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
+        durable: Keep finished steps in this store, a file or postgresql://…: what was under way goes on.
+        ask_store: With --durable, wait here for `journeyman approve`.
+        record: Record what happens, in the store of --durable, else JOURNEYMAN_STORE or .journeyman/runs.db.
         quiet: Print nothing but errors.
-        debug: Show the traceback of whatever the agent's own code raises, also where the run goes on.
-        mcp: Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it.
-        pins: Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.
-        timeout: How many seconds a function or context manager may take to give the agent.
     """
-    _check_options(at_once, budget, cost, is_durable=durable is not None, has_servers=mcp is not None)
-    written = format_of(inputs, format)
+    if ask_store and durable is None:
+        raise Mistake("--ask-store is for durable runs.", "Add --durable FILE.")
+    allowance, written = _allowance(at_once, budget, cost), format_of(inputs, format)
     Stdout(drop_others=quiet)
-    with AgentLoop(timeout) as loop, ExitStack() as stack:
-        agent = loop.agent(target, mcp=mcp, pins=pins)
-        file = stack.enter_context(open_inputs(inputs, out))
-        results = stack.enter_context(closing(Results(out, agent.name)))
+    with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
+        agent = loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
         job = _Job(
             agent=agent,
             loop=loop,
-            results=results,
-            file=file,
             written=written,
-            host=Host(model=load_model(model)),
+            allowance=allowance,
+            file=stack.enter_context(open_inputs(inputs, out)),
+            results=stack.enter_context(closing(Results(out, agent.name))),
+            host=Host(model=load_model(model), record=tape, telemetry=stack.enter_context(telemetry_in(wish=otel))),
             store=durable,
+            ask_store=ask_store,
             at_once=at_once,
             order=order,
-            allowance=None if budget is None and cost is None else Allowance(tokens=budget, cost=cost),
         )
         return _perform(job, quiet=quiet, debug=debug)
 
 
-def _check_options(
-    at_once: int, budget: int | None, cost: float | None, *, is_durable: bool, has_servers: bool
-) -> None:
+def _allowance(at_once: int, budget: int | None, cost: float | None) -> Allowance | None:
+    """Return what all runs may use together; None: there is no limit.
+
+    Raises:
+        Mistake: a number allows nothing.
+    """
     for name, given in (("--at-once", at_once), ("--budget", budget), ("--cost", cost)):
         if given is not None and not given > 0:
             raise Mistake(f"{name} {given:g} allows nothing.", "Give a number above 0.")
-    if is_durable and has_servers:
-        raise Mistake("--mcp is not for durable runs: they would go on without these tools.", "Give them in code.")
+    if budget is None and cost is None:
+        return None
+    return Allowance(tokens=budget, cost=cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +165,8 @@ class _Job:
     host: Host
     store: str | None
     """Where the runs are kept if they are durable."""
+    ask_store: bool
+    """Whether what is asked about waits there, and is not asked here."""
     at_once: int
     order: Order
     allowance: Allowance | None
@@ -157,14 +185,19 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
         if n_before:
             shown.note(f"{count(n_before, 'line')} had a result before.")
         interrupt = Interrupt(abort, lambda: shown.note("Stopping; interrupt again to quit at once."))
-        worker = _Worker(job, shown, abort)
-        with interrupt.listening(), closing(job.loop):
-            job.loop.run(worker.work())
+        may_wait = job.store is not None
+        here = nullcontext() if job.ask_store else asking(job.agent, shown.paused, shown.say, may_wait=may_wait)
+        with interrupt.listening(), closing(job.loop), here as person:
+            host = replace(job.host, approve=None if person is None else person.approve)
+            worker = _Worker(replace(job, host=host), shown, abort, person)
+            job.loop.run(asked_by(person, worker.work()))
             interrupt.has_ended = True  # leaving the block may wait for a thread of the user's
     if not quiet:
         _sum_up(job, worker, n_before)
     if interrupt.exit_code is not None:
         return interrupt.exit_code
+    if worker.waiting:
+        return SUSPENDED
     return 1 if job.results.n_failed or worker.n_undone or worker.first_not_taken is not None else 0
 
 
@@ -178,18 +211,31 @@ def _sum_up(job: _Job, worker: _Worker, n_before: int) -> None:
     tell(f"{'; '.join([*told, str(worker.used)])}.")
     if worker.first_not_taken is not None:
         tell(f"The budget is spent. The first line that was not taken is line {worker.first_not_taken}.")
-    if worker.n_undone:
-        tell(f"{count(worker.n_undone, 'line')} without a result: stopped. The same command goes on.")
+    for info in worker.waiting:
+        tell(*waiting(info, StorePlace(job.store or "", job.store)))
+    if worker.waiting:
+        tell(f"{count(len(worker.waiting), 'line')} without a result: they wait. The same command then goes on.")
+    if n_stopped := worker.n_undone - len(worker.waiting):
+        tell(f"{count(n_stopped, 'line')} without a result: stopped. The same command goes on.")
+
+
+class _Waits(JourneymanError):
+    """A durable run waits for a person."""
 
 
 class _Worker:
     """Does the lines that have no result yet."""
 
-    def __init__(self, job: _Job, shown: _Shown, abort: Abort) -> None:
-        self._job, self._shown, self._abort = job, shown, abort
+    def __init__(self, job: _Job, shown: _Shown, abort: Abort, person: object) -> None:
+        """`person` is whoever is asked here."""
+        self._job, self._shown, self._abort, self._person = job, shown, abort, person
         self._durable: Durable | None = None
         self._troubled: set[int] = set()
         """Lines whose durable runs could not go on: they have no result."""
+        self.waiting: list[RunInfo] = []
+        """The durable runs that wait for a person, so that their lines have no result."""
+        self._suspended: asyncio.Future[None]
+        """Done when the next durable run has left this process, since it waits."""
         self.n_undone = 0
         """Lines that were taken, and have no result."""
         self.first_not_taken: int | None = None
@@ -199,10 +245,24 @@ class _Worker:
     async def work(self) -> None:
         """Do them all, or until the signal is fired."""
         job, line = self._job, None
+        self._suspended = asyncio.get_running_loop().create_future()
+
+        def note(event: Event) -> None:
+            if isinstance(event, RunSuspended):
+                suspended, self._suspended = self._suspended, asyncio.get_running_loop().create_future()
+                suspended.set_result(None)
+
+        def hear(event: Event) -> None:
+            if isinstance(event, BatchPaused):  # until then nothing moves
+                self._shown.note(f"{event.provider} limits the rate: no run asks it for {event.seconds:.3g} s.")
+
+        linger_s = LINGER_S if job.ask_store else _LINGER_S
         async with AsyncExitStack() as stack:
             if job.store is not None:
                 try:
-                    self._durable = await stack.enter_async_context(Durable(job.store))
+                    self._durable = await stack.enter_async_context(
+                        Durable(job.store, linger_s=linger_s, on_event=note)
+                    )
                 except StoreError as error:
                     raise Mistake(error.message, error.hint) from error
                 except ValueError as error:  # the place
@@ -212,7 +272,7 @@ class _Worker:
             work = BatchWork[InputLine, Any](
                 at_hand if is_whole(job.file) else coming,
                 self._do,
-                Options(abort=self._abort, host=job.host),
+                Options(abort=self._abort, host=job.host, listeners=(hear,)),
                 name=job.agent.name,
                 at_once=job.at_once,
                 order=job.order,
@@ -237,7 +297,7 @@ class _Worker:
         place = sha256(str(self._job.results.path.resolve()).encode()).hexdigest()[:8]
         id = f"{agent.name}/{place}/{line.number}-{line.digest}"
         # A durable run is left when the batch is stopped, and not ended: the next batch goes on with it.
-        driving = asyncio.create_task(self._durable.run(agent, value, id=id, host=host))
+        driving = asyncio.create_task(self._driven(self._durable, agent, value, id, host))
 
         def leave() -> None:
             driving.cancel()
@@ -257,6 +317,31 @@ class _Worker:
             return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
         finally:
             unsubscribe()
+
+    async def _driven(  # noqa: PLR0917 - as they are passed on
+        self, durable: Durable, agent: Agent[Any, Any, Any], value: object, id: str, host: Host
+    ) -> Result[Any]:
+        """Carry out a durable run to its end, or until it waits for a person, where none is waited for."""
+        if self._job.ask_store:
+            return await durable.run(agent, value, id=id, host=host)
+        asked = set[str]()
+        driving = asyncio.create_task(durable.run(agent, value, id=id, host=host))
+        try:
+            while True:
+                await asyncio.wait({driving, self._suspended}, return_when=asyncio.FIRST_COMPLETED)
+                if driving.done():
+                    return driving.result()
+                await asyncio.sleep(0)  # whoever else waits for a run sees it, too
+                info = await (await durable.get(id)).info()
+                if info.status != "waiting" or not {each.key for each in info.waits_for} - asked:
+                    continue
+                asked |= {each.key for each in info.waits_for}
+                if not (isinstance(self._person, Asker) and await answered_here(durable, info, self._person)):
+                    self.waiting.append(info)
+                    raise _Waits(f"The durable run {id!r} waits for a person.")
+        finally:
+            driving.cancel()
+            await ended(driving)
 
     def _keep(self, line: InputLine, result: Result[Any]) -> None:
         """Write a result, unless the line was stopped from outside: then it is done again."""
@@ -333,6 +418,17 @@ class _Shown:
         """Print a line above the bar."""
         if not self._is_quiet:
             self._console.print(clean(text))
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Leave the terminal to somebody else while the block runs."""
+        if self._bar is not None:
+            self._bar.stop()
+        try:
+            yield
+        finally:
+            if self._bar is not None:
+                self._bar.start()
 
     def say(self, lines: Sequence[Line]) -> None:
         """Print lines above the bar."""

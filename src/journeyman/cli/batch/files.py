@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import errno
 import json
 import os
 import stat
@@ -24,7 +25,7 @@ from typing import Any, BinaryIO, Final, Literal, TypeAlias, cast
 from pydantic_core import from_json
 
 from journeyman.cli.app import Mistake, Refused
-from journeyman.errors import quoted
+from journeyman.errors import count, quoted
 from journeyman.files import take_lock
 
 Format: TypeAlias = Literal["jsonl", "csv"]
@@ -32,6 +33,7 @@ FORMATS: Final[Mapping[str, Format]] = {".jsonl": "jsonl", ".ndjson": "jsonl", "
 _BEGINNING: Final = b'{"line":'
 """How every line of an output begins."""
 _DIGEST_CHARACTERS: Final = 16
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _LONGEST_CELL: Final = 16 * 1024 * 1024
 
 
@@ -291,17 +293,24 @@ class Results:
         return n_open
 
     def write(self, line: InputLine, agent: str, facts: Mapping[str, Any]) -> None:
-        """Write the result of a line, whole.
+        """Write the result of a line, whole or not at all.
 
         Raises:
-            Mistake: it cannot be written.
+            Refused: the disk is full. What was written before stays.
+            Mistake: it cannot be written for another reason.
         """
         record = {"line": line.number, "digest": line.digest, "agent": agent, **facts}
         data = memoryview(json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
+        end = os.lseek(self._descriptor, 0, os.SEEK_END)
         try:
             while data:
                 data = data[os.write(self._descriptor, data) :]
         except OSError as error:
+            with suppress(OSError):  # else the next command cuts the torn line
+                os.ftruncate(self._descriptor, end)
+            if error.errno in _FULL:
+                text = f"{self.path} cannot be written: {error.strerror}. It has {count(len(self.done), 'result')}."
+                raise Refused(text, "Make room there; then the same command goes on.") from error
             raise self._unwritable(error) from error
         self.done[line.number] = line.digest
         self.n_failed += cast("str", facts["code"]) != "SUCCESS"

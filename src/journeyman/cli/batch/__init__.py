@@ -1,0 +1,1 @@
+"""`journeyman batch`: an agent on every line of a file."""

@@ -1,0 +1,255 @@
+"""Asks the person at the terminal about a call, or what the model wants to know, also where stdin and stdout lead
+elsewhere: on `/dev/tty`.
+
+One question after the other. What was typed before a question came is not its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import termios
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from rich.console import Console
+
+from journeyman.agent import Agent
+from journeyman.cli.permit.asked import (
+    DENIED,
+    answered,
+    arguments_from,
+    chosen,
+    hint,
+    misfit,
+    questioned,
+    shown,
+    unclear,
+    whole,
+)
+from journeyman.cli.permit.policy import Nobody, watched
+from journeyman.cli.show.lines import Line, laid_out
+from journeyman.errors import InvalidArguments, visible
+from journeyman.events import ApprovalRequested
+from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite
+from journeyman.tools.context import Asker as AsksUser
+from journeyman.tools.context import current_asker
+from journeyman.types import RunPath
+
+_LABEL: Final = "allow? "
+_ARGUMENTS: Final = "arguments> "
+_ANSWER: Final = "answer> "
+_AT_ONCE: Final = 65_536
+
+T = TypeVar("T")
+
+Edit: TypeAlias = Callable[[int, str, str], Awaitable[str | None]]
+"""Lets a person edit a text, which is given after the terminal and a label. None: never mind."""
+
+
+def open_terminal() -> int | None:
+    """Return the terminal that this program was started from, if somebody is there: if it is in the foreground."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with suppress(OSError):
+        if os.tcgetpgrp(terminal) == os.getpgrp():
+            return terminal
+    os.close(terminal)
+    return None
+
+
+@contextmanager
+def asking(
+    agent: Agent[Any, Any, Any],
+    paused: Callable[[], AbstractContextManager[None]],
+    tell: Callable[[Sequence[Line]], None],
+    *,
+    may_wait: bool = False,
+) -> Generator[Asker | Nobody | None]:
+    """Give what answers the questions of gates and models in this block: who is at the terminal, or nobody. None, where
+    the runs may wait: nobody is here, and somebody may answer from elsewhere. Whoever follows a recorded run in the
+    viewer may answer, too.
+
+    `paused` keeps everyone else from writing to the terminal. `tell` gets the lines that say what nobody has answered.
+    """
+    terminal = open_terminal()
+    if terminal is not None:
+        try:
+            yield Asker(agent, terminal, paused)
+        finally:
+            os.close(terminal)
+        return
+    nobody = Nobody()
+    try:
+        yield None if may_wait else nobody
+    finally:
+        if lines := list(nobody.lines()):
+            tell(lines)
+
+
+async def asked_by(asker: AsksUser | None, work: Coroutine[Any, Any, T]) -> T:
+    """Do some work in which this one is asked what a model wants to know."""
+    current_asker.set(asker)
+    return await work
+
+
+class Asker:
+    """Asks on one terminal."""
+
+    def __init__(
+        self, agent: Agent[Any, Any, Any], terminal: int, paused: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._agent = agent
+        self._terminal = terminal
+        self._paused = paused
+        self._turn = asyncio.Lock()
+
+    async def approve(self, approval: Approval) -> Decision:
+        """Ask about a call, and return the answer. Whoever follows the run in the viewer is asked, too; the first
+        answer counts."""
+        seen = watched()
+        if seen is None:
+            return await self._approved(approval)
+        return await seen.outside.approver(seen.where, beside=self._approved)(approval)
+
+    async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
+        """Ask what the model wants to know, in the same way, and return the answer; None after Ctrl-D."""
+        seen = watched()
+        if seen is None:
+            return await self._told(path, question, options)
+        here = partial(self._told, path, question, options)
+        return await seen.outside.ask(path, question, options, call=call, beside=here)
+
+    async def _approved(self, approval: Approval) -> Decision:
+        async with self._asks():
+            return await self._asked(_event_of(approval))
+
+    async def _told(self, path: RunPath, question: str, options: Sequence[str]) -> str | None:
+        async with self._asks():
+            self._say(questioned(path, question, options))
+            self._say([Line(text="A number or a text." if options else "A text.", style="cyan")])
+            while (text := await self._line(_ANSWER)) is not None and not text.strip():
+                pass
+            return None if text is None else chosen(options, text)
+
+    @asynccontextmanager
+    async def _asks(self) -> AsyncGenerator[None]:
+        """Have the terminal for one question."""
+        async with self._turn:
+            with self._paused():
+                try:
+                    yield
+                except asyncio.CancelledError:
+                    os.write(self._terminal, b"\n")
+                    self._say([Line(text="It is asked no more: it was answered elsewhere, or stopped.", rows=1)])
+                    raise
+
+    async def _asked(self, asked: ApprovalRequested) -> Decision:
+        self._say(shown(asked, os.get_terminal_size(self._terminal).lines or 24))
+        meant = hint(asked, may_stop=False)
+        self._say([Line(text=meant, style="cyan", rows=3)])
+        while True:
+            text = await self._line(_LABEL)
+            if text is None:
+                return Deny(DENIED)
+            match answered(asked, text):
+                case "modify":
+                    changed = await self._modified(asked)
+                    if changed is not None:
+                        return changed
+                case "view":
+                    self._say(whole(asked))
+                case "unclear":
+                    self._say([unclear(text, meant)] if text.strip() else [])
+                case decision:
+                    return decision
+
+    async def _modified(self, asked: ApprovalRequested) -> Decision | None:
+        """Let the arguments be edited. None: they were left as they are."""
+        given = visible(asked.arguments, indent=None)
+        edit = _editor()
+        while True:
+            if edit is None:
+                self._say([Line(text=f"Arguments now: {given}", rows=30)])
+                text = await self._line(_ARGUMENTS)
+            else:
+                text = await edit(self._terminal, _ARGUMENTS, given)
+            if text is None or not text.strip():
+                return None
+            try:
+                arguments = arguments_from(self._agent, asked, text)
+            except InvalidArguments as invalid:
+                self._say([misfit(invalid)])
+                given = text if edit is not None else given
+            else:
+                return Allow() if arguments == asked.arguments else Rewrite(arguments, "changed by the user")
+
+    def _say(self, lines: Iterable[Line]) -> None:
+        with os.fdopen(os.dup(self._terminal), "w", encoding="utf-8", errors="replace") as file:
+            width = os.get_terminal_size(self._terminal).columns or 80
+            is_plain = os.environ.get("TERM", "") in ("dumb", "unknown")
+            console = Console(
+                file=file, force_terminal=not is_plain, width=width, highlight=False, markup=False, emoji=False
+            )
+            for line in lines:
+                for row in laid_out(line, console):
+                    console.print(row, soft_wrap=True)
+
+    async def _line(self, label: str) -> str | None:
+        """Return the line that is entered; None: there will be none."""
+        termios.tcflush(self._terminal, termios.TCIFLUSH)
+        os.write(self._terminal, label.encode())
+        entered = b""
+        while not entered.endswith(b"\n"):
+            async with _readable(self._terminal):
+                more = os.read(self._terminal, _AT_ONCE)
+            if not more:  # Ctrl-D, or the terminal is gone
+                os.write(self._terminal, b"\n")
+                return entered.decode("utf-8", "replace") or None
+            entered += more
+        return entered.decode("utf-8", "replace").rstrip("\n")
+
+
+@asynccontextmanager
+async def _readable(descriptor: int) -> AsyncGenerator[None]:
+    """Wait until there is something to read."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+    yield
+
+
+def _editor() -> Edit | None:
+    """Return what edits a line; None where its package is not installed."""
+    try:
+        edit: Edit = resolve_name("journeyman.cli.permit.editing:edit")
+    except ModuleNotFoundError:
+        return None
+    return edit
+
+
+def _event_of(approval: Approval) -> ApprovalRequested:
+    request = approval.request
+    return ApprovalRequested(
+        path=request.path,
+        id=request.tool_use_id,
+        question=approval.question,
+        tool_use_id=request.tool_use_id,
+        tool_name=request.tool_name,
+        arguments=request.arguments,
+        digest=approval.digest,
+        offers=approval.offers,
+        rule=approval.rule,
+    )
+
+
+if TYPE_CHECKING:
+    _asks: type[AsksUser] = Asker

@@ -1,0 +1,133 @@
+"""The one policy of all commands that run an agent: what happens to its calls by itself, and what is asked about.
+
+Ready tools and the tools of MCP servers are judged by the mode. A function of the agent's own file is its author's, who
+is whoever named that file: it runs unasked, except for strict mode; in plan mode only what declares to change nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from journeyman.agent import Agent
+from journeyman.cli.show.lines import Line, one_line
+from journeyman.endings import Place
+from journeyman.errors import count
+from journeyman.gate import Approval, Decision, Deny, GateRequest
+from journeyman.inbox import Outside
+from journeyman.loop.record import current_run
+from journeyman.permission.approvals import Approvals
+from journeyman.permission.capability import Action, classify
+from journeyman.permission.permission import Mode, Permission
+from journeyman.types import RunPath
+
+DEFAULT: Final[Mode] = "balanced"
+"""The mode where none is said."""
+_EXPIRES_S: Final = 30 * 86_400.0
+"""How long a question is good for, in seconds: a person may come back to it after days."""
+_DENIALS_SHOWN: Final = 5
+_SHOWN_CHARACTERS: Final = 300
+
+
+def data_folder() -> Path:
+    """Return the folder in which this program keeps what outlives it."""
+    given = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(given) if given.startswith("/") else Path.home() / ".local" / "share") / "journeyman"
+
+
+def with_policy(agent: Agent[Any, Any, Any], target: str, mode: Mode | None) -> Agent[Any, Any, Any]:
+    """Return the agent with the gate that the mode means: one that has no gate of its own, or where a mode is asked
+    for, beside its own. What is approved forever is kept by the file that `target` names."""
+    if mode is None and agent.gate:
+        return agent
+    own = [] if agent.gate is None else [*agent.gate] if isinstance(agent.gate, Sequence) else [agent.gate]
+    return replace(agent, gate=[*own, _permission(agent.name, target, mode or DEFAULT)])
+
+
+def _permission(name: str, target: str, mode: Mode) -> Permission:
+    place = hashlib.sha256(os.path.abspath(target).encode("utf-8", "surrogatepass")).hexdigest()[:12]  # noqa: PTH100 - it may be no path
+    path = data_folder() / "approvals" / f"{name}-{place}.json"
+    above = next(each for each in path.parents if each.exists())
+    kept = path if os.access(above, os.W_OK | os.X_OK) else None  # in memory, where nothing can be kept
+    return Policy(mode, Approvals(kept, expires_s=_EXPIRES_S))
+
+
+class Policy(Permission):
+    """The gate of an agent that a command runs. The functions of the agent's own file are trusted, but in strict."""
+
+    def __init__(self, mode: Mode, approvals: Approvals) -> None:
+        super().__init__(mode=mode, approvals=approvals, classify=self._classified)
+
+    def _classified(self, request: GateRequest) -> Action:
+        if self.mode == "strict":
+            return classify(request)
+        if request.acts_as == "call_tool":
+            name = request.arguments.get("name")
+            is_own = isinstance(name, str) and name not in request.behind
+        else:
+            is_own = request.acts_as is None
+        if request.foreign or not is_own:
+            return classify(request)
+        return Action(tool=request.tool_name, capability="read" if request.effect == "pure" else "internal")
+
+
+class Watched(NamedTuple):
+    """A run that somebody follows in the viewer."""
+
+    outside: Outside
+    where: tuple[RunPath, Place]
+
+
+def watched() -> Watched | None:
+    """Return the run that this is done for, if somebody follows it."""
+    run = current_run.get()
+    outside = None if run is None or run.tape is None else run.tape.outside
+    return None if run is None or outside is None or not outside.asks else Watched(outside, (run.path, run.place))
+
+
+class Nobody:
+    """Answers where nobody is at a terminal. Whoever follows the run in the viewer is asked; else whatever is asked
+    about is denied, what the model wants to know is not answered, and both are told at the end."""
+
+    def __init__(self) -> None:
+        self._denied: list[Approval] = []
+        self._unanswered: list[str] = []
+
+    async def approve(self, approval: Approval) -> Decision:
+        """Deny a call. The model reads why."""
+        seen = watched()
+        if seen is not None:
+            return await seen.outside.approver(seen.where)(approval)
+        self._denied.append(approval)
+        return Deny(f"{approval.question} Nobody is there to approve it.")
+
+    async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
+        """Do not answer a question."""
+        seen = watched()
+        answer = None if seen is None else await seen.outside.ask(path, question, options, call=call)
+        if answer is None:
+            self._unanswered.append(question)
+        return answer
+
+    def lines(self) -> Iterator[Line]:
+        """Say what was denied and not answered so far, and what would change that; then forget it."""
+        denied, self._denied = self._denied, []
+        unanswered, self._unanswered = self._unanswered, []
+        for each in denied[:_DENIALS_SHOWN]:
+            what = one_line(each.question, _SHOWN_CHARACTERS).rstrip(".")
+            mode = "auto" if classify(each.request).capability == "write" else "trust"
+            way = f"Allow it with --mode {mode}, or run this in a terminal."
+            if each.offers == ("once",):  # no mode allows it
+                way = "It is asked about each time: run this in a terminal."
+            text = f"denied, because nobody is there to ask: {what}. {way}"
+            yield Line(mark="warning", text=text, rows=6)
+        if len(denied) > _DENIALS_SHOWN:
+            yield Line(mark="warning", text=f"and {count(len(denied) - _DENIALS_SHOWN, 'call')} more", rows=1)
+        for each in unanswered[:_DENIALS_SHOWN]:
+            text = f"not answered, because nobody is there to ask: {one_line(each, _SHOWN_CHARACTERS)}"
+            way = "Run this in a terminal, or with --durable: then it waits for the answer."
+            yield Line(mark="warning", text=f"{text} {way}", rows=6)

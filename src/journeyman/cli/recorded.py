@@ -1,0 +1,468 @@
+"""Recorded runs on the command line: what `runs`, `show` and `prune` say of them, and `diff`, `tail` and `export`.
+
+A recording is found in the same store as durable runs. Whatever is stored is cleaned before a terminal shows it.
+"""
+
+from __future__ import annotations
+
+import stat
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import Parameter
+from pydantic_core import to_json
+from rich.cells import cell_len
+
+from journeyman.cli.app import Mistake, Refused
+from journeyman.cli.durable import StorePlace, find_store, tell
+from journeyman.cli.run import Flag, Stdout
+from journeyman.cli.show.lines import clean, duration, one_line
+from journeyman.cli.show.played import cassette_lines, text_of
+from journeyman.errors import StoreError, count, quoted
+from journeyman.files import make_private_folder, replace_file
+from journeyman.journal import OpenRecords
+from journeyman.record.page import page
+from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, SentRequest
+from journeyman.record.recorder import Recorder
+from journeyman.store.repair import StoreRepaired
+from journeyman.types import adapter_of
+
+Form = Literal["jsonl", "markdown", "html", "cassette"]
+
+_COLUMNS: Final = (
+    *("recording", "kind", "agent", "status", "attempts", "iterations", "children", "tokens", "cost", "time", "input"),
+)
+_ID_SHOWN: Final = 18
+_TEXT_SHOWN: Final = 300
+_WIDEST: Final = 60
+_LOOK_S: Final = 0.2
+
+
+@contextmanager
+def opened(place: StorePlace) -> Generator[Recordings]:
+    """Open the recordings of a store.
+
+    Raises:
+        Mistake: it cannot be opened, or there is no such recording.
+    """
+    recordings, told = None, None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoreRepaired)  # it is told below
+        try:
+            with Recordings(place.path) as recordings:
+                tell(*filter(None, (told := recordings.notice,)))
+                yield recordings
+        except StoreError as error:
+            raise Mistake(error.message, error.hint) from error
+        finally:
+            if recordings is not None and recordings.notice not in (None, told):
+                tell(recordings.notice)
+
+
+# -- lists -------------------------------------------------------------------------------------------------------------
+
+
+def documents(infos: Sequence[RecordedRun]) -> list[dict[str, Any]]:
+    """Return recordings as JSON values."""
+    return [{**adapter_of(RecordedRun).dump_python(info, mode="json"), "duration_s": info.duration_s} for info in infos]
+
+
+def table(infos: Sequence[RecordedRun]) -> Iterator[str]:
+    """Give the lines of a list of recordings, one for each, and the head."""
+    rows = [_COLUMNS, *map(_row, infos)]
+    widths = [max(cell_len(row[index]) for row in rows) for index in range(len(_COLUMNS))]
+    for row in rows:
+        cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        yield "  ".join(cells).rstrip()
+
+
+def _row(info: RecordedRun) -> tuple[str, ...]:
+    cost = info.usage.cost
+    return (
+        info.id[:_ID_SHOWN],
+        info.kind,
+        one_line(info.agent, 40),
+        info.status if info.code is None else f"{info.status} {info.code}",
+        str(info.attempts),
+        str(info.iterations),
+        str(info.children) if info.children else "-",
+        f"{info.usage.total_tokens:,}",
+        f"${cost:.4f}" if cost else "-",
+        duration(info.duration_s),
+        one_line(info.input, _WIDEST),
+    )
+
+
+# -- one recording -----------------------------------------------------------------------------------------------------
+
+
+def show(
+    place: StorePlace, id: str, *, path: str | None, iteration: int | None, wire: bool, full: bool, json: bool
+) -> int:
+    """Show a recording: the tree of what happened, or the exact requests."""
+    stdout = Stdout()
+    with opened(place) as recordings:
+        run = recordings.find(id)
+        where = None if path is None else tuple(path.split("/"))
+        events = [each for each in recordings.all_events(run, path=where) if iteration in (None, each.iteration)]
+        if where is not None and not recordings.events(run, path=where, limit=1):
+            known = sorted({"/".join(each.path) for each in recordings.all_events(run)})
+            raise Mistake(f"The recording has no run {quoted(path or '')}.", f"It has: {', '.join(known[:20])}.")
+        if wire:
+            return _show_wire(recordings, run, stdout, where=where, iteration=iteration)
+        if json:
+            told = [adapter_of(RecordedEvent).dump_python(each, mode="json") for each in events]
+            stdout.write_json(to_json({**documents([run])[0], "events": told}))
+            return 0
+        for line in [*_facts(run), "", *[line for each in events for line in lines_of(each, full=full)]]:
+            stdout.write_text(line)
+    return 0
+
+
+def _show_wire(
+    recordings: Recordings, run: RecordedRun, stdout: Stdout, *, where: tuple[str, ...] | None, iteration: int | None
+) -> int:
+    requests = [each for each in all_requests(recordings, run, where) if iteration in (None, each.iteration)]
+    if not requests:
+        raise Refused("The recording has no such request.", "Leave out --path or --iteration to see them all.")
+    for request in requests:
+        body = recordings.body(request)
+        if body is None:
+            raise Refused("The recording was made without content.", "Record with content to see requests.")
+        tell(f"{'/'.join(request.path)} {request.attempt}/{request.iteration} {request.model} {request.size:,} bytes")
+        stdout.write_text(body.decode("utf-8", "replace"))
+    return 0
+
+
+def all_requests(recordings: Recordings, run: RecordedRun, path: tuple[str, ...] | None = None) -> list[SentRequest]:
+    """Return all requests of a recording, read in pages."""
+    found: list[SentRequest] = []
+    while page := recordings.requests(run, after=found[-1].n if found else 0, path=path):
+        found += page
+    return found
+
+
+def _facts(run: RecordedRun) -> Iterator[str]:
+    told = {
+        "recording": run.id,
+        "kind": run.kind,
+        "agent": run.agent,
+        "model": run.model,
+        "status": run.status if run.code is None else f"{run.status} {run.code}",
+        "used": f"{run.usage}, {duration(run.duration_s)}",
+        "input": one_line(run.input, _TEXT_SHOWN),
+        "incomplete": run.why or (f"{count(run.dropped, 'report')} of progress left out" if run.dropped else ""),
+    }
+    return (f"{name + ':':<13}{one_line(text)}" for name, text in told.items() if text)
+
+
+def lines_of(event: RecordedEvent, *, full: bool = False) -> Iterator[str]:
+    """Give what is said of an event: nothing of those that others tell better."""
+    words = _words_of(event)
+    if words is None:
+        return
+    depth = "  " * max(0, len(event.path) - 1)
+    mark = f"{depth}{'/'.join(event.path)} " if len(event.path) > 1 else ""
+    indent = " " * (len(words) - len(words.lstrip(" ")))
+    shown = clean(words.lstrip(" ")) if full else one_line(words, _TEXT_SHOWN)
+    first, *more = shown.splitlines() or [""]
+    yield f"{mark}{indent}{first}"
+    yield from (f"{depth}    {line}" for line in more)
+
+
+def _words_of(event: RecordedEvent) -> str | None:
+    if event.kind in _SILENT:
+        return None
+    facts: dict[str, Any] = event.facts
+    if event.kind in _WORDS:
+        return _WORDS[event.kind](event, facts).rstrip()
+    return f"  {event.kind} {to_json(facts).decode() if facts else ''}".rstrip()
+
+
+def _ended_badly(event: RecordedEvent, facts: dict[str, Any]) -> str:
+    error: dict[str, Any] = facts.get("error", {})
+    return f"failure: {error.get('code')}: {text_of(error.get('message'))} {text_of(error.get('hint'))}"
+
+
+_OF_ANSWERS: Final = ("stop_reason", "text")
+_SILENT: Final = frozenset(
+    (
+        *("IterationStarted", "MessageCommitted", "AttemptCompleted", "LayerStarted"),
+        *("ModelAsked", "CallOutcome", "Target"),
+    )
+)
+_WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
+    "RunStarted": lambda _, facts: f"run {facts.get('agent', '')} on {facts.get('model', '')}",
+    "Input": lambda _, facts: f"input: {text_of(facts.get('input'))}",
+    "AttemptStarted": lambda event, _: f"attempt {event.attempt}",
+    "ModelResponded": lambda event, facts: (
+        f"  iteration {event.iteration}: " + ": ".join(filter(None, map(text_of, map(facts.get, _OF_ANSWERS))))
+    ),
+    "ToolCalled": lambda event, facts: f"    {event.tool_name}({to_json(facts.get('tool_input', {})).decode()})",
+    "ToolFinished": lambda event, facts: (
+        f"    {event.tool_name}{' failed' if facts.get('is_error') else ''}: {text_of(facts.get('tool_result'))}"
+    ),
+    "GateDecided": lambda _, facts: f"    gate: {facts.get('decision')} {text_of(facts.get('reason'))}",
+    "ModelRetried": lambda _, facts: f"    again, since {text_of(facts.get('message'))}",
+    "ValidationFailed": lambda _, facts: f"  rejected: {text_of(facts.get('feedback'))}",
+    "RunSucceeded": lambda _, facts: f"success: {text_of(facts.get('output'))}",
+    "RunFailed": _ended_badly,
+}
+
+
+# -- following, comparing ----------------------------------------------------------------------------------------------
+
+
+def tail(run: str, /, *, store: str | None = None, json: Flag = False) -> int:
+    """Follow a recording while it is made, also by another process, until it ends.
+
+    Args:
+        run: Its id, the beginning of it, or last.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        json: Print each event as one line of JSON.
+    """
+    stdout = Stdout()
+    with opened(find_store(store)) as recordings:
+        for event in _followed(recordings, recordings.find(run)):
+            if json:
+                stdout.write_json(to_json(adapter_of(RecordedEvent).dump_python(event, mode="json")))
+                continue
+            for line in lines_of(event):
+                stdout.write_text(line)
+    return 0
+
+
+def _followed(recordings: Recordings, run: RecordedRun) -> Iterator[RecordedEvent]:
+    """Give what happens in a run, as it happens, until it has ended."""
+    after = 0
+    while True:
+        run = recordings.find(run.id)  # first: what is written until it is seen to have ended is read below
+        while page := recordings.events(run, after=after):
+            after = page[-1].n
+            yield from page
+        if run.status != "live":
+            return
+        time.sleep(_LOOK_S)
+
+
+def diff(run: str, other: str, /, *, store: str | None = None, json: Flag = False) -> int:
+    """Show where two recordings first differ, and what each did from there on, side by side.
+
+    Args:
+        run: The id of one, the beginning of it, or last.
+        other: The id of the other.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        json: Print one JSON document.
+    """
+    stdout = Stdout()
+    with opened(find_store(store)) as recordings:
+        one, two = recordings.find(run), recordings.find(other)
+        told = [[line for event in recordings.all_events(each) for line in lines_of(event)] for each in (one, two)]
+        bodies = [[recordings.body(request) for request in all_requests(recordings, each)] for each in (one, two)]
+    first = next((n for n, (a, b) in enumerate(zip_longest(*told)) if a != b), None)
+    pairs = enumerate(zip_longest(*bodies), 1)
+    request = next((n for n, (a, b) in pairs if a != b or a is None), None)
+    if json:
+        document = {"runs": [one.id, two.id], "first_difference": first, "first_different_request": request}
+        stdout.write_json(
+            to_json({**document, "lines": [lines[first:] for lines in told] if first is not None else []})
+        )
+        return 0
+    if first is None:
+        stdout.write_text(f"Both did the same: {count(len(told[0]), 'line')}.")
+        return 0
+    stdout.write_text(f"{count(first, 'line')} the same; the requests are the same up to number {(request or 1) - 1}.")
+    for left, right in zip_longest(told[0][first:], told[1][first:], fillvalue=""):
+        mark = " " if left == right else "|"
+        stdout.write_text(f"{left[:_WIDEST]:<{_WIDEST}} {mark} {right[:_WIDEST]}".rstrip())
+    return 0
+
+
+# -- exports -----------------------------------------------------------------------------------------------------------
+
+
+def export(
+    run: str,
+    /,
+    *,
+    as_: Annotated[Form, Parameter(name="--as")] = "jsonl",
+    out: Path | None = None,
+    force: Flag = False,
+    store: str | None = None,
+) -> int:
+    """Write a recording as JSON lines, as Markdown, as one HTML file that opens offline, or as a cassette.
+
+    Args:
+        run: Its id, the beginning of it, or last.
+        as_: jsonl, markdown, html or cassette.
+        out: The file to write. Without it: stdout.
+        force: Replace the file if it is there.
+        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+    """
+    stdout = Stdout()
+    refuse_existing(out, force=force)
+    with opened(find_store(store)) as recordings:
+        found = recordings.find(run)
+        if found.status == "live":
+            tell("The run still goes on: this is what there is so far.")
+        text = "\n".join(FORMS[as_](recordings, found))
+    if out is None:
+        stdout.write_text(text)
+        return 0
+    write_new(out, f"{text}\n".encode("utf-8", "replace"), force=force)
+    tell(f"Written: {out}")
+    return 0
+
+
+def refuse_existing(*places: Path | None, force: bool) -> None:
+    """Raise a `Mistake` if one of these files is there, and shall not be replaced."""
+    for place in places:
+        if place is not None and not force and (place.exists() or place.is_symlink()):
+            raise Mistake(f"{place} is there already.", "Name another file with --out, or replace it with --force.")
+
+
+def write_new(place: Path, data: bytes, *, force: bool) -> None:
+    """Write a file, in place of one that is there only with `force`: whoever looks finds the old one or the new one.
+
+    Raises:
+        Mistake: it cannot be written.
+    """
+    try:
+        make_private_folder(place.parent)
+        if force:
+            replace_file(place, data, mode=stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o600)
+            return
+        with place.open("xb") as file:
+            file.write(data)
+    except OSError as error:
+        raise Mistake(f"{place} cannot be written: {error.strerror}.", "Name another file with --out.") from error
+
+
+def _as_jsonl(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
+    yield to_json({"run": documents([run])[0]}).decode()
+    for event in recordings.all_events(run):
+        yield to_json({"event": adapter_of(RecordedEvent).dump_python(event, mode="json")}).decode()
+    for request in all_requests(recordings, run):
+        body = recordings.body(request)
+        document = adapter_of(SentRequest).dump_python(request, mode="json")
+        text = None if body is None else body.decode("utf-8", "replace")
+        yield to_json({"request": document, "body": text}).decode()
+
+
+def _as_markdown(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
+    yield from (f"# {run.agent}", "", *[f"- {line}" for line in _facts(run)], "")
+    for event in recordings.all_events(run):
+        facts: dict[str, Any] = event.facts
+        where = "/".join(event.path)
+        match event.kind:
+            case "Input":
+                yield from (f"## Input of {where}", "", text_of(facts.get("input")), "")
+            case "ModelResponded" if facts.get("text"):
+                yield from (f"## {where}, {event.attempt}/{event.iteration}", "", text_of(facts["text"]), "")
+            case "ToolCalled":
+                given = to_json(facts.get("tool_input", {}), indent=2).decode()
+                yield from (f"### {event.tool_name}", "", *_fenced(given), "")
+            case "ToolFinished":
+                yield from (*_fenced(text_of(facts.get("tool_result"))), "")
+            case "RunSucceeded" | "RunFailed":
+                yield from (f"**{one_line(_words_of(event) or '', 2_000)}**", "")
+            case _:
+                pass
+
+
+def _fenced(text: str) -> tuple[str, str, str]:
+    longest = max((len(part) for part in text.split("\n") if set(part) == {"`"}), default=2)
+    fence = "`" * max(3, longest + 1)
+    return fence, text, fence
+
+
+def _as_cassette(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
+    for line in cassette_lines(recordings, run):
+        yield line.decode()
+
+
+FORMS: Final[dict[str, Callable[[Recordings, RecordedRun], Iterator[str]]]] = {
+    "cassette": _as_cassette,
+    "jsonl": _as_jsonl,
+    "markdown": _as_markdown,
+    "html": page,
+}
+"""What writes each form."""
+
+
+# -- forgetting --------------------------------------------------------------------------------------------------------
+
+
+def prune(
+    place: StorePlace, ids: Sequence[str], *, older_s: float, keep_failed: bool, dry: bool
+) -> tuple[list[str], dict[str, bool]]:
+    """Forget recordings that have ended: those with these ids, or those that ended so long ago. Return their ids, and
+    those of durable runs: False where there is no recording, True where there is one, too.
+
+    Raises:
+        Refused: one of them goes on.
+    """
+    with opened(place) as recordings:
+        if ids:
+            chosen, durable = _named(recordings, ids)
+        else:
+            chosen, durable = [run for run in recordings.older(time.time() - older_s) if run.status != "live"], {}
+        if live := [run.id for run in chosen if run.status == "live"]:
+            raise Refused(f"The recording {live[0]} goes on.", "Forget it once its run has ended.")
+        kept = ("failure", "died", "cancelled") if keep_failed else ()
+        chosen = [run for run in chosen if run.status not in kept]
+        if not dry and chosen and (notice := recordings.forget(chosen)) is not None:
+            tell(notice)
+    return [run.id for run in chosen], durable
+
+
+def _named(recordings: Recordings, ids: Sequence[str]) -> tuple[list[RecordedRun], dict[str, bool]]:
+    """Return the recordings with these ids, and the ids of durable runs, as `prune` does."""
+    found, durable = list[RecordedRun](), dict[str, bool]()
+    for id in ids:
+        try:
+            found.append(recordings.find(id))
+        except StoreError as error:
+            if "begin with" in error.message:
+                raise
+            durable[id] = False
+        else:
+            durable |= {found[-1].id: True} if found[-1].kind == "durable" else {}
+    return found, durable
+
+
+def seconds_ago(seconds: float) -> float:
+    """Return the moment that was so long ago, in seconds since 1970."""
+    return time.time() - seconds
+
+
+# -- recording ---------------------------------------------------------------------------------------------------------
+
+
+def recorder(store: str | None, *, target: str | None = None, quiet: bool = False) -> OpenRecords:
+    """Return what records in the store that is meant, which is made if it is not there, and say where that is.
+
+    Raises:
+        Mistake: it cannot be used.
+    """
+    place = find_store(store, makes=True)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", StoreRepaired)
+            made = Recorder(place.path, target=target)
+        tell(*[str(each.message) for each in caught])
+        folder = place.path.parent if isinstance(place.path, Path) else None
+        if folder is not None and folder.name == ".journeyman" and not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except StoreError as error:
+        raise Mistake(error.message, error.hint) from error
+    except OSError as error:
+        raise Mistake(f"{place.shown} cannot be written: {error.strerror}.", "Name a file with --store.") from error
+    if not quiet:
+        tell(f"Recorded in {place.shown}: {place.command('show', 'last')}")
+    return made

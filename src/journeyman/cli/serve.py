@@ -1,0 +1,199 @@
+"""`journeyman serve`: agents behind HTTP, until Ctrl-C or SIGTERM.
+
+The first signal lets what goes on end, for a while; then it is stopped, or left to another process that has the store.
+The second signal does so at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, cast
+
+from cyclopts import Parameter
+from starlette.types import ASGIApp
+
+from journeyman.agent import Host
+from journeyman.cancel import Abort
+from journeyman.cli.app import Mistake
+from journeyman.cli.durable import find_store, tell
+from journeyman.cli.loading import kind_of, load_model, load_value
+from journeyman.cli.opening import OPENING_S, AgentLoop
+from journeyman.cli.run import Flag, Stdout, recording_in, telemetry_in
+from journeyman.cli.show.lines import one_line
+from journeyman.cli.show.log import log_shown
+from journeyman.cli.show.screen import PlainScreen, hearing, stderr_console
+from journeyman.errors import DefinitionError, StoreError, quoted
+from journeyman.serve.api import AgentApp, Authorize, app
+from journeyman.serve.listening import address_problems, asking_for, in_url, known_hosts, naming, serve_on
+from journeyman.serve.live import ServeLimits
+
+TOKEN: Final = "JOURNEYMAN_SERVE_TOKEN"
+"""The environment variable with the token that clients must bring."""
+_HINTS: Final = {
+    "NO_TOKEN": f"Set {TOKEN} to a long random text, give --authorize, or leave out --host.",
+    "NO_HOST_NAME": "Say it: --allow-host agents.example.org",
+}
+_ADDRESS: Final = "127.0.0.1"
+_PORT: Final = 8000
+_LAST_PORT: Final = 65_535
+_RUNS: Final = 64
+_CONNECTIONS: Final = 2_000
+_GRACE_S: Final = 30.0
+
+
+def serve(  # noqa: PLR0913 - one for each option, all by name
+    *targets: Annotated[str, Parameter(name="FILE:AGENT")],
+    host: str = _ADDRESS,
+    port: int = _PORT,
+    allow_host: Annotated[list[str] | None, Parameter(negative=())] = None,
+    store: str | None = None,
+    durable: Flag = False,
+    authorize: str | None = None,
+    runs: int = _RUNS,
+    grace: float = _GRACE_S,
+    model: str | None = None,
+    record: Flag = False,
+    otel: Flag = False,
+    timeout: float = OPENING_S,
+    debug: Flag = False,
+) -> int:
+    """Serve agents behind HTTP: a JSON API, events as they happen, and AG-UI. /openapi.json says what there is.
+
+    Where the environment has JOURNEYMAN_SERVE_TOKEN, clients must bring it: Authorization: Bearer … All who have it are
+    one owner, who sees all runs; several owners take --authorize instead.
+
+    Args:
+        targets: The agents, as for run: agents.py:analyst. Each is served under its name.
+        host: The address to listen on. One that others can reach needs a token.
+        port: The port to listen on; 0 takes a free one.
+        allow_host: A further name under which clients and pages reach the server. May be repeated.
+        store: A file or the URL of a database that keeps runs and chats. Without it they are in memory.
+        durable: Keep runs and chats in the store that JOURNEYMAN_STORE or the nearest .journeyman/runs.db names.
+        authorize: A function of the request that returns its owner, or None: auth.py:owner.
+        runs: How many runs go on at once.
+        grace: How many seconds what goes on has to end after the first signal.
+        model: Use this model instead of the agents' own.
+        record: Record what happens: in the store, or else in JOURNEYMAN_STORE or the nearest .journeyman/runs.db.
+        otel: Send traces and metrics to an OpenTelemetry collector, as the OTEL_… variables say. A run is a part of the
+            trace that its request names.
+        timeout: How many seconds a function or context manager may take to give an agent.
+        debug: Show the traceback of whatever the agents' own code raises.
+    """
+    token = _token(host, allow_host or (), authorize)
+    _check(targets, grace, runs, port)
+    Stdout()
+    place = find_store(store, makes=True) if durable or store is not None else None
+    with _around(store, model, record, otel, debug=debug) as around, AgentLoop(timeout) as loop:
+        made = app(
+            list(map(loop.agent, targets)),
+            store=place and str(place.path),
+            authorize=_authorize(authorize) if authorize else None,
+            host=around,
+            limits=ServeLimits(runs=runs),
+        )
+        guarded = naming(known_hosts(host, allow_host or ()), made if token is None else asking_for(token, made))
+        gc.collect()
+        gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
+        with _listening(host, port) as listening:
+            address = f"http://{in_url(host)}:{listening.getsockname()[1]}"
+            tell(f"serving at {address}; runs are kept in {place.shown if place else 'memory'}; Ctrl-C ends it")
+            loop.run(_until_told(made, guarded, listening, grace))
+    return 0
+
+
+@contextmanager
+def _around(store: str | None, model: str | None, record: bool, otel: bool, *, debug: bool) -> Generator[Host]:
+    """Give what surrounds every run until the block is left, and say in one line why it cannot be gone on with."""
+    screen = PlainScreen(stderr_console())
+    try:
+        with (
+            log_shown(screen.say, debug=debug),
+            recording_in(store, wish=record) as tape,
+            telemetry_in(wish=otel) as telemetry,
+        ):
+            yield Host(model=load_model(model), record=tape, telemetry=telemetry)
+    except DefinitionError as error:
+        raise Mistake(error.problems[0].message, error.problems[0].hint) from error
+    except StoreError as error:
+        raise Mistake(error.message, error.hint) from error
+    finally:
+        screen.close()
+
+
+def _token(host: str, allow_host: Sequence[str], authorize: str | None) -> str | None:
+    """Return what clients must bring, if it is a token.
+
+    Raises:
+        Mistake: it is not safe to listen there, or two things say who is let in.
+    """
+    token = os.environ.get(TOKEN) or None
+    if token is not None and authorize is not None:
+        text = f"Both {TOKEN} and --authorize say who is let in."
+        raise Mistake(text, f"Leave out one: --authorize, or {TOKEN} from the environment.")
+    for problem in address_problems(host, token, allow_host):
+        if problem.code != "NO_TOKEN" or authorize is None:
+            raise Mistake(problem.message, _HINTS.get(problem.code, problem.hint))
+    return token
+
+
+def _check(targets: Sequence[str], grace: float, runs: int, port: int) -> None:
+    if not targets:
+        raise Mistake("No agent is named.", "Name one or more: journeyman serve agents.py:analyst")
+    if not 0 <= grace < float("inf"):
+        raise Mistake(f"--grace {grace:g} is no time.", "Give a number of seconds: --grace 30.")
+    if runs < 1:
+        raise Mistake(f"--runs {runs} lets nothing go on.", "Give a number from 1: --runs 64.")
+    if not 0 <= port <= _LAST_PORT:
+        raise Mistake(f"--port {port} is no port.", f"Give a number from 0 to {_LAST_PORT}; 0 takes a free one.")
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise Mistake(
+            f"{host}:{port} cannot be used: {one_line(error.strerror or str(error))}.", "Choose another --port."
+        ) from error
+
+
+def _authorize(named: str) -> Authorize:
+    """Return the function that names the owner of a request.
+
+    Raises:
+        Mistake: there is none.
+    """
+    found: object = load_value(named)
+    if isinstance(found, type) or not callable(found):
+        text = f"--authorize {quoted(named[:80])} is {kind_of(found)}, not a function."
+        raise Mistake(text, "Give FILE:FUNCTION of a function of the request.")
+    return cast("Callable[..., Any]", found)
+
+
+async def _until_told(made: AgentApp, guarded: ASGIApp, listening: socket.socket, grace_s: float) -> None:
+    loop, abort, at_once = asyncio.get_running_loop(), Abort(), asyncio.Event()
+
+    def heed() -> None:
+        if abort.aborted:
+            at_once.set()
+        else:
+            tell(f"stopping: what goes on has {grace_s:g} s to end; once more, and it is stopped at once")
+            abort.abort()
+
+    async def close() -> None:
+        draining = asyncio.ensure_future(made.drain(grace_s))
+        hurrying = asyncio.ensure_future(at_once.wait())
+        await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        hurrying.cancel()
+        if not draining.done():
+            draining.cancel()
+            await asyncio.wait({draining})
+            await made.drain(0.0)
+
+    with hearing(lambda _: loop.call_soon_threadsafe(heed) and None):
+        await serve_on(listening, guarded, abort=abort, connections=_CONNECTIONS, before_closing=close)

@@ -1,0 +1,247 @@
+"""Recordings on the command line: made by `run`, listed, shown, compared, followed, exported and forgotten."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import Done, Warm, assert_one_error_line
+
+AGENTS = '''
+from journeyman import Agent, tool
+from journeyman.models.scripted import Scripted, call, say
+
+@tool
+async def look(topic: str) -> str:
+    """Look."""
+    return f"all about {topic}"
+
+answers = [say(call("look", {"topic": "tides"}, id="c1")), say("They rise.")]
+scout = Agent(name="scout", model=Scripted(answers), tools=[look])
+lost = Agent(name="lost", model=Scripted([]))
+'''
+
+
+@pytest.fixture
+def desk(tmp_path: Path, warm: Warm) -> Callable[..., Done]:
+    (tmp_path / "agents.py").write_text(AGENTS)
+    return lambda *words, **env: warm(*words, cwd=tmp_path, env={"JOURNEYMAN_RECORD": "1", **env})
+
+
+@pytest.fixture(params=["file", "postgres"])
+def desks(request: pytest.FixtureRequest, desk: Callable[..., Done]) -> Callable[..., Done]:
+    """Commands on the nearest store, and on one in a database."""
+    env = {"JOURNEYMAN_STORE": request.getfixturevalue("emptied")} if request.param == "postgres" else {}
+    return lambda *words: desk(*words, **env)
+
+
+def test_a_run_records_says_where_and_is_shown(desk: Callable[..., Done], tmp_path: Path) -> None:
+    done = desk("run", "agents.py:scout", "What of the tides?")
+    assert (done.code, done.stdout) == (0, "They rise.\n")
+    assert f"Recorded in {tmp_path}/.journeyman/runs.db: journeyman show last" in done.stderr.replace("\n", "")
+    folder = tmp_path / ".journeyman"
+    assert (folder.stat().st_mode & 0o777, (folder / "runs.db").stat().st_mode & 0o777) == (0o700, 0o600)
+    assert (folder / ".gitignore").read_text() == "*\n"
+    shown = desk("show", "last").stdout.splitlines()
+    assert shown[-7:] == [
+        "attempt 1",
+        "  iteration 1: tool_use",
+        '    look({"topic":"tides"})',
+        "    gate: allow",
+        "    look: all about tides",
+        "  iteration 2: end_turn: They rise.",
+        "success: They rise.",
+    ]
+    [body] = desk("show", "last", "--wire", "--iteration", "2").stdout.splitlines()
+    assert json.loads(body)["messages"][-1]["content"][0]["content"] == "all about tides"
+    [listed] = json.loads(desk("runs", "--json").stdout)["recordings"]
+    assert (listed["agent"], listed["status"], listed["input"]) == ("scout", "success", "What of the tides?")
+
+
+def test_nothing_is_recorded_where_that_is_said_or_under_ci(desk: Callable[..., Done], tmp_path: Path) -> None:
+    assert desk("run", "agents.py:scout", "?", "--no-record").code == 0
+    assert desk("run", "agents.py:scout", "?", JOURNEYMAN_RECORD="0").code == 0
+    assert not (tmp_path / ".journeyman").exists()
+    (tmp_path / ".journeyman").write_text("a file is in the way")
+    done = desk("run", "agents.py:scout", "?")
+    assert (done.code, "Nothing is recorded" in done.stderr) == (0, True)
+    assert_one_error_line(desk("run", "agents.py:scout", "?", "--record"), 2, ["cannot be made"])
+
+
+def test_recordings_are_compared_followed_exported_and_forgotten(desks: Callable[..., Done], tmp_path: Path) -> None:
+    for agent in ("scout", "scout", "lost"):
+        desks("run", f"agents.py:{agent}", "What of <b>it</b>?")
+    third, second, first = [each["id"] for each in json.loads(desks("runs", "--json").stdout)["recordings"]]
+    assert desks("diff", first, second).stdout == "Both did the same: 9 lines.\n"
+    assert desks("diff", first, third).stdout.startswith("0 lines the same")
+    assert desks("tail", first).stdout.splitlines()[-1] == "success: They rise."
+    assert [each["id"] for each in json.loads(desks("runs", "--failed", "--json").stdout)["recordings"]] == [third]
+    assert desks("export", first, "--as", "html", "--out", "run.html").code == 0
+    page = (tmp_path / "run.html").read_text("utf-8")
+    assert "<b>it" not in page
+    assert "\\u003cb>it" in page
+    assert_one_error_line(desks("export", first, "--as", "html", "--out", "run.html"), 2, ["run.html is there already"])
+    assert json.loads(desks("export", first).stdout.splitlines()[0])["run"]["id"] == first
+    assert "### look" in desks("export", first, "--as", "markdown").stdout
+    assert desks("test", first, "agents.py:scout", "--out", "test_scout.py").code == 0
+    assert json.loads(desks("show", first, "--wire").stdout.splitlines()[0])["messages"]
+    assert desks("prune", "--older-than", "0s", "--keep-failed", "--dry-run").stdout.split() == [first, second]
+    desks("prune", "--older-than", "0s", "--keep-failed")
+    assert [each["id"] for each in json.loads(desks("runs", "--json").stdout)["recordings"]] == [third]
+    wrong = f"{third[:-1]}x"
+    assert_one_error_line(desks("prune", third, wrong), 2, [wrong, "nearest is", third])
+    assert desks("prune", third).stdout == f"{third}\n"
+    assert desks("runs").stderr == "There is no such run.\n"
+
+
+def test_a_durable_run_is_forgotten_with_its_recording_or_the_recording_alone(desks: Callable[..., Done]) -> None:
+    for id in ("one", "two"):
+        desks("run", "agents.py:scout", "?", "--durable", "--id", id)
+    assert desks("prune", "two", "--status", "done").stdout == "two\n"
+    two, one = [each["id"] for each in json.loads(desks("runs", "--json").stdout)["recordings"]]
+    assert desks("prune", two, one, "--dry-run").stdout.split() == [two, one, "one"]
+    assert_one_error_line(desks("prune", one, "three"), 2, ["three"])
+    assert desks("prune", two, one).stdout.split() == [two, one, "one"]
+    assert desks("runs").stderr == "There is no such run.\n"
+
+
+def test_wrong_ids_and_places_get_one_line(desk: Callable[..., Done], tmp_path: Path) -> None:
+    desk("run", "agents.py:scout", "?")
+    for words in (("diff", "x", "last"), ("tail", "nope"), ("export", "nope"), ("show", "last", "--path", "other")):
+        assert_one_error_line(desk(*words), 2, ["has no"])
+    assert "nearest" in desk("tail", "nope").stderr
+    (tmp_path / "note.txt").write_text("no store")
+    assert_one_error_line(desk("tail", "last", "--store", "note.txt"), 2, ["not a store"])
+    assert_one_error_line(desk("tail", "last", "--store", "missing.db"), 2, ["There is no store"])
+
+
+# -- tests of recordings -----------------------------------------------------------------------------------------------
+
+PLANNERS = '''
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from journeyman import Agent, Limits, Output, Subagents, ToolContext, tool
+from journeyman.models.faulty import Faulty
+from journeyman.models.scripted import Scripted, call, say
+
+
+class Trip(BaseModel):
+    city: str
+    days: int
+
+
+@dataclass
+class Seen:
+    cities: list[str]
+
+
+def nothing_seen(trip: Trip) -> Seen:
+    return Seen([])
+
+
+@tool(effect="once")
+async def look(city: str, ctx: ToolContext) -> str:
+    """Look."""
+    seen = ctx.run_state(Seen)
+    ctx.set_run_state(Seen([*seen.cities, city]))
+    print("looking")
+    if city == "Rome":
+        raise ValueError("no such city")
+    return f"rain in {city}"
+
+
+def long_enough(trip: Trip) -> None:
+    if trip.days < 2:
+        raise ValueError("too short")
+
+
+def answers() -> Scripted:
+    calls = [call("look", {"city": city}, id=str(city)) for city in ("Rome", 5, "Oslo")]
+    drafts = call("output", {"city": "Oslo", "days": 1}, id="d"), call("output", {"city": "Oslo", "days": 3}, id="e")
+    return Scripted([say("Well.", *calls), say(drafts[0]), say(drafts[1])])
+
+
+planner = Agent(
+    name="trip-planner", model=answers(), input=Trip, output=Output(Trip), tools=[look], validators=[long_enough],
+    run_state=nothing_seen, project=lambda states: states.run.cities,
+)
+down = Agent(name="down", model=Faulty(Scripted([]), 1, rate=1.0, faults=["overloaded"]), retries=0)
+helper = Agent(name="helper", description="Helps.", model=Scripted([say("Done.")]))
+
+
+def lead() -> Agent:
+    said = [say(call("subagent", {"agent": "helper", "task": "Go."})), say("One.")]
+    return Agent(name="lead", model=Scripted(said), tools=[Subagents(helper)])
+'''
+
+
+@pytest.fixture
+def planners(tmp_path: Path, warm: Warm) -> Callable[..., Done]:
+    (tmp_path / "agents.py").write_text(PLANNERS)
+    return lambda *words, **env: warm(*words, cwd=tmp_path, env={"JOURNEYMAN_RECORD": "1", **env})
+
+
+def test_a_recorded_run_becomes_a_test_that_passes(planners: Callable[..., Done], tmp_path: Path) -> None:
+    trip = '{"city": "Oslo", "days": 3}'
+    ends = {"planner": 0, "down": 1, "lead": 0}
+    for name, code in ends.items():
+        assert planners("run", f"agents.py:{name}", trip, "--quiet").code == code
+        done = planners("test", "last", "--out", f"checks/test_{name}.py")
+        assert (done.code, done.stdout) == (0, ""), done.stderr
+    source = (tmp_path / "checks/test_planner.py").read_text()
+    assert "OUTPUT = {'city': 'Oslo', 'days': 3}" in source
+    assert "result.code is ErrorCode.API_ERROR" in (tmp_path / "checks/test_down.py").read_text()
+    inside = planners("test", "last", "agents.py:helper", "--path", "lead/helper#1", "--out", "test_helper.py")
+    assert inside.code == 0, inside.stderr
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "checks", "test_helper.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines()[-1].startswith("4 passed"), ran.stdout
+
+
+def test_a_cassette_of_a_recording_gives_the_states_back(planners: Callable[..., Done], tmp_path: Path) -> None:
+    trip = '{"city": "Oslo", "days": 3}'
+    first = json.loads(planners("run", "agents.py:planner", trip, "--json").stdout)
+    assert planners("export", "last", "--as", "cassette", "--out", "trip.jsonl").code == 0
+    done = planners("replay", "trip.jsonl", "agents.py:planner", "--json")
+    again = json.loads(done.stdout)
+    assert "looking" not in done.stderr
+    assert [again[name] for name in ("code", "output", "state", "history")] == [
+        first[name] for name in ("code", "output", "state", "history")
+    ]
+    assert again["state"] == ["Oslo"]
+
+
+def test_files_that_are_there_are_replaced_only_with_force(planners: Callable[..., Done], tmp_path: Path) -> None:
+    planners("run", "agents.py:down", "?", "--quiet")
+    made = tmp_path / "test_down.py"
+    made.write_text("mine")
+    words = ["is there already", "--force"]
+    assert_one_error_line(planners("test", "last", "--out", "test_down.py"), 2, words)
+    assert_one_error_line(planners("export", "last", "--as", "cassette", "--out", "test_down.py"), 2, words)
+    assert (made.read_text(), (tmp_path / "cassettes").exists()) == ("mine", False)
+    assert planners("test", "last", "--out", "test_down.py", "--force").code == 0
+    assert "def test_down_ends_as_recorded" in made.read_text()
+
+
+def test_no_test_is_made_that_would_not_pass_or_cannot_be(planners: Callable[..., Done], tmp_path: Path) -> None:
+    planners("run", "agents.py:down", "?", "--quiet")
+    for words, code, parts in (
+        (("last", "agents.py:helper"), 1, ["asks now what it did not ask then"]),
+        (("last", "agents.py:nobody"), 2, ["has no 'nobody'"]),
+        (("last", "agents.py"), 2, ["agents.py"]),
+        (("last", "--out", "test down.py"), 2, ["test down.py is no name"]),
+        (("last", "--path", "down/other", "agents.py:down"), 1, ["no request of down/other"]),
+        (("nothing",), 2, ["no recording 'nothing'"]),
+    ):
+        assert_one_error_line(planners("test", *words), code, parts)
+    (tmp_path / "agents.py").write_text(PLANNERS.replace('name="down"', 'name="down", system="Be brief."'))
+    assert_one_error_line(planners("test", "last"), 1, ["asks now what it did not ask then"])
+    made = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    assert made == {".journeyman", "agents.py"}

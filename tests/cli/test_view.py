@@ -1,0 +1,133 @@
+"""`journeyman view`, and what is said to recorded runs of another process on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from journeyman import Failure, Host, Success, ask_user, run
+from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.models.scripted import call, say
+from journeyman.record import Recorder, Recordings
+from journeyman.record.speaking import open_questions
+from journeyman.types import Text, ToolResult
+from tests.cli.program import Done, Warm, assert_one_error_line
+from tests.view.desk import asking, look
+from tests.view.stores import record_lives
+
+
+@pytest.fixture
+def desk(tmp_path: Path, warm: Warm) -> Callable[..., Done]:
+    return lambda *words, **env: warm(*words, cwd=tmp_path, env=env)
+
+
+class AsksAboutLooks:
+    """A gate that asks about every look."""
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        return Ask("May it?") if request.tool_name == "look" else Allow()
+
+
+async def asked(path: Path, *, unlike: str = "") -> tuple[str, str]:
+    """Wait until a run asks something else, and return its id and the digest."""
+    while True:
+        with Recordings(path) as recordings:
+            waiting = [(run.id, each.digest) for run in recordings.runs() for each in open_questions(recordings, run)]
+        for id, digest in waiting:
+            if digest != unlike:
+                return id, digest
+        await asyncio.sleep(0.01)
+
+
+async def test_a_recorded_run_is_steered_and_approved_by_commands(tmp_path: Path, desk: Callable[..., Done]) -> None:
+    path = tmp_path / "runs.db"
+
+    def told(*words: str) -> Done:
+        return desk(*words, "--store", str(path))
+
+    with Recorder(path, asks=True) as recorder:
+        agent = asking(say(call("look", {"topic": "tides"}, id="c1")), say("They rise."), say("Yes."))
+        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        id, digest = await asked(path)
+        steered = await asyncio.to_thread(told, "steer", id, "Be short.")
+        assert (steered.code, steered.stderr) == (0, "It is said before the next model call.\n")
+        assert (await asyncio.to_thread(told, "hold", id)).code == 0
+        wrong = await asyncio.to_thread(told, "approve", id, "ffffff")
+        assert_one_error_line(wrong, 1, ["No question waits under", digest[:12]])
+        allowed = await asyncio.to_thread(told, "approve", "last", digest[:8])
+        assert (allowed.code, allowed.stderr) == (0, "Allowed: look tides · May it?\n")
+        again = await asyncio.to_thread(told, "approve", id, digest[:8], "--deny", "no")
+        assert_one_error_line(again, 1, ["answered before: allow, by"])
+        assert (await asyncio.to_thread(told, "release", id)).code == 0
+        result = await going
+    assert isinstance(result, Success)
+    assert_one_error_line(await asyncio.to_thread(told, "stop", id), 1, ["has ended"])
+
+
+async def test_a_recorded_run_hears_other_arguments_denials_follow_ups_answers_and_stops_from_commands(
+    tmp_path: Path, desk: Callable[..., Done]
+) -> None:
+    path = tmp_path / "runs.db"
+
+    async def told(*words: str) -> Done:
+        return await asyncio.to_thread(desk, *words, "--store", str(path))
+
+    with Recorder(path, asks=True) as recorder:
+        looks = [say(call("look", {"topic": each}, id=each)) for each in ("tides", "fire")]
+        question = say(call("ask_user", {"question": "Which?"}, id="q"))
+        agent = replace(asking(*looks, question, say("So."), *looks), tools=[look, ask_user], gate=AsksAboutLooks())
+        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        id, digest = await asked(path)
+        assert_one_error_line(await told("approve", id, digest, "--arguments", "{"), 2, ["--arguments is no JSON"])
+        changed = await told("approve", id, digest, "--arguments", '{"topic": "moon"}')
+        assert changed.stderr == "Allowed, with other arguments: look tides · May it?\n"
+        id, other = await asked(path, unlike=digest)
+        assert "Denied: look fire" in (await told("deny", id, other, "too hot")).stderr
+        id, which = await asked(path, unlike=other)
+        later = await told("steer", id, "And then?", "--at-end")
+        assert later.stderr == "It is said when nothing else is left to do.\n"
+        assert (await told("answer", id, which, "that one")).stderr == "Answered: Which?\n"
+        id, digest = await asked(path, unlike=which)
+        assert (await told("stop", id, "--reason", "enough")).code == 0
+        result = await going
+    assert isinstance(result, Failure)
+    assert "enough" in result.error.message
+    blocks = [block for message in result.history for block in message.content]
+    heard = " ".join(block.text for block in blocks if isinstance(block, Text | ToolResult))
+    assert all(each in heard for each in ("about moon", "too hot", "that one", "And then?"))
+
+
+def test_a_recorded_durable_run_that_was_killed_is_recorded_to_its_end(tmp_path: Path, warm: Warm) -> None:
+    record_lives(tmp_path / "runs.db", warm)
+    with Recordings(tmp_path / "runs.db") as recordings:
+        found = {each.input: each.status for each in recordings.runs()}
+    assert found == {"Pay, recovered.": "success", "Pay, abandoned.": "died", "Pay, killed.": "died"}
+
+
+def test_what_cannot_be_viewed_gets_one_line(tmp_path: Path, desk: Callable[..., Done]) -> None:
+    assert_one_error_line(desk("view", "nope.db"), 2, ["There is no store nope.db"])
+    nowhere = "postgresql://ann:secret@127.0.0.1:1/x"
+    done = desk("view", nowhere)
+    assert_one_error_line(done, 2, ["could not be opened", "Look whether the database runs"])
+    assert "secret" not in done.stderr
+    Recorder(tmp_path / "runs.db").close()
+    assert_one_error_line(desk("view", "runs.db", "--host", "192.0.2.1"), 2, ["no token", "--token"][1:])
+    assert_one_error_line(desk("view", "runs.db", "--port", "99999"), 2, ["99999 is no port"])
+    (tmp_path / "other.db").write_text("something else, of another program, and long enough " * 30)
+    (tmp_path / "other.db").chmod(0o600)
+    assert_one_error_line(desk("view", "other.db"), 2, ["not a store"])
+    Recorder(tmp_path / "newer.db").close()
+    with closing(sqlite3.connect(tmp_path / "newer.db")) as connection, connection:
+        connection.execute("UPDATE rec_format SET version = 99")
+    assert_one_error_line(desk("view", "newer.db"), 2, ["recordings of format 99", "Update"])
+    assert_one_error_line(desk("view", str(tmp_path)), 2, ["could not be opened"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert_one_error_line(desk("view", "runs.db", "--port", port), 2, [f"the port {port} is taken", "next free"])
