@@ -1,0 +1,87 @@
+"""What the site is built from and checked with; `make site` builds it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support import pages, site
+from tests.support.pages import ROOT
+
+
+def test_links_that_leave_the_docs_lead_to_the_repository_and_others_stay() -> None:
+    page = site.DOCS / "index.md"
+    text = site.staged(page)
+    assert f"]({pages.REPOSITORY}/examples/01_hello.py)" in text
+    assert "](tutorial.md)" in text
+    assert "](../" not in text
+
+
+def test_a_link_in_a_code_block_is_left_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\n```text\n[a](../b)\n```\n", encoding="utf-8")
+    assert site.staged(page, tmp_path) == page.read_text(encoding="utf-8")
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    listed: list[str] = []
+    for group in tomllib.loads(site.navigation())["nav"]:
+        for entries in group.values():
+            listed += [entries] if isinstance(entries, str) else [path for entry in entries for path in entry.values()]
+    assert sorted(listed) == [page.relative_to(site.DOCS).as_posix() for page in site.all_pages()]
+
+
+def test_the_navigation_has_the_groups_of_the_index_below_its_title() -> None:
+    groups = [heading for heading, _ in site.contents()]
+    assert groups[0] == "Start here"
+    assert dict(site.contents())["Start here"][0] == site.DOCS / "tutorial.md"
+
+
+def test_a_blank_line_stands_before_each_heading_for_a_table_would_take_it_in() -> None:
+    glued = [
+        f"{page.name}: {line}"
+        for page in site.all_pages()
+        for line in re.findall(r"(?<!\n)\n(#+ .*)", pages.prose(page))
+    ]
+    assert glued == []
+
+
+def test_a_name_of_the_reference_is_followed_by_the_pages_that_use_it() -> None:
+    page = site.DOCS / "reference" / "chats.md"
+    assert "::: journeyman.Chat\n\nUsed in a program: " in site.with_examples("::: journeyman.Chat\n", page)
+
+
+def test_the_site_and_the_package_name_the_same_addresses() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    configured = tomllib.loads((site.DOCS / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    assert configured["site_url"] == project["urls"]["Documentation"]
+    assert [each["link"] for each in configured["extra"]["social"]] == [project["urls"]["Source"]]
+
+
+@pytest.mark.parametrize(
+    ("html", "fault"),
+    [
+        ('<a href="b.html">', "page.html: b.html leads to no file"),
+        ('<a href="#b">', "page.html: #b leads to no heading"),
+        ('<a href="page.html#b">', "page.html: page.html#b leads to no heading"),
+        ('<script src="https://cdn.example/a.js"></script>', "page.html: loads https://cdn.example/a.js"),
+        ('<link rel="stylesheet" href="https://f.example/f.css">', "page.html: loads https://f.example/f.css"),
+        ('<a href="https://h.example/us" data-md-component="source">', "page.html: loads https://h.example/us"),
+        ('<h1 id="a"></h1><a href="page.html#a"><a href="https://example.org/">', None),
+    ],
+)
+def test_a_planted_fault_of_a_built_page_is_found(html: str, fault: str | None, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(html, encoding="utf-8")
+    assert site.faults(tmp_path) == ([fault] if fault else [])
+
+
+def test_a_style_that_fetches_a_font_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.css").write_text("@font-face { src: url(https://fonts.example/a.woff) }", encoding="utf-8")
+    assert site.faults(tmp_path) == ["a.css: fetches https://fonts.example/a.woff"]
+
+
+def test_the_title_of_a_page_is_its_first_heading() -> None:
+    assert site.title(pages.ROOT / "docs" / "tools.md") == "Tools"
