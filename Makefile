@@ -35,6 +35,8 @@ UV_STAMP := .tools/uv-$(shell grep -s '^uv==' requirements.lock | cksum | cut -d
 BIN := .venv/bin
 VENV_STAMP := .venv/set-up-$(shell { cat requirements.lock pyproject.toml; echo '$(CURDIR)'; } | cksum | cut -d' ' -f1)
 MCP_STAMP := .tools/mcp-$(shell cat tests/mcp/package.json tests/mcp/package-lock.json | cksum | cut -d' ' -f1)
+AGUI_STAMP := .tools/agui-$(shell cat tests/serve/agui/package.json tests/serve/agui/package-lock.json | cksum | cut -d' ' -f1)
+VIEWER_STAMP := .tools/viewer-$(shell cat viewer/package.json viewer/package-lock.json | cksum | cut -d' ' -f1)
 AIMOCK_STAMP := .tools/aimock-$(shell cat tests/aimock/package.json tests/aimock/package-lock.json | cksum | cut -d' ' -f1)
 
 # Whoever runs this may have set their own: an index, a proxy, certificates. Those are left alone.
@@ -52,7 +54,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export npm_config_cache := $(CACHE)/npm
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check fix fuzz crash prices bench docs lock clean
+.PHONY: help demo test check fix fuzz crash newest browser viewer pictures prices bench docs site package lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:[^#]*## /:/' | \
@@ -61,8 +63,9 @@ help: ## Show this list
 demo: $(VENV_STAMP) ## Watch an agent work, without a key and without a network
 	@$(BIN)/journeyman demo $(ARGS)
 
-test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) ## Run all tests, in random order
-	JOURNEYMAN_CRASH_SEED=$(SHARE) $(BIN)/pytest -rs -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) \
+test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP) ## Run all tests, in random order
+	JOURNEYMAN_CRASH_SEED=$(SHARE) $(BIN)/pytest -m 'not browser' -rs -n $(WORKERS) --inline-snapshot=disable \
+		--randomly-seed=$(SEED) \
 		--hypothesis-seed=$(SHARE) $(ARGS)
 
 check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architecture
@@ -85,7 +88,13 @@ fix: $(VENV_STAMP) ## Format, fix what the linter can fix, and redraw the map of
 	@$(BIN)/ruff check .
 
 docs: $(VENV_STAMP) ## Run every code block of README and docs, and the examples
-	$(BIN)/pytest --randomly-seed=$(SEED) tests/test_docs.py tests/test_examples.py $(ARGS)
+	$(BIN)/pytest --randomly-seed=$(SEED) tests/test_docs.py tests/docs tests/test_examples.py $(ARGS)
+
+site: $(VENV_STAMP) ## Build the documentation's site into .cache/site/site: strict, every link followed
+	$(BIN)/python -m tests.support.site
+
+package: $(VENV_STAMP) ## Build wheel and sdist, check them, and use them in an empty environment of each Python there is
+	@$(FROM_PIP); $(BIN)/python -m tests.support.package $(ARGS)
 
 fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
 	@printf 'seed %s, %s cases each; to repeat: make fuzz SEED=%s FUZZ=%s\n' $(SEED) $(FUZZ) $(SEED) $(FUZZ)
@@ -95,7 +104,27 @@ fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
 crash: $(VENV_STAMP) ## Kill durable runs at every point, cut their power, and let workers and databases die
 	@printf 'seed %s; to repeat: make crash SEED=%s\n' $(SEED) $(SEED)
 	JOURNEYMAN_CRASH=$(CRASH) JOURNEYMAN_CRASH_SEED=$(SEED) JOURNEYMAN_CRASH_WORKERS=$(WORKERS) $(BIN)/pytest -rs -s \
-		-p no:xdist -o timeout=3600 tests/durable/test_crash.py tests/durable/test_fleet.py $(ARGS)
+		-p no:xdist -o timeout=3600 tests/durable/test_crash.py tests/durable/test_fleet.py tests/durable/test_teams.py $(ARGS)
+
+NEWEST := .cache/newest
+newest: $(VENV_STAMP) ## Test dispatchers with the newest versions of their engines, in an environment that is thrown away
+	@rm -rf $(NEWEST) && $(UV) venv --quiet --python '$(PYTHON)' $(NEWEST)
+	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --requirement requirements.lock
+	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --upgrade --editable . procrastinate pgqueuer celery
+	@$(UV) pip list --quiet --python $(NEWEST)/bin/python | grep -E '^(procrastinate|pgqueuer|celery|psycopg) '
+	$(NEWEST)/bin/python -m pytest -rs -p no:xdist --inline-snapshot=disable tests/durable/test_dispatch.py \
+		tests/durable/test_tickets.py tests/durable/test_other_dispatchers.py $(ARGS)
+	@rm -rf $(NEWEST)
+
+browser: $(VENV_STAMP) $(VIEWER_STAMP) ## Look at the viewer and an example's page in a real Chromium; root on Debian gets one, if there is none
+	@$(CHROMIUM)
+	$(BIN)/pytest -m browser -rs --tb=native -n $(WORKERS) -o timeout=120 --randomly-seed=$(SEED) tests/view tests/serve $(ARGS)
+
+viewer: $(VENV_STAMP) $(VIEWER_STAMP) ## Build the viewer's page from viewer/ into src/journeyman/view/static
+	cd viewer && ../$(NPM) run build
+
+pictures: $(VENV_STAMP) ## Take the pictures of the viewer in docs/viewer, in a Chromium that the machine has to have
+	$(BIN)/python -m tests.view.pictures $(ARGS)
 
 prices: $(VENV_STAMP) ## Bring the price table up to date with genai-prices, after make lock UPGRADE=1
 	$(BIN)/python -m tests.support.price_table $(ARGS)
@@ -145,6 +174,30 @@ $(MCP_STAMP): | $(VENV_STAMP)
 	@cp tests/mcp/package.json tests/mcp/package-lock.json tests/mcp/.npmrc .tools/mcp/
 	@if $(NPM) ci --silent --prefer-offline --ignore-scripts --fetch-retries=1 --prefix .tools/mcp; then touch $@; else \
 		echo 'Could not install MCP servers: npm cannot reach a registry. Their tests will be skipped.'; fi
+
+# The official client of AG-UI.
+$(AGUI_STAMP): | $(VENV_STAMP)
+	@printf 'Setting up the AG-UI client\n'
+	@rm -rf .tools/agui .tools/agui-* && mkdir -p .tools/agui
+	@cp tests/serve/agui/package.json tests/serve/agui/package-lock.json tests/serve/agui/.npmrc .tools/agui/
+	@if $(NPM) ci --silent --prefer-offline --ignore-scripts --fetch-retries=1 --prefix .tools/agui; then touch $@; else \
+		echo 'Could not install the AG-UI client: npm cannot reach a registry. Its tests will be skipped.'; fi
+
+# What the viewer's page is built with. Users get the page as it was built; only who changes it needs this.
+$(VIEWER_STAMP): | $(VENV_STAMP)
+	@printf 'Setting up the viewer\n'
+	@rm -f .tools/viewer-*
+	@if $(NPM) ci --silent --prefer-offline --ignore-scripts --fetch-retries=1 --prefix viewer; then touch $@; else \
+		echo 'Could not install what builds the viewer: npm cannot reach a registry. Its build will not be compared.'; fi
+
+# A browser is a package of the system. Where there is none and none can be installed, its tests are skipped, and say so.
+CHROMIUM = for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo 'There is no Chromium, and only root on Debian can install it here. The tests in a browser will be skipped.'; exit; fi; \
+	echo 'Setting up Chromium'; mkdir -p $(CACHE); export DEBIAN_FRONTEND=noninteractive; \
+	timeout 60 apt-get update >$(CACHE)/chromium.log 2>&1; \
+	timeout 180 apt-get install --yes --no-install-recommends chromium >>$(CACHE)/chromium.log 2>&1 \
+		|| { tail -3 $(CACHE)/chromium.log; echo 'Could not install Chromium. The tests in a browser will be skipped.'; }
 
 # uv, in the version and with the hashes of the lock: in an environment of its own; where this Python has no venv or no
 # ensurepip (some Linux distributions split them off), in a folder by Python's own pip; else whichever uv is installed.

@@ -10,16 +10,23 @@ from pathlib import Path
 from benchmarks import (
     crew,
     durable_file,
+    durable_postgres,
     fan_out,
+    gemini_wire,
     growth,
     in_process,
+    keystrokes,
     mail,
     many_inputs,
+    million_a_day,
     openai_wire,
     over_http,
     parallel_calls,
+    recorder,
     runs_in_a_row,
+    serving,
     start_up,
+    viewer,
 )
 from benchmarks.measuring import FULL, QUICK, TINY, Effort, Row
 from benchmarks.table import document, header, table
@@ -29,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
     "over-http": over_http.measure,
     "in-a-row": runs_in_a_row.measure,
     "openai": openai_wire.measure,
+    "gemini": gemini_wire.measure,
     "growth": growth.measure,
     "fan-out": fan_out.measure,
     "crew": crew.measure,
@@ -36,7 +44,13 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
     "mail": mail.measure,
     "batch": many_inputs.measure,
     "durable": durable_file.measure,
+    "postgres": durable_postgres.measure,
+    "fleet": million_a_day.measure,
+    "recorder": recorder.measure,
+    "serve": serving.measure,
     "start-up": start_up.measure,
+    "keystrokes": keystrokes.measure,
+    "viewer": viewer.measure,
 }
 
 

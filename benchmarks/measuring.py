@@ -88,12 +88,14 @@ async def taking_turns(
 @contextmanager
 def only_new_garbage() -> Generator[None]:
     """Let the garbage collector look only at what is made in this block, not at all the packages imported so far."""
+    was_frozen = gc.get_freeze_count() > 0
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
 
 
 def compared(what: str, costs: Costs, *, ours: str, reference: str, unit: str, scale: float, target: str = "") -> Row:

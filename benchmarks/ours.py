@@ -10,6 +10,7 @@ from benchmarks.work import MAX_ITERATIONS, MAX_TOKENS, MODEL, PROMPT, Function,
 from journeyman import Agent, Limits, Model, Output, Settings, run, tool
 from journeyman.model import Request, Response
 from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.google.model import GoogleModel
 from journeyman.models.scripted import FromFunction, call, say
 
 
@@ -49,5 +50,13 @@ def in_process(iterations: int, function: Function = add) -> Contender:
 async def over_http(url: str, function: Function = add) -> AsyncGenerator[Contender]:
     """Give a run on the adapter for the Messages API. Connections stay open as long as the block."""
     model = AnthropicModel(MODEL, api_key="key", base_url=url)
+    async with model.open():
+        yield contender(agent(model, function))
+
+
+@asynccontextmanager
+async def over_gemini(url: str, function: Function = add) -> AsyncGenerator[Contender]:
+    """Give a run on the adapter for Gemini. Connections stay open as long as the block."""
+    model = GoogleModel("gemini-3-flash-preview", api_key="key", base_url=f"{url}/v1beta")
     async with model.open():
         yield contender(agent(model, function))

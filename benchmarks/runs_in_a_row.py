@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.measuring import Costs, Effort, Row, compared, taking_turns
 from benchmarks.server import CERTIFICATES, always
@@ -34,13 +35,11 @@ def measure(effort: Effort) -> list[Row]:
     """Measure 100 runs in a row."""
     n_runs = effort.size(100)
     with always(ANSWER, tls=True) as url:
-        os.environ |= {
-            "ANTHROPIC_API_KEY": "key",
-            "ANTHROPIC_BASE_URL": url,
-            "SSL_CERT_FILE": str(CERTIFICATES / "authority.pem"),
-        }
-        held_open = asyncio.run(_beside_held_open(n_runs, effort.rounds(40)))
-        opened_each = asyncio.run(_beside_opened_each(n_runs, effort.rounds(10)))
+        authority = str(CERTIFICATES / "authority.pem")
+        keys = {"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": url, "SSL_CERT_FILE": authority}
+        with patch.dict(os.environ, keys):
+            held_open = asyncio.run(_beside_held_open(n_runs, effort.rounds(40)))
+            opened_each = asyncio.run(_beside_opened_each(n_runs, effort.rounds(10)))
     against = [("one model held open", held_open, "≤ 1.1"), ("a model opened for each run", opened_each, "")]
     return [
         compared(

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import orjson
 
@@ -16,12 +16,15 @@ ROOT = Path(__file__).parent.parent
 CERTIFICATES = ROOT / "tests" / "contracts" / "certificates"
 
 
+Api: TypeAlias = Literal["messages", "gemini"]
+
+
 @contextmanager
-def serving(*, iterations: int, delay_s: float = 0.0) -> Generator[str]:
+def serving(*, iterations: int, delay_s: float = 0.0, api: Api = "messages") -> Generator[str]:
     """Serve conversations of `iterations` answers: calls of `add`, then the report. Give the address."""
     calls = [_answer("add", {"x": 1})] * (iterations - 1)
     script = [*calls, _answer("output", {"total": 3.0})]
-    with _written(script) as name, _started("benchmarks.scripted_server", name, str(delay_s)) as url:
+    with _written(script) as name, _started("benchmarks.scripted_server", name, str(delay_s), api) as url:
         yield url
 
 

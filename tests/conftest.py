@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 from hypothesis import settings
 
-from journeyman.durable.postgres import ddl
+from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
 from tests.cli.program import Warm
+from tests.support.journaled import is_needless
 
 if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
@@ -25,9 +27,25 @@ settings.register_profile(
 )
 settings.load_profile("journeyman")
 
+os.environ["JOURNEYMAN_RECORD"] = "0"  # commands record where a test says so
+
 # No test leaves this machine. An authority that signed nothing is read in a millisecond, those of a system take forty:
 # in each HTTP client that a provider's package makes, and in each process.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "contracts" / "certificates" / "idle_authority.pem")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out turns that show nothing new, but where all are asked for."""
+    if config.getoption("journal") == "memory":
+        needless = [item for item in items if is_needless(item)]
+        items[:] = [item for item in items if not is_needless(item)]
+        config.hook.pytest_deselected(items=needless)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector look at what tests make only: to go through all tests each time takes half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,10 +70,8 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     made.close()
 
 
-TABLES: Final = (
-    *("jm_runs", "jm_steps", "jm_signals", "jm_parked", "jm_sessions", "jm_session_records", "jm_session_damage"),
-    *("procrastinate_jobs", "procrastinate_events", "procrastinate_workers", "procrastinate_periodic_defers"),
-)
+DISPATCHER: Final = cast("DispatcherName", os.environ.get("JOURNEYMAN_DISPATCHER", "procrastinate"))
+"""Who brings the runs in tests that do not say: with another one, all tests on a database are tests of that."""
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +90,7 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 def database(postgres: PostgresServer) -> Iterator[str]:
     """The address of a database, in which the tables are."""
-    name = postgres.database(ddl())
+    name = postgres.database(ddl(DISPATCHER))
     yield postgres.url(name)
     postgres.drop(name)
 
@@ -82,4 +98,4 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 @pytest.fixture
 def emptied(postgres: PostgresServer) -> str:
     """The address of a database with empty tables, in which nobody else is: the same for all tests."""
-    return postgres.url(postgres.emptied(ddl(), *TABLES))
+    return postgres.url(postgres.emptied(ddl(DISPATCHER)))

@@ -26,14 +26,14 @@ FRONT_PAGE = "__init__"
 
 # The rooms: a folder each, but for those whose modules stand at the top, so that users import them by name.
 TOP: dict[str, str] = {
-    "values": "faces types errors endings result events",
+    "values": "faces types errors endings result events content hosted",
     "ports": "model budget cancel gate journal history inbox session window files processes",
     "agent": "agent output prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",
 }
 KERNEL = "values ports tools agent loop batch chat tasks team subagents"
-ADAPTERS = "compaction models permission store toolbox mcp"
+ADAPTERS = "compaction models permission store toolbox mcp skills"
 # Which rooms a room may import, wherever the import stands in a file, for types as well. Inside a room only a circle
 # is forbidden.
 MAY_IMPORT: dict[str, str] = {
@@ -46,17 +46,27 @@ MAY_IMPORT: dict[str, str] = {
     "team": "values ports tools agent loop chat tasks",
     "subagents": "values ports tools agent loop chat tasks team",
     **dict.fromkeys(ADAPTERS.split(), "values ports tools agent"),
+    "skills": "values ports tools toolbox",  # a skill's files are read as those of a workspace are
     "durable": f"{KERNEL} store",
-    "serve": f"{KERNEL} {ADAPTERS}",
-    "applications": f"{KERNEL} {ADAPTERS} durable serve",
+    "record": "values ports tools store",
+    "otel": "values ports tools",
+    "serve": f"{KERNEL} {ADAPTERS} durable",
+    "view": "values ports tools durable record serve",
+    "applications": f"{KERNEL} {ADAPTERS} durable record otel serve view",
 }
 # Of a room that may be imported, all that may be.
-ONLY = {("subagents", "team"): {"team.spawn"}, **{(adapter, "agent"): {"connect"} for adapter in ADAPTERS.split()}}
+ONLY = {
+    ("subagents", "team"): {"team.spawn"},
+    **{(adapter, "agent"): {"connect"} for adapter in ADAPTERS.split()},
+    ("skills", "toolbox"): {"toolbox.files"},
+    ("view", "serve"): {"serve.listening"},
+}
 # What stands at the top, and is public by its own path; a room is public by its face, and by these of its modules.
 DEEP = {"models.scripted", "models.transport"}
 ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions"}
 # The place of each other package: a module, or a room.
 HOMES: dict[str, str] = {
+    "ag_ui": "serve.agui serve.bodies serve.api",
     "anyio": "serve.stdio",
     "aiohttp": "models.transport toolbox.fetch",  # fetch talks to any site, the transport only to providers
     "anthropic": "models.anthropic.client",
@@ -67,17 +77,22 @@ HOMES: dict[str, str] = {
     "jsonschema_rs": "tools.raw_schema",
     "mcp": "mcp serve",  # the two ends of one protocol
     "openai": "models.openai",
+    "opentelemetry": "otel",
     "pathspec": "toolbox.walk",
-    "procrastinate": "durable.procrastinate",
-    "psycopg": "durable.postgres durable.postgres_connections durable.procrastinate store.database store.postgres",
+    "pgqueuer": "durable.postgres.pgqueuer",
+    "procrastinate": "durable.postgres.procrastinate",
+    "psycopg": "durable.postgres store.connection store.database store.postgres store.shared",
     "pydantic_ai": "models.bridge",
     "pytest": "pytest_plugin",
-    **dict.fromkeys(("starlette", "uvicorn"), "serve.http"),
+    "starlette": "serve cli.serve view",
+    "uvicorn": "serve.listening",
+    "yaml": "skills.format",
 }
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
 LAZY_PACKAGES = {
     *("anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"),
-    *("procrastinate", "psycopg"),  # those of databases
+    "yaml",
+    *("pgqueuer", "procrastinate", "psycopg"),  # those of databases
 }
 # Turns a name into a module at run time; nothing else may.
 LAZY_MODULES = {"connect", "faces"}
@@ -409,7 +424,7 @@ def homes_of(face: Module) -> dict[str, str]:
 
 def imports_in_the_docs() -> Iterator[tuple[str, str]]:
     """Name what README, docs and examples import: the module, and the name."""
-    texts = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    texts = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
     for text in texts:
         for found in IMPORTED.finditer(text.read_text(encoding="utf-8")):
             for name in re.findall(r"(\w+)(?: as \w+)?\s*(?:,|$|\n)", found.group(2).strip("() \n")):

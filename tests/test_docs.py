@@ -16,6 +16,7 @@ from typing import get_args
 import pytest
 
 import journeyman
+from journeyman.agent import Observability
 from journeyman.endings import Context, ErrorCode
 from journeyman.events import Callbacks, Event
 from journeyman.tools.tools import ToolOptions
@@ -37,18 +38,18 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(60)  # a page may start programs of others
 @pytest.mark.usefixtures("_elsewhere")
-@pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
+@pytest.mark.parametrize("page", pages.GUIDES, ids=pages.page_name)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: Path) -> None:  # X18, R69, R70
     pages.run_page(page)
 
 
-def test_the_first_program_of_the_readme_runs_as_a_file_and_prints_what_follows_it(tmp_path: Path) -> None:
-    readme = pages.ROOT / "README.md"
+def test_the_keyless_program_of_the_readme_runs_as_a_file_and_prints_what_follows_it(tmp_path: Path) -> None:
+    keyless = dict(pages.programs(pages.ROOT / "README.md"))["journeyman 2"]
     program = tmp_path / "program.py"
-    program.write_text(next(pages.python_blocks(readme)), encoding="utf-8")
+    program.write_text(keyless.source, encoding="utf-8")
     command = [sys.executable, "-W", "error", str(program)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stderr, done.stdout) == ("", next(pages.printed_blocks(readme)))
+    assert (done.stderr, done.stdout) == ("", keyless.printed)
 
 
 def test_every_name_of_the_front_page_is_used_in_a_block_that_runs() -> None:
@@ -66,7 +67,10 @@ def names_in(source: str) -> set[str]:
 # -- the links --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
+LINKING = (*pages.PAGES, pages.ROOT / "CHANGELOG.md", pages.ROOT / "CONTRIBUTING.md")
+
+
+@pytest.mark.parametrize("page", LINKING, ids=pages.page_name)
 def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
     assert [target for target in pages.links(page) if not leads_somewhere(page, target)] == []
 
@@ -82,12 +86,45 @@ def leads_somewhere(page: Path, target: str) -> bool:
 def test_every_module_that_a_page_names_exists() -> None:
     named = {(page.name, name) for page in pages.PAGES for name in re.findall(r"`(\w+\.py)`", pages.prose(page))}
     files = {path.name for folder in ("src", "examples", "tests") for path in (pages.ROOT / folder).rglob("*.py")}
-    assert {(page, name) for page, name in named if name not in files | {"agents.py"}} == set()
+    assert {(page, name) for page, name in named if name not in files | {"agents.py", "coder.py"}} == set()
+
+
+def test_every_link_of_the_readme_is_absolute_for_it_is_also_shown_elsewhere() -> None:
+    readme = pages.ROOT / "README.md"
+    assert [target for target in pages.links(readme) if f"({target})" in pages.prose(readme)] == []
 
 
 def test_every_page_is_linked_from_the_index() -> None:
-    linked = {target.partition("#")[0] for target in pages.links(DOCS / "index.md")}
-    assert [page.name for page in pages.PAGES[1:] if page.name != "index.md" and page.name not in linked] == []
+    linked = {DOCS / target.partition("#")[0] for target in pages.links(DOCS / "index.md")}
+    assert [pages.page_name(page) for page in pages.GUIDES if page.name != "index.md" and page not in linked] == []
+
+
+MAY_BE_LONG = {"docs/contributing/requirements.md": "it is written by a program, a row for each requirement"}
+
+
+def test_no_page_is_longer_than_one_reads_at_once() -> None:
+    lengths = {pages.page_name(page): len(page.read_text(encoding="utf-8").splitlines()) for page in pages.PAGES}
+    assert {name: length for name, length in lengths.items() if length > 350 and name not in MAY_BE_LONG} == {}
+
+
+SOUGHT = (
+    *("dependencies", "services", "streaming", "batch", "image", "logging", "tracing", "notebook", "connection"),
+    *("testing", "eval", "security", "durable", "operations", "viewer", "sub-agent", "team", "task", "plain python"),
+    *("pydantic-ai", "langgraph", "openai agents", "rate limit", "retries", "fastapi", "jupyter", "opentelemetry"),
+    *("approval", "price", "pdf", "error", "pytest", "postgres", "mcp"),
+)
+
+
+@pytest.mark.parametrize("word", SOUGHT)
+def test_the_index_has_a_row_for_a_word_that_a_reader_looks_for(word: str) -> None:
+    rows = [row.lower() for row in pages.prose(DOCS / "index.md").splitlines() if row.startswith("| [")]
+    assert [row for row in rows if word in row] != []
+
+
+def test_the_index_has_one_row_for_each_page() -> None:
+    rows = [row for row in pages.prose(DOCS / "index.md").splitlines() if row.startswith("| [")]
+    first = [re.findall(r"\(([^)]+)\)", row)[0] for row in rows]
+    assert len(first) == len({*first})
 
 
 # -- the tables -------------------------------------------------------------------------------------------------------
@@ -103,11 +140,10 @@ def test_the_endings_page_has_every_code_with_its_context_and_all_its_facts(code
     assert [fact for fact in facts if f"`{fact}`" not in text] == []
 
 
-def test_the_endings_page_and_the_readme_name_no_code_that_does_not_exist() -> None:
+def test_the_endings_page_names_no_code_that_does_not_exist_and_the_readme_says_how_many_there_are() -> None:
     on_page = {heading for _, heading in pages.headings(DOCS / "endings.md") if heading.isupper()}
-    table = pages.section(pages.ROOT / "README.md", "Endings")
     assert on_page == {*ErrorCode}
-    assert {name for name in re.findall(r"`([A-Z_]+)`", table)} == {*ErrorCode}
+    assert f"[{len(ErrorCode)} codes]" in pages.prose(pages.ROOT / "README.md")
 
 
 def test_the_endings_page_has_every_code_of_a_definition_problem() -> None:  # X29, A43
@@ -143,7 +179,7 @@ def test_the_page_on_events_has_every_event_and_callback() -> None:
 
 OPTIONS = (
     *(journeyman.Agent, journeyman.Host, journeyman.Output, journeyman.Reflection, journeyman.Submit),
-    *(journeyman.Limits, journeyman.Allowance, journeyman.Settings, journeyman.Observability, journeyman.Metadata),
+    *(journeyman.Limits, journeyman.Allowance, journeyman.Settings, Observability, journeyman.Metadata),
     ToolOptions,
 )
 
@@ -169,7 +205,9 @@ def test_the_configuration_of_tools_and_the_callbacks_have_docstrings(documented
 
 def test_the_names_page_names_only_what_exists() -> None:
     exists = everything_named(SOURCE)
-    ours = [row.split("|")[2] for row in pages.prose(DOCS / "names.md").splitlines() if row.startswith("|")]
+    ours = [
+        row.split("|")[2] for row in pages.prose(DOCS / "contributing" / "names.md").splitlines() if row.startswith("|")
+    ]
     names = {name for cell in ours for code in re.findall(r"`([^`]+)`", cell) for name in words(code)}
     assert names - exists == set()
 

@@ -1,4 +1,4 @@
-"""Every number of docs/requirements.md is stated once and held by a test, or, for advice, by a page."""
+"""Every number of docs/contributing/requirements.md is stated once and held by a test, or, for advice, by a page."""
 
 from __future__ import annotations
 

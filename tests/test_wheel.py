@@ -1,11 +1,18 @@
-"""What ships: the wheel, built and installed offline, works without the source tree."""
+"""What ships: wheel and source distribution, built offline; the wheel works without the source tree.
+
+`make package` installs both into empty environments, with what they need from the package index.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tarfile
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,16 +27,24 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
+UV = (sys.executable, "-m", "uv", "--offline", "--no-cache", "--quiet")
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh folder with the wheel installed into it, without its dependencies."""
-    folder = tmp_path_factory.mktemp("wheel")
-    uv = (sys.executable, "-m", "uv", "--offline", "--no-cache", "--quiet")
-    build = ("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", folder, ROOT)
-    run(*uv, *build, cwd=folder)
-    (wheel,) = folder.glob("*.whl")
-    target = folder / "installed"
-    run(*uv, "pip", "install", "--no-deps", "--python", sys.executable, "--target", target, wheel, cwd=folder)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh folder with what is published: a wheel and a source distribution."""
+    folder = tmp_path_factory.mktemp("built")
+    build = ("build", "--no-build-isolation", "--python", sys.executable, "--out-dir", folder, ROOT)
+    run(*UV, *build, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path) -> Path:
+    """The folder into which the wheel is installed, without its dependencies."""
+    (wheel,) = built.glob("*.whl")
+    target = built / "installed"
+    run(*UV, "pip", "install", "--no-deps", "--python", sys.executable, "--target", target, wheel, cwd=built)
     return target
 
 
@@ -39,6 +54,56 @@ def test_the_wheel_holds_the_package_its_type_marker_and_its_licence_only(instal
     assert (metadata / "licenses" / "LICENSE").is_file()
     folders = {path.name for path in installed.iterdir() if path.is_dir()}
     assert folders == {"journeyman", metadata.name, "bin"}
+
+
+def test_the_wheel_holds_the_viewers_page_the_demo_and_no_tests(installed: Path) -> None:
+    package = installed / "journeyman"
+    static = package / "view" / "static"
+    shown = re.findall(r"(?:src|href)=\"\.?/?([\w./-]+)\"", (static / "index.html").read_text(encoding="utf-8"))
+    assert [name for name in shown if not (static / name.removeprefix("static/")).is_file()] == []
+    assert any(name.endswith(".js") for name in shown)
+    assert [*(package / "_demo").glob("data/*.csv*")]
+    assert [path for path in package.rglob("*test*") if "pytest_plugin" not in path.name] == []
+    ours = {path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*") if path.is_file()}
+    theirs = {path.relative_to(installed) for path in package.rglob("*")}
+    assert {path for path in ours if "__pycache__" not in path.parts} - theirs == set()
+
+
+def test_the_installed_demo_runs_without_the_source_tree(installed: Path, tmp_path: Path) -> None:
+    demo = run(
+        installed / "bin" / "journeyman", "demo", "--no-record", "--json", cwd=tmp_path, PYTHONPATH=str(installed)
+    )
+    assert '"code":"SUCCESS"' in demo
+
+
+def test_the_source_distribution_builds_what_the_repository_tests(built: Path) -> None:
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "tests/conftest.py",
+        "docs/index.md",
+    }
+    assert wanted - names == set()
+    assert {name for name in names if name.startswith((".github", ".ci", ".tools", ".cache", "viewer/"))} == set()
+
+
+def test_the_package_index_will_show_the_readme_of_both(built: Path) -> None:
+    files = sorted([*built.glob("*.whl"), *built.glob("*.tar.gz")])
+    checked = run(sys.executable, "-m", "twine", "--no-color", "check", "--strict", *files, cwd=built)
+    assert checked.count("PASSED") == len(files) == 2
+
+
+def test_the_extra_all_has_every_extra_but_the_second_dispatcher() -> None:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    (everything,) = extras["all"]
+    assert {*re.findall(r"[\w-]+", everything)} - {"journeyman"} == {*extras} - {"all", "pgqueuer"}
 
 
 def test_the_installed_package_imports_without_the_source_tree(installed: Path) -> None:

@@ -68,7 +68,10 @@ def demo_agent(data: Path | None = None) -> Demo:
         DataError: the file cannot be used; the message is one line.
     """
     if data is None:
-        question = "In which phase of flight does wildlife strike, at what speed in knots, and at what total cost?"
+        question = (
+            "In which phase of flight do most wildlife strikes happen? And over all strikes, what is the average speed"
+            " in knots, and the average total cost?"
+        )
         return Demo(analyst(birdstrikes, _model()), question, _notice())
     table = Table.from_csv(data)
     return Demo(analyst(table, _model()), f"What stands out in the table {table.name}?", _notice())

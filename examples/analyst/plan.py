@@ -29,6 +29,8 @@ class Plan:
     """The column that divides the rows."""
     measures: list[ColumnSummary]
     """The columns to average, at most two."""
+    asks_for_largest: bool
+    """Whether the question asks for the largest values too."""
 
     def overview(self) -> list[str]:
         """Return the queries to start with."""
@@ -46,12 +48,16 @@ class Plan:
             for name, count in self._rows(known, self._top())
             if count is not None
         ]
-        findings = [self._share_of(shares[0], known)]
+        findings, averages = [self._share_of(shares[0], known)], ""
         for measure in self.measures:
-            findings += [*self._average_of(measure, known), *self._largest_of(measure, known)]
+            for average in self._average_of(measure, known):
+                findings.append(average)
+                averages += f"; average {measure.name}: {_words(average.value, average.unit)}"
+            if self.asks_for_largest:
+                findings += self._largest_of(measure, known)
         lead = f"{_shown(shares[0])} leads with {findings[0].value:g} %"
         return Report(
-            headline=f"{self.category.name}: {lead} of all rows ({n_rows:,})",
+            headline=f"{self.category.name}: {lead} of all rows ({n_rows:,}){averages}",
             table=self.table.table,
             rows_examined=n_rows,
             findings=findings,
@@ -146,7 +152,7 @@ def choose(table: Description, question: str) -> Plan:
     category = max(table.columns, key=divides)
     measurable = [column for column in table.columns if column is not category and _is_measure(column, table.rows)]
     measures = sorted(measurable, key=lambda column: (mentions(column), column.distinct), reverse=True)
-    return Plan(table, category, measures[:2])
+    return Plan(table, category, measures[:2], not words.isdisjoint(("largest", "highest", "biggest", "maximum")))
 
 
 def _is_measure(column: ColumnSummary, n_rows: int) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.agent import Agent, Host, Observability
+    from journeyman.agent import Agent, Host
     from journeyman.batch.batch import run_many
     from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
     from journeyman.cancel import Abort
@@ -43,12 +43,24 @@ if TYPE_CHECKING:
     from journeyman.team.team import Team
     from journeyman.tools.context import ToolContext
     from journeyman.tools.tools import Tool, tool
-    from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
+    from journeyman.types import (
+        Audio,
+        Document,
+        Image,
+        Message,
+        Price,
+        Text,
+        ToolResult,
+        Usage,
+        dump_messages,
+        load_messages,
+    )
 
 __all__ = [
     "Abort",
     "Agent",
     "Allowance",
+    "Audio",
     "Budget",
     "CallbackContext",
     "Callbacks",
@@ -75,7 +87,6 @@ __all__ = [
     "Metadata",
     "Model",
     "ModelUnavailable",
-    "Observability",
     "Output",
     "Price",
     "ProviderError",
@@ -113,7 +124,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "agent": "Agent Host Observability",
+            "agent": "Agent Host",
             "batch.batch": "run_many",
             "budget": "Allowance Budget Exceeded Limits Spent",
             "cancel": "Abort",
@@ -138,6 +149,6 @@ if not TYPE_CHECKING:
             "team.team": "Team",
             "tools.context": "ToolContext",
             "tools.tools": "Tool tool",
-            "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
+            "types": "Audio Document Image Message Price Text ToolResult Usage dump_messages load_messages",
         },
     )

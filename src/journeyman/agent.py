@@ -5,6 +5,7 @@ Every check adds its problems to one list, so that a definition is refused with 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
@@ -18,9 +19,10 @@ from journeyman.cancel import GRACE_S
 from journeyman.connect import name_problem
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate, GateWithDeps
-from journeyman.journal import Journal
-from journeyman.model import Model, Settings, ToolSpec, anthropic_problems
-from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard
+from journeyman.hosted.tools import own_tools
+from journeyman.journal import Journal, Records, Telemetry
+from journeyman.model import Model, OutputFormat, Settings, ToolSpec
+from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard, native_format, native_problems
 from journeyman.output import Escalate as Escalate
 from journeyman.output import KeepGoing as KeepGoing
 from journeyman.output import PerRun as PerRun
@@ -37,8 +39,8 @@ from journeyman.tools.check import (
     lacking,
     limits_problems,
     meant,
-    model_problems,
     settings_problems,
+    tools_hint,
     unknown_names,
 )
 from journeyman.tools.context import BackgroundTasks, States, own_copy
@@ -52,7 +54,7 @@ from journeyman.tools.deps import (
     takes_deps,
     tool_deps_problems,
 )
-from journeyman.tools.schema import OutputSchema, output_schema, text_input
+from journeyman.tools.schema import OutputSchema, anthropic_problems, output_schema, text_input
 from journeyman.tools.tools import Middleware, Tool, reserved_problems, tool_problems
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent, frozen
 from journeyman.window import AnyStrategy, Compaction
@@ -125,6 +127,11 @@ class Host:
     """Where tools start background work."""
     model: Model | None = None
     """Used instead of the agent's. Sub-agents keep their own."""
+    record: Records | str | os.PathLike[str] | None = None
+    """Takes down what happens, for whoever looks at it later: a `Recorder`, a `Store`, or the path of one, which is
+    opened for each run. Runs in the run are part of its recording."""
+    telemetry: Telemetry | None = None
+    """Tells others what happens, as it happens: an `OpenTelemetry` of `journeyman.otel`."""
     grace_s: float = GRACE_S
     """How many seconds a run that is stopped waits for a tool or a model's client that swallows its cancellation. Then
     the run ends, and what did not is left behind."""
@@ -269,6 +276,8 @@ class Plan(Generic[Co]):
     tools: Mapping[str, Tool[..., Any]]
     specs: tuple[ToolSpec, ...]
     """The tools as the model sees them: output, helpers in order, submit."""
+    native: OutputFormat | None = None
+    """What the provider makes the model answer with; None: its answer is a text, or a call hands in."""
     output_name: str | None = None
     submit_name: str | None = None
     takes_deps: frozenset[int] = frozenset()
@@ -297,7 +306,8 @@ def planned(agent: Agent[Any, Any, Any]) -> Plan[Any]:
         raise DefinitionError(f"Agent {agent.name!r}", problems)
     # Checked, so that they can be copied: the caller may still change what they hold.
     stops, extra = tuple(agent.settings.stop_sequences), own_copy(agent.settings.extra)
-    object.__setattr__(agent, "settings", replace(agent.settings, stop_sequences=stops, extra=extra))
+    hosted = own_tools(agent.settings.hosted)
+    object.__setattr__(agent, "settings", replace(agent.settings, stop_sequences=stops, extra=extra, hosted=hosted))
     try:
         return _compiled(agent)
     except DefinitionError as error:
@@ -315,6 +325,9 @@ def _compiled(agent: Agent[Any, Any, Any]) -> Plan[Any]:
         return Plan(input=given, tools=tools, specs=helpers, takes_deps=frozenset(taking))
     output, reflection = agent.output, agent.output.reflecting()
     schema = output_schema(output.type, name=output.name)
+    if output.mode == "native":
+        form = native_format(output, schema.input_schema)
+        return Plan(input=given, output=schema, native=form, tools=tools, specs=helpers, takes_deps=frozenset(taking))
     about = output.description.strip() or (_DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION)
     specs = [ToolSpec(name=output.name, description=about, input_schema=schema.input_schema, strict=output.strict)]
     specs += helpers
@@ -352,14 +365,6 @@ def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         yield Problem("INVALID_SECTION", f"observability is {agent.observability!r}.", "Leave it out.")
     if agent.feedback not in ("result", "text"):
         yield Problem("INVALID_SECTION", f"feedback is {agent.feedback!r}.", "Pass 'result' or 'text'.")
-
-
-def _tools_hint(value: object) -> str:
-    if isinstance(value, Tool | Agent):
-        return "Pass a list of tools; an agent among them as Subagents(agent)."
-    if hasattr(value, "__aenter__"):
-        return "Enter it: 'async with mcp(…) as tools:', and make the agent inside the block, with tools=tools."
-    return ""
 
 
 def _check_name(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
@@ -417,7 +422,7 @@ def _check_tools(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
             yield Problem(
                 "INVALID_TOOL",
                 f"Agent.tools holds {tool!r}, which is no tool.",
-                _tools_hint(tool)
+                tools_hint(tool)
                 or "Decorate the function with @tool, or build a Tool(name, description, input_schema, handler).",
             )
         elif tool.name in seen:
@@ -437,6 +442,9 @@ def _check_tools(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if agent.output is TEXT:
         return
+    if agent.output.mode != "tool":
+        yield from native_problems(agent.output, agent.model)
+        return
     reflection = agent.output.reflecting()
     names = [("output", agent.output.name)]
     if reflection is not None:
@@ -450,9 +458,9 @@ def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 
 def _check_text_only(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
+    if agent.nudge and (agent.output is TEXT or agent.output.mode == "native"):
+        yield Problem("INVALID_NUDGE", "nudge is set, but there is no output tool to remind of.", "Remove it.")
     if agent.output is TEXT:
-        if agent.nudge:
-            yield Problem("INVALID_NUDGE", "nudge is set, but there is no output tool to remind of.", "Remove it.")
         return
     for name, value in (("stop_after", agent.stop_after), ("stop_guard", agent.stop_guard)):
         if value:
@@ -511,7 +519,7 @@ def _check_parts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 def _check_settings(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     yield from limits_problems(agent.limits, agent.retries)
-    yield from settings_problems(agent.settings)
+    yield from settings_problems(agent.settings, agent.model, has_tools=bool(agent.tools))
     longest = agent.max_result_chars
     if longest is not None and not is_count(longest):
         yield Problem(
@@ -554,7 +562,7 @@ _HINTS: Final[Mapping[str, Callable[[object], str]]] = {
     "output": lambda value: (
         f"Pass Output({value.__name__})." if isinstance(value, type) else "Leave it out, or pass Output(…)."
     ),
-    "tools": _tools_hint,
+    "tools": tools_hint,
     "stop_after": lambda value: f"Pass [{value!r}]." if isinstance(value, str) else "",
 }
 _FUNCTIONS: Final = (
@@ -578,22 +586,3 @@ def _functions_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[object, int]]:
     reflection = agent.output.reflecting()
     if reflection is not None:
         yield reflection.handler, 1
-
-
-# -- what surrounds a run ---------------------------------------------------------------------------------------------
-
-
-def host_problems(host: object) -> Iterator[Problem]:
-    """Give what is wrong with what surrounds a run."""
-    if host is None or not isinstance(host, Host):
-        if host is not None:
-            yield Problem("INVALID_ARGUMENT", f"host is {host!r}.", "Pass a Host(…), or leave it out.")
-        return
-    yield from lacking("Host.journal", host.journal, "reserve", hint="Pass InMemoryJournal() or Store.journal.")
-    yield from gate_problems("Host.gate", host.gate)
-    yield from lacking("Host.tasks", host.tasks, "start", hint="Pass a Tasks() that was entered.")
-    yield from model_problems("Host.model", host.model)
-    if host.approve is not None:
-        yield from function_problem("Host.approve", host.approve, "an Approval", code="INVALID_ARGUMENT")
-    if host.budget is not None and not isinstance(host.budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        yield Problem("INVALID_ARGUMENT", f"Host.budget is {host.budget!r}.", "Pass a Budget(…).")

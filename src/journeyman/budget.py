@@ -175,6 +175,18 @@ class Budget:
         budget.deadline = None
         return budget
 
+    def left(self) -> Allowance:
+        """Return what may still be spent here and above. Time is not part of it."""
+        levels = list(self.levels())
+        tokens = [each.allowance.tokens - each.tokens for each in levels if each.allowance.tokens is not None]
+        cost = [each.allowance.cost - each.cost for each in levels if each.allowance.cost is not None]
+        calls = [each.allowance.calls - each.calls for each in levels if each.allowance.calls is not None]
+        return Allowance(
+            tokens=max(0, min(tokens)) if tokens else None,
+            cost=max(0.0, min(cost)) if cost else None,
+            calls=max(0, min(calls)) if calls else None,
+        )
+
     def take_call(self) -> bool:
         """Count one tool call, here and above, where calls are limited. False, and nothing counted, if that is one too
         many."""

@@ -20,8 +20,9 @@ from pydantic import TypeAdapter, ValidationError
 from journeyman.connect import connect
 from journeyman.endings import told_reason
 from journeyman.errors import ProviderError
+from journeyman.history import SUMMARY_MARK
 from journeyman.model import Model, Prefix, Request, Response, Settings, ToolSpec, context_window_of, opened
-from journeyman.types import SUMMARY_MARK, Block, JsonObject, Message, Opaque, Text, ToolResult, ToolUse
+from journeyman.types import Block, JsonObject, Message, Opaque, Text, ToolResult, ToolUse
 from journeyman.window import Compaction as Compaction
 from journeyman.window import Informed, Shortened, Situation, Strategy, estimate_message, has_results, open_turn
 

@@ -1,4 +1,4 @@
-"""From a name such as `anthropic:claude-sonnet-5-5` to a `Model`, and from a place to a `Session`.
+"""From a name such as `anthropic:claude-sonnet-5-5` to a `Model`, and from a place to a `Session` or to `Records`.
 
 The part before the colon names the provider: one of the table below, or one that an installed package offers as an
 entry point of the group `journeyman.models`: a function `(name, **options) -> Model`. A provider's module is imported
@@ -7,6 +7,7 @@ when its first model is asked for.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -19,7 +20,9 @@ from journeyman.model import Model
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from journeyman.journal import OpenRecords
     from journeyman.session import Session
+    from journeyman.types import Audio, Document, Image
 
 Maker: TypeAlias = Callable[..., Model]
 
@@ -30,16 +33,29 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "anthropic": "journeyman.models.anthropic.client:from_environment",
     "azure": "journeyman.models.openai.names:azure",
     "azure-responses": "journeyman.models.openai.names:azure_responses",
+    "bedrock": "journeyman.models.anthropic.client:on_bedrock",
     "bridge": "journeyman.models.bridge.model:from_name",
+    "cerebras": "journeyman.models.openai.services:cerebras",
+    "cohere": "journeyman.models.openai.services:cohere",
+    "deepseek": "journeyman.models.openai.services:deepseek",
+    "fireworks": "journeyman.models.openai.services:fireworks",
+    "github": "journeyman.models.openai.services:github",
     "google": "journeyman.models.google.model:from_environment",
+    "groq": "journeyman.models.openai.services:groq",
+    "huggingface": "journeyman.models.openai.services:huggingface",
     "llama-cpp": "journeyman.models.openai.names:llama_cpp",
     "lm-studio": "journeyman.models.openai.names:lm_studio",
+    "mistral": "journeyman.models.openai.services:mistral",
     "ollama": "journeyman.models.openai.names:ollama",
     "openai": "journeyman.models.openai.names:responses",
     "openai-chat": "journeyman.models.openai.names:chat",
     "openrouter": "journeyman.models.openai.names:openrouter",
+    "perplexity": "journeyman.models.openai.services:perplexity",
+    "together": "journeyman.models.openai.services:together",
+    "vertex-anthropic": "journeyman.models.anthropic.client:on_vertex",
     "vertex-google": "journeyman.models.google.model:on_vertex",
     "vllm": "journeyman.models.openai.names:vllm",
+    "xai": "journeyman.models.openai.services:xai",
 }
 
 _STORES: Final[Mapping[str, str]] = {
@@ -61,6 +77,12 @@ class Connected(Model, Protocol):
     async def __aenter__(self) -> Model: ...
 
     async def __aexit__(self, *raised: object) -> None: ...
+
+
+class Fetch(Protocol):
+    """Returns a file of the web with its bytes in place of its address."""
+
+    async def __call__(self, block: Image | Document | Audio, /, *, max_bytes: int) -> Image | Document | Audio: ...
 
 
 _FORM: Final = re.compile(r"[A-Za-z][\w.-]*:\S+")
@@ -99,7 +121,8 @@ def connect(name: str, **options: object) -> Connected:
         known = sorted({*_PROVIDERS, *(entry_point.name for entry_point in _offered())})
         close = get_close_matches(provider, known, n=1)
         meant = f"Did you mean '{close[0]}:{model}'? " if close else ""
-        hint = f"{meant}Known providers: {', '.join(known)}."
+        bridged = f"Others may be reached over the bridge, as 'bridge:{provider}:{model}'."
+        hint = f"{meant}Known providers: {', '.join(known)}. {bridged}"
         raise ModelUnavailable(f"No provider is called {provider!r}.", model=name, hint=hint)
     made = maker(model, **options)
     if hasattr(made, "__aenter__"):
@@ -125,6 +148,21 @@ def connect_session(
     module, _, function = (target or _STORES["sqlite"]).partition(":")
     opener = cast("Callable[..., Session]", getattr(import_module(module), function))
     return opener(where if target else place, id, agent=agent, any_agent=any_agent, create=create)
+
+
+def connect_fetch() -> Fetch:
+    """Return what fetches a file from the web: see `toolbox.fetched`."""
+    return cast("Fetch", import_module("journeyman.toolbox.fetch").fetched)
+
+
+def recorder_at(path: str | os.PathLike[str], *, is_for_one: bool = False) -> OpenRecords:
+    """Return what records runs in the store at `path`; `is_for_one`: it is closed with the first that ends.
+
+    Raises:
+        StoreError: the store cannot be opened.
+    """
+    opener = cast("Callable[..., OpenRecords]", import_module("journeyman.record.recorder").Recorder)
+    return opener(path, is_for_one=is_for_one)
 
 
 def _maker(provider: str) -> Maker | None:

@@ -68,8 +68,8 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
     "overloaded": "The provider is overloaded; run again later, or raise Agent(retries=…).",
     "network": "Check the network, the base URL and the proxy; run again if the fault may pass.",
     "timeout": "The provider took too long; run again, or raise the model's timeout.",
-    "stream_idle": "The provider fell silent in mid-answer; run again, or raise the model's idle timeout.",
-    "stream_cut": "The connection broke in mid-answer; run again, or raise Agent(retries=…).",
+    "stream_idle": "The provider fell silent within its answer; run again, or raise the model's idle timeout.",
+    "stream_cut": "The connection broke within an answer; run again, or raise Agent(retries=…).",
     "not_recorded": "The cassette holds another conversation: undo the change, or record it again.",
 }
 

@@ -25,12 +25,12 @@ from typing_extensions import TypeVar
 
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.errors import log_caught, name_and_words
+from journeyman.hosted.calls import HostedCall, hosted_calls
 from journeyman.types import (
     Block,
     Effect,
     JsonObject,
     Message,
-    ReadyTool,
     Text,
     TextOrigin,
     ToolResult,
@@ -42,6 +42,26 @@ from journeyman.types import (
     record_class,
     value_class,
 )
+
+ReadyTool: TypeAlias = Literal[
+    "read",
+    "ls",
+    "grep",
+    "glob",
+    "write",
+    "edit",
+    "bash",
+    "fetch",
+    "tool_search",
+    "call_tool",
+    "ask_user",
+    "subagent",
+    "skill",
+]
+"""A tool that comes with this library, and that permissions know."""
+
+READY_TOOLS: Final[tuple[ReadyTool, ...]] = get_args(ReadyTool)
+
 
 Needs = TypeVar("Needs", default=object, contravariant=True)
 
@@ -111,6 +131,8 @@ class GateRequest:
     """The ready tool that it is a call of, as the tool declares it. What a tool is called does not count."""
     behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
     """Where the tool passes calls on: what the tools behind it act as, by name."""
+    foreign: bool = False
+    """True when another program describes the tool and does its work, as with one of an MCP server."""
 
     @property
     def input_json(self) -> str:
@@ -157,6 +179,7 @@ class Approval:
 
 
 Decision: TypeAlias = Allow | Deny | Rewrite | Stop
+"""What the user, or whoever approves, says to a question of a gate."""
 Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
 
 
@@ -201,7 +224,7 @@ class Settles(Protocol):
     def settle(self, approval: Approval, decision: Decision | None) -> Decision:
         """Take note of the answer to an `Ask`, and return it, or a narrower one. None: nobody is there to answer.
 
-        Called once for each `Ask`, but for those that were cancelled. Raising denies the call.
+        Called once for each `Ask`, except for those that were cancelled. Raising denies the call.
         """
         ...
 
@@ -411,7 +434,10 @@ class Guard:
         calls: dict[str, ToolUse] = {}
         is_clean = True
         for block in (block for message in messages for block in _heard_or_seen(message)):
-            if isinstance(block, ToolUse):
+            if isinstance(block, HostedCall):
+                is_clean = is_clean and not block.is_untrusted
+                self.see(seen_of_hosted(block, n_model_calls=0))
+            elif isinstance(block, ToolUse):
                 calls[block.id] = block
             elif isinstance(block, ToolResult):
                 call = calls[block.tool_use_id]
@@ -431,15 +457,16 @@ class Guard:
             self.failure = f"the memory of a gate failed: {name_and_words(error)}"
 
 
-def _heard_or_seen(message: Message) -> Iterator[Text | ToolUse | ToolResult]:
+def _heard_or_seen(message: Message) -> Iterator[Text | ToolUse | ToolResult | HostedCall]:
+    yield from hosted_calls(message.content) if message.role == "assistant" else ()
     for block in message.content:
         if isinstance(block, ToolUse | ToolResult) or (isinstance(block, Text) and message.role == "user"):
             yield block
 
 
 def _told(text: str, origin: TextOrigin) -> Seen:
-    """Return a notification, mail or a summary as gates see it: it is not the user who wrote what it quotes."""
-    source = {"notice": "task_output", "mail": "send_message", "summary": "summary"}[origin]
+    """Return a notification, mail, a summary or a memory as gates see it: it is not the user who wrote what it says."""
+    source = {"notice": "task_output", "mail": "send_message", "summary": "summary", "memory": "memory"}[origin]
     return Seen(tool_use_id="", tool_name=source, arguments={}, text=text, untrusted=True, n_model_calls=0)
 
 
@@ -455,6 +482,18 @@ def seen_of(
         untrusted=untrusted,
         n_model_calls=n_model_calls,
         may_have_run=may_have_run,
+    )
+
+
+def seen_of_hosted(call: HostedCall, *, n_model_calls: int) -> Seen:
+    """Return what a tool of the provider's own did as gates see it."""
+    return Seen(
+        tool_use_id=call.id,
+        tool_name=call.tool,
+        arguments={"asked": call.asked},
+        text=call.text,
+        untrusted=call.is_untrusted,
+        n_model_calls=n_model_calls,
     )
 
 

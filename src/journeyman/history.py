@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 import orjson
 from pydantic_core import from_json
 
 from journeyman.types import (
+    Audio,
     Block,
     Document,
     Image,
@@ -27,12 +28,12 @@ from journeyman.types import (
     Message,
     Opaque,
     Text,
+    TextOrigin,
     Thinking,
     ToolReference,
     ToolResult,
     ToolUse,
     UserContent,
-    with_origin,
 )
 
 T = TypeVar("T", bound=Block | ToolReference)
@@ -290,7 +291,7 @@ class History:
             self.forget_server_calls()
 
 
-_NOT_THE_MODELS = (ToolResult, Image, Document)
+_NOT_THE_MODELS = (ToolResult, Image, Document, Audio)
 
 
 def _is_blank(block: Block | ToolReference) -> bool:
@@ -355,3 +356,25 @@ def _facts(block: Opaque) -> JsonObject:
     except (ValueError, TypeError):
         return {}
     return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+NOTICE: Final = "<background-task-completed>"
+"""How every notification begins."""
+MAIL_MARK: Final = "<team-message"
+"""How the text begins that a model reads of mail, unless the team formats it otherwise."""
+
+
+SUMMARY_MARK: Final = "<context-summary>"
+"""How a summary of an older conversation begins."""
+
+_MARKS: Final[tuple[tuple[str, TextOrigin], ...]] = ((NOTICE, "notice"), (MAIL_MARK, "mail"), (SUMMARY_MARK, "summary"))
+
+
+def with_origin(block: UserContent) -> UserContent:
+    """Return a text with the origin that its first characters tell, if it names none: notifiers hand on plain
+    strings, and conversations of version 0.1 were stored without. Other blocks stay as they are."""
+    if isinstance(block, Text) and block.origin is None:
+        for mark, origin in _MARKS:
+            if block.text.startswith(mark):
+                return replace(block, origin=origin)
+    return block

@@ -9,14 +9,16 @@ no call is started while some waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextvars import ContextVar
 from functools import partial
 from threading import Lock
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from journeyman.cancel import call_in
-from journeyman.types import Text, TextOrigin
+from journeyman.endings import Place
+from journeyman.gate import Approver, Decision
+from journeyman.types import RunPath, Text, TextOrigin
 
 Disposition: TypeAlias = Literal["steered", "resumed", "queued"]
 """What comes of a text. `steered`: the turn that goes on reads it. `resumed`: it began a turn. `queued`: it waits."""
@@ -104,7 +106,7 @@ class Post(Protocol):
         ...
 
 
-class Inbox:
+class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
     """The texts that wait for a conversation."""
 
     __slots__ = (
@@ -141,15 +143,24 @@ class Inbox:
 
     # -- writing
 
-    def put(self, text: str, queue: Queue) -> Receipt:
-        """Let `text` wait at the end of a queue.
+    def put(self, text: str, queue: Queue, *, is_kept: bool = False) -> Receipt:
+        """Let `text` wait at the end of a queue. `is_kept`: it is kept elsewhere already.
 
         Raises:
             ValueError: it is blank.
             RuntimeError: the chat was left.
         """
         with self._lock:
-            return self._add(text, queue)
+            return self._add(text, queue, is_kept=is_kept)
+
+    def take_out(self, receipts: Collection[Receipt]) -> None:
+        """Let these wait no more: they were said elsewhere."""
+        with self._lock:
+            queues = (self._steering, self._follow_ups, self._in_hand)
+            taken = [receipt for queue in queues for receipt in queue if receipt in receipts]
+            for queue in queues:
+                queue[:] = [receipt for receipt in queue if receipt not in receipts]
+        _delivered(taken, [])
 
     def offer(self, text: str, queue: Queue, origin: TextOrigin | None = None) -> Receipt | None:
         """Let `text` wait at the end of a queue, unless the inbox is closed: then nobody would read it.
@@ -160,16 +171,34 @@ class Inbox:
         with self._lock:
             return self._add(text, queue, origin) if self._is_open else None
 
-    def _add(self, text: str, queue: Queue, origin: TextOrigin | None = None) -> Receipt:
+    def _add(self, text: str, queue: Queue, origin: TextOrigin | None = None, *, is_kept: bool = False) -> Receipt:
         if not text.strip():
             raise ValueError("The text is blank: there is nothing to say.")
         if self.is_left:
             raise RuntimeError(f"The chat was left, so nobody will read this: {text[:80]!r}")
         receipt = Receipt(text, "steered" if queue == "steering" and self._is_open else "queued", origin)
-        if self.on_put is not None:
+        if self.on_put is not None and not is_kept:
             self.on_put(receipt, queue)
         self._queue(queue).append(receipt)
         return receipt
+
+    def withdraw(self, receipt: Receipt) -> bool:
+        """Withdraw a text that waits. False: it waits no more, or is about to be said."""
+        with self._lock:
+            queue = next((each for each in (self._steering, self._follow_ups) if receipt in each), None)
+            if queue is None:
+                return False
+            queue.remove(receipt)
+        receipt.settle("withdrawn")
+        return True
+
+    def steer_with_follow_ups(self) -> bool:
+        """Where no other run follows, nothing else is left to do: let the follow-ups be said next. Tell whether
+        anything waits to be said."""
+        with self._lock:
+            self._steering += self._follow_ups
+            self._follow_ups.clear()
+        return self.has_news
 
     def clear(self, *queues: Queue, status: Literal["withdrawn", "kept"] = "withdrawn") -> tuple[str, ...]:
         """Withdraw what waits in these queues, and return it. `kept`: it waits elsewhere."""
@@ -272,3 +301,50 @@ def _delivered(taken: list[Receipt], mail: list[str]) -> tuple[Text, ...]:
 
 current_inbox: ContextVar[Inbox | None] = ContextVar("journeyman_inbox", default=None)
 """The inbox of the chat whose turn goes on here: what is put into its follow-ups is read when nothing else is left."""
+
+
+# -- from outside of the process ---------------------------------------------------------------------------------------
+
+
+class Outside(Protocol):
+    """What people say to a run, a chat or a team from outside of its process, and what waits for them."""
+
+    @property
+    def asks(self) -> bool:
+        """True when what a gate or a model asks may wait for somebody outside."""
+        ...
+
+    @property
+    def is_held(self) -> bool:
+        """True while no further step may begin."""
+        ...
+
+    async def released(self) -> None:
+        """Wait until it is not held."""
+        ...
+
+    def listen(
+        self, *, say: Callable[[str, Queue], Receipt], withdraw: Callable[[Receipt], bool], stop: Callable[[str], None]
+    ) -> None:
+        """Give what is said to `say`, and let `stop` end what goes on."""
+        ...
+
+    def open(self, id: str, *, digest: str = "", take: Callable[[Decision | str], object]) -> Callable[[], None]:
+        """Let what waits under `id` be answered from outside; for a call, only as it is now. Return what ends that."""
+        ...
+
+    def approver(self, place: tuple[RunPath, Place], *, beside: Approver | None = None) -> Approver:
+        """Return who answers what a gate asks there: whoever is outside, or `beside` that; the first answer counts."""
+        ...
+
+    async def ask(
+        self,
+        path: tuple[str, ...],
+        question: str,
+        options: Sequence[str],
+        *,
+        call: str = "",
+        beside: Callable[[], Coroutine[Any, Any, str | None]] | None = None,
+    ) -> str | None:
+        """Ask whoever is outside, and `beside` that; the first answer counts. None: nobody is."""
+        ...

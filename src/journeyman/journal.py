@@ -12,17 +12,23 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field
 from hashlib import blake2b
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import orjson
 
+from journeyman.budget import Allowance
+from journeyman.endings import Place
 from journeyman.errors import OutcomeUnknown, StoreError
+from journeyman.events import Delivery, TaskInfo
 from journeyman.gate import Approval, Decision
-from journeyman.model import Request
-from journeyman.types import Effect, Message, ToolUse, adapter_of, record_class, value_class
+from journeyman.inbox import Outside
+from journeyman.model import Model, Request, Tap
+from journeyman.types import Effect, Message, RunPath, ToolUse, adapter_of, record_class, value_class
 
 T = TypeVar("T")
 
@@ -88,8 +94,106 @@ class Reservation(Protocol):
         ...
 
 
+@value_class(kw_only=True)
+class SentRun:
+    """A run that is to work on by itself, as a run of its own."""
+
+    agents: tuple[str, ...]
+    """The names of the sub-agents on the way to it, from the agent of the journal's run down; its own is last."""
+    definition: object
+    """Its agent."""
+    input: str
+    """A text as it is; any other input as JSON."""
+    description: str
+    model: str
+    """The name of the model that was asked for; empty for the agent's own."""
+    path: RunPath
+    """The run that sends it."""
+    tool_use_id: str
+    number: int
+    """Tells it from the other runs below the same one."""
+    allowance: Allowance
+    """What it may spend."""
+    member: str = ""
+    """Its name in the team that its sender leads; empty for one that is in no team."""
+    team: str = ""
+    """What that team is called."""
+
+
+class SentRuns(Protocol):
+    """The runs that a run has sent out to work on by themselves. They outlive it, and this process.
+
+    Raises, from all but `start` and `all`:
+        KeyError: there is none with that id; names those there are.
+    """
+
+    n_before_turn: int
+    """How many model calls a member of a team has made before the turn that goes on."""
+
+    @property
+    def is_resumed(self) -> bool:
+        """True when the run that sends them has gone on, perhaps in another process, since it began."""
+        ...
+
+    async def start(self, name: str, sent: SentRun) -> str:
+        """Start a run in the step of this name, as `Journal.name` gives it, and return its id as a task. In a later
+        life of the run that sends it, it is the same.
+
+        Raises:
+            SubagentMisused: another process would not know what to run.
+            TeamError: it cannot be a member of that name.
+        """
+        ...
+
+    async def all(self) -> Sequence[TaskInfo]:
+        """Return all of them as they are now, in the order in which they were started."""
+        ...
+
+    async def get(self, id: str) -> TaskInfo:
+        """Return one as it is now."""
+        ...
+
+    async def message(self, id: str, text: str, *, dedup: str) -> Delivery:
+        """Say something to one before its next model call; once for each `dedup`."""
+        ...
+
+    async def stop(self, id: str, reason: str) -> bool:
+        """Stop one. False: it has ended."""
+        ...
+
+    async def wait(self, id: str) -> None:
+        """Wait until one has ended."""
+        ...
+
+    async def mail(self, name: str, to: str, text: str, *, summary: str) -> Sequence[str]:
+        """Send mail in the step of this name, once, to a member of the team of this run, its leader or all others;
+        return to whom it was sent.
+
+        Raises:
+            TeamError: nothing can be sent to that name.
+        """
+        ...
+
+    async def roster(self) -> str:
+        """Return who is in the team of this run, as a model reads it."""
+        ...
+
+    async def let_go(self, name: str) -> Sequence[str]:
+        """Let a member of the team that this run leads end after its turn, or all; return those that were there.
+
+        Raises:
+            TeamError: this run is a member, or there never was one of that name.
+        """
+        ...
+
+
 class Journal(Protocol):
     """Remembers the steps of a run, and of the runs below it, by key."""
+
+    @property
+    def sent(self) -> SentRuns | None:
+        """The runs that its run sends out as runs of their own. None: it sends none."""
+        return None
 
     def name(self, key: str) -> str | None:
         """Return what a step is known by in all lives of its run, and nothing else is; None if nothing tells."""
@@ -118,7 +222,7 @@ class Journal(Protocol):
         return 0.0
 
     def stored(self, prefix: str = "") -> Iterable[tuple[str, bytes | None]]:
-        """Return the steps of earlier lives whose keys begin with `prefix`: keys and values. None: it was begun."""
+        """Return the steps of earlier lives whose keys begin with `prefix`: keys and values. None: begun or asked."""
         return ()
 
     def is_replaying(self, prefix: str = "") -> bool:
@@ -171,7 +275,9 @@ class Digests:
                 [tool.name, tool.description, tool.input_schema, tool.strict, tool.deferred]
                 for tool in request.prefix.tools
             ]
-            prefix = _plain([request.prefix.system, tools])
+            output = request.prefix.output
+            form = [] if output is None else [[output.name, output.description, output.schema, output.strict]]
+            prefix = _plain([request.prefix.system, tools, *form])
             prefix = request.prefix.wire[_ABOUT] = blake2b(prefix, digest_size=_ABOUT_BYTES).digest()
         if self._settings[0] is not request.settings:
             self._settings = (request.settings, _plain(request.settings))
@@ -350,6 +456,10 @@ class Section(Journal):
     journal: Journal
     prefix: str
 
+    @property
+    def sent(self) -> SentRuns | None:
+        return self.journal.sent
+
     def name(self, key: str) -> str | None:
         return self.journal.name(f"{self.prefix}/{key}")
 
@@ -372,3 +482,119 @@ class Section(Journal):
 
     def is_replaying(self, prefix: str = "") -> bool:
         return self.journal.is_replaying(f"{self.prefix}/{prefix}")
+
+
+# -- recordings --------------------------------------------------------------------------------------------------------
+
+
+def new_id(now: float) -> str:
+    """Return a UUID of version 7 (RFC 9562, section 5.7): those of one millisecond lie together."""
+    number = (int(now * 1000) & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76) | 0x7 << 76
+    number = number & ~(0x3 << 62) | 0x2 << 62
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+Where: TypeAlias = tuple[RunPath, Place]
+"""The path of a run, and the place in it."""
+
+TapeKind: TypeAlias = Literal["run", "chat", "team", "durable"]
+"""What is recorded: a run with all runs in it, a chat with all its turns, a team, or all lives of a durable run."""
+
+TapeEnd: TypeAlias = Literal["success", "failure", "cancelled", "left"]
+"""`left`: a chat or a team was left, or a durable run goes on elsewhere, or later."""
+
+
+class Tape(Protocol):
+    """Takes down what happens in a run, and in all runs in it. Nothing here raises, and only `room` and `end` wait."""
+
+    @property
+    def is_behind(self) -> bool:
+        """True while so much waits to be written that the run should, too."""
+        ...
+
+    @property
+    def outside(self) -> Outside | None:
+        """Who speaks from outside of the process, and is asked there; None: nobody can."""
+        ...
+
+    @property
+    def wants_words(self) -> bool:
+        """True while somebody looks at how an answer is written."""
+        ...
+
+    def hear(self, event: object) -> None:
+        """Take down an event."""
+        ...
+
+    def note(self, kind: str, where: Where, **facts: object) -> None:
+        """Take down what is no event: its kind, where it happened, and its facts."""
+        ...
+
+    def tap(self, where: Where, model: Model, request: Request) -> Tap:
+        """Return what hears a request that is made here, from now until it has finished or failed."""
+        ...
+
+    def active(self, path: RunPath, use: ToolUse | None = None) -> AbstractContextManager[object]:
+        """Return a block whose work is that of a run, or of a call of it. Several of them may nest."""
+        ...
+
+    def apart(self) -> None:
+        """Be told, in the context of work that nobody waits for, that it begins."""
+        ...
+
+    def failed(self, path: RunPath, tool_use_id: str, error: str) -> None:
+        """Take down of which kind the failure of a call is that finishes next."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until less waits to be written."""
+        ...
+
+    def ended_early(self) -> str | None:
+        """Return why nothing is taken down any more, the first time it is asked after that; else None."""
+        ...
+
+    async def end(self, status: TapeEnd, code: str | None = None) -> None:
+        """The run has ended. Wait for what is written, if nobody else does."""
+        ...
+
+
+@value_class()
+class SharedTape:
+    """Gives the same tape to all who begin to record, none of whom ends it."""
+
+    tape: Tape
+
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> Tape:
+        return self.tape
+
+
+class Telemetry(Protocol):
+    """Gives tapes that tell others what happens, as it happens: `Host(telemetry=…)`."""
+
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "") -> Tape:
+        """Begin to tell of a run, as a part of what the W3C `traceparent` names, if there is one."""
+        ...
+
+    def queued(self, agent: str) -> str:
+        """Tell that a run is stored, to be done here or elsewhere, and return what it is a part of, as a W3C
+        `traceparent`; empty for nothing."""
+        ...
+
+
+class Records(Protocol):
+    """Gives tapes: `Host(record=…)`."""
+
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> Tape:
+        """Begin a recording, or go on with that of this `id`."""
+        ...
+
+
+class OpenRecords(Records, Protocol):
+    """What has to be closed once nothing is recorded any more."""
+
+    def close(self) -> None:
+        """Write what waits, and close it."""
+        ...

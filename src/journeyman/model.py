@@ -6,13 +6,15 @@ for the stream still gets the sum of it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import ContextVar
 from dataclasses import field, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
-from journeyman.errors import ModelUnavailable, Problem, ProviderError, UnusableAnswer
+from journeyman.content.media import Media
+from journeyman.errors import ModelUnavailable, ProviderError, UnusableAnswer
+from journeyman.hosted.tools import HostedTool, Hosting
 from journeyman.types import (
     NOTHING_USED,
     Block,
@@ -49,6 +51,8 @@ class Settings:
     `cache_mark`; `off` nothing (a cache write costs more than a plain read, so one-shot runs may want it off)."""
     tool_choice: ToolChoice = "auto"
     stop_sequences: tuple[str, ...] = ()
+    hosted: tuple[HostedTool, ...] = ()
+    """Tools that the provider runs by itself, such as `WebSearch()` of `journeyman.hosted`."""
     extra: JsonObject = field(default_factory=dict[str, object])  # pyright: ignore[reportAssignmentType]
     """Further fields of the provider's request body, sent as they are."""
 
@@ -72,34 +76,28 @@ class ToolSpec:
     """The bytes of the tool as it is sent, by codec id: it is encoded once."""
 
 
-UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
-_PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-_OTHERWISE: Final = "leave the tool out (that of an MCP server with only=[…]), or use another provider."
+@frozen
+class OutputFormat:
+    """What a model is made to answer with, by its provider: JSON of a schema, in place of a text."""
 
-
-def anthropic_problems(tool: ToolSpec) -> list[Problem]:
-    """Return why Anthropic would refuse the input schema of a tool that other providers take."""
-    schema = tool.input_schema
-    problems: list[Problem] = []
-    if unions := sorted(UNIONS & schema.keys()):
-        named = " and no ".join(unions)
-        wrong = f"Anthropic takes no {named} at the top of the input schema of a tool, as {tool.name!r} has."
-        problems.append(Problem("INVALID_INPUT_SCHEMA", wrong, f"Put it inside a property, {_OTHERWISE}"))
-    properties = schema.get("properties")
-    for name in properties if isinstance(properties, dict) else ():
-        if not _PROPERTY_NAME.fullmatch(name):
-            wrong = f"Anthropic does not take {name[:80]!r} as the name of a property, as in tool {tool.name!r}."
-            hint = f"Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -, {_OTHERWISE}"
-            problems.append(Problem("INVALID_PROPERTY_NAME", wrong, hint))
-    return problems
+    name: str
+    description: str
+    schema: JsonObject
+    """An object at the top."""
+    strict: bool = False
+    """Ask the provider to guarantee the schema, where it leaves the choice."""
+    forms: dict[str, JsonObject] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
+    """The format as providers are told it, by codec id: it is made once."""
 
 
 @value_class(kw_only=True)
 class Prefix:
-    """What stays the same from call to call of one run: the system prompt and the tools."""
+    """What stays the same from call to call of one run: the system prompt, the tools, and the form of the answer."""
 
     system: tuple[Text, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
+    output: OutputFormat | None = None
+    """What the provider makes the model answer with; None: a text."""
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The bytes of the prefix as it is sent, by codec id: it is encoded once."""
 
@@ -242,6 +240,7 @@ Part: TypeAlias = (
     | Restarted
     | Answered
 )
+"""A piece of an answer, as a model yields it."""
 
 
 class Model(Protocol):
@@ -260,10 +259,42 @@ class Model(Protocol):
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model. Leaving the context closes the request, finished or not.
 
-        Entering and iterating raise `ProviderError` and nothing else (but for cancellation). A response that ends
+        Entering and iterating raise `ProviderError` and nothing else (except for cancellation). A response that ends
         without `ResponseFinished` is an error: `stream_cut`.
         """
         ...
+
+
+class Tap(Protocol):
+    """Hears what one request to a model is on the wire, and what comes back. Nothing here raises or waits."""
+
+    def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
+        """A body was made: it is the pieces, joined. The encoder keeps them from request to request."""
+        ...
+
+    def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+        """A request goes out now; another one, if a model asks several."""
+        ...
+
+    def answered(self, status: int, request_id: str | None) -> None:
+        """The answer begins."""
+        ...
+
+    def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+        """Something of the answer has come: events, by name and data, or a body."""
+        ...
+
+    def finished(self, response: Response) -> None:
+        """The answer is complete."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """There is no answer, or not all of it."""
+        ...
+
+
+current_tap: ContextVar[Tap | None] = ContextVar("journeyman_tap", default=None)
+"""Who hears the request that is made here."""
 
 
 class Opens(Protocol):
@@ -284,6 +315,12 @@ class Facts:
     """What it costs; None when unknown."""
     loads_tools: bool = False
     """Whether it loads deferred tools itself."""
+    media: Media | None = None
+    """Which files it takes from users; None when unknown: then all are tried."""
+    native_output: bool | None = None
+    """Whether it can be made to answer with JSON of a schema; None when unknown: then it is tried."""
+    hosted: Hosting | None = None
+    """Which tools its provider runs; None when unknown: then they are asked for."""
 
 
 UNKNOWN: Final = Facts()
@@ -418,7 +455,7 @@ def room_for(request: Request, facts: Facts) -> Room:
 def is_negative(usage: Usage) -> bool:
     """Tell whether a count is below 0."""
     told = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or 0, usage.cache_write_tokens or 0)
-    return min(*told, usage.reasoning_tokens or 0, usage.cost or 0) < 0
+    return min(*told, usage.reasoning_tokens or 0, usage.cost or 0, usage.web_searches or 0) < 0
 
 
 def checked_usage(usage: Usage) -> Usage:

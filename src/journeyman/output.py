@@ -6,13 +6,16 @@ text, or prolongs it, has no meaning beside an output tool.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeForm, TypeVar
 
-from journeyman.types import RunPath, ToolResult, frozen, frozen_in_order
+from journeyman.errors import Problem
+from journeyman.model import UNKNOWN, Facts, OutputFormat
+from journeyman.types import JsonObject, RunPath, ToolResult, frozen, frozen_in_order
 
 T = TypeVar("T")
 Needs = TypeVar("Needs", default=object, contravariant=True)
@@ -20,6 +23,9 @@ Needs = TypeVar("Needs", default=object, contravariant=True)
 
 Renderer: TypeAlias = Callable[[T], str | Awaitable[str]] | Callable[[T, Needs], str | Awaitable[str]]
 """Renders a draft as the model should see it; the run's deps come second, if it needs them."""
+
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @frozen
@@ -64,6 +70,9 @@ class Output(Generic[T, Needs]):
     """A function that renders the draft, or a `Reflection` with options. None: the first output is final."""
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss."""
+    mode: Literal["tool", "native"] = "tool"
+    """`tool`: the model hands in with a tool. `native`: its provider makes it answer with JSON of the type, and its
+    last text is the output; it cannot be reflected on."""
 
     def reflecting(self) -> Reflection[T, Needs] | None:
         """Return the reflection with its options, if there is one."""
@@ -73,6 +82,29 @@ class Output(Generic[T, Needs]):
         if isinstance(reflection, Reflection):
             return cast("Reflection[T, Needs]", reflection)
         return Reflection(reflection)
+
+
+def native_format(output: Output[Any, Any], schema: JsonObject) -> OutputFormat:
+    """Return what a provider is told of a native output."""
+    about = output.description.strip()
+    return OutputFormat(name=output.name, description=about, schema=schema, strict=output.strict)
+
+
+def native_problems(output: Output[Any, Any], model: object) -> Iterator[Problem]:
+    """Give what is wrong with an output that is no tool, as far as the model is known."""
+    if output.mode != "native":
+        yield Problem("INVALID_OUTPUT_MODE", f"Output.mode is {output.mode!r}.", "Pass 'tool' or 'native'.")
+        return
+    if output.reflection is not None:
+        wrong = "The output is native, so it cannot be reflected on: the model's answer is final."
+        yield Problem("NATIVE_REFLECTION", wrong, "Remove reflection, or use mode='tool'.")
+    if not _NAME.fullmatch(output.name):
+        wrong = f"The output's name {output.name!r} is not 1 to 64 letters, digits, '_' or '-'."
+        yield Problem("INVALID_NAME", wrong, "Give it a name such as 'report'.")
+    facts: Facts = getattr(model, "facts", UNKNOWN)
+    if facts.native_output is False:
+        named = f"{getattr(model, 'provider', '')}:{getattr(model, 'name', '')}"
+        yield Problem("NO_NATIVE_OUTPUT", f"The model {named} has no native output.", "Use mode='tool'.")
 
 
 TEXT: Final = Output(str)

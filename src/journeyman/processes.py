@@ -7,13 +7,16 @@ everything but what looks like a secret.
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -166,3 +169,13 @@ def plain(text: str) -> str:
     if "\r" in text:
         text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n")).replace("\r", "")
     return text
+
+
+@cache
+def somebody() -> str:
+    """Return who uses this program, as far as the system tells."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"

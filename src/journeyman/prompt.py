@@ -9,12 +9,12 @@ from typing_extensions import TypeVar
 
 from journeyman.cancel import is_awaited
 from journeyman.result import ValidationReport
-from journeyman.types import Text, UserContent, frozen
+from journeyman.types import Content, Text, UserContent, frozen
 
 Needs = TypeVar("Needs", default=object, contravariant=True)
 
-Prompt: TypeAlias = str | Sequence[UserContent]
-"""What the user's side says: a text, or blocks of text, pictures and documents."""
+Prompt: TypeAlias = str | Content
+"""What the user's side says: a text, a block, or texts and blocks: pictures, documents, sounds."""
 
 SystemPrompt: TypeAlias = str | Sequence[Text]
 """What the model is told before all: a text, or several, with cache marks of their own if need be."""
@@ -59,7 +59,7 @@ class PromptFailed(Exception):
 
 
 class PromptBlank(PromptFailed):
-    """A prompt gave no words and no pictures or documents."""
+    """A prompt gave no words and no files."""
 
 
 async def made(prompt: object) -> tuple[UserContent, ...]:
@@ -72,6 +72,7 @@ async def made(prompt: object) -> tuple[UserContent, ...]:
     value = cast("object", await prompt) if is_awaited(prompt) else prompt
     given: object = Text(value) if isinstance(value, str) else value
     blocks = cast("Sequence[object]", given) if isinstance(given, Sequence) else [given]
+    blocks = [Text(block) if isinstance(block, str) else block for block in blocks]
     content = [block for block in blocks if isinstance(block, UserContent)]
     if len(content) < len(blocks):
         raise PromptFailed(f"it gave {type(value).__name__}, not text or content blocks")

@@ -134,7 +134,7 @@ class Metadata:
     overshoot_tokens: int = 0
     """Tokens that responses reported beyond what a token budget had reserved for them."""
     overshoot_cost: float = 0.0
-    """US dollars, likewise."""
+    """US dollars, in the same way."""
     background_usage: Usage | None = NOTHING_USED
     """What sub-agents in the background that this run, or one below it, started have used by its end. It is no part of
     `usage`, but of what the budget of this run counts: both together. None when the agent does not track tokens."""

@@ -142,6 +142,32 @@ class Session(Protocol):
         ...
 
 
+class SharedSession(Session, Protocol):
+    """A session to whose conversation others may add: whoever drives a turn of it that is a durable run."""
+
+    def refresh(self) -> None:
+        """Learn where the session ends, after somebody else has written.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+        ...
+
+
+TURN: Final = "chat/"
+"""With what the names of turns begin that are durable runs."""
+
+
+def turn_name(id: str, number: int) -> str:
+    """Return the name of a run that is a turn of the session with this id; they are numbered from 1."""
+    return f"{TURN}{id}/{number}"
+
+
+def turns_of(id: str) -> tuple[str, str]:
+    """Return the least name that a turn of a session may have, and the least one behind them all."""
+    return f"{TURN}{id}/", f"{TURN}{id}0"
+
+
 class Sessions(Protocol):
     """Many stored conversations."""
 

@@ -12,12 +12,16 @@ from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, 
 from dataclasses import Field as DataclassField
 from functools import cache
 from operator import attrgetter
+from os import PathLike
+from pathlib import PurePath
 from reprlib import recursive_repr
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, dataclass_transform, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, dataclass_transform
 
 from pydantic import Field, JsonValue, TypeAdapter
 from pydantic_core import from_json
 from typing_extensions import TypeForm
+
+from journeyman.content.media import checked, checked_url, read
 
 T = TypeVar("T")
 
@@ -26,9 +30,8 @@ T = TypeVar("T")
 def frozen(kind: type[T]) -> type[T]:
     """Make a class a frozen, slotted dataclass with keyword arguments, for what is made seldom.
 
-    This and the three decorators below give their classes shared methods where `dataclass` compiles new ones for each:
-    that would be more than a third of what `from journeyman import Agent, run` costs, as the benchmark of starting
-    shows. This one and the next compile none.
+    This and the three decorators below share methods where `dataclass` compiles new ones for each class, which is more
+    than a third of the time to start. This one and the next compile none.
     """
     return _uncompiled(kind, kw_only=True)
 
@@ -133,9 +136,9 @@ def _set_state(self: Any, state: Sequence[object]) -> None:  # noqa: ANN401 - an
 
 
 JsonObject: TypeAlias = dict[str, JsonValue]
+"""What JSON calls an object, parsed."""
 RunPath: TypeAlias = tuple[str, ...]
 """Names a run: the agent's name, or, for a sub-agent, the names from the root down, each with the number of its run."""
-
 StopReason: TypeAlias = Literal[
     "end_turn", "tool_use", "stop_sequence", "max_tokens", "pause_turn", "refusal", "context_window", "other"
 ]
@@ -155,6 +158,11 @@ class Base64:
     """For example `image/png` or `application/pdf`."""
     type: Literal["base64"] = field(default="base64", repr=False, kw_only=True)
 
+    @classmethod
+    def of(cls, data: bytes, media_type: str) -> Base64:
+        """Return bytes of a type, as they stand in a message."""
+        return cls(b64encode(data).decode(), media_type)
+
 
 @frozen_in_order
 class Url:
@@ -167,8 +175,9 @@ class Url:
 Source: TypeAlias = Annotated[Base64 | Url, Field(discriminator="type")]
 
 
-TextOrigin: TypeAlias = Literal["notice", "mail", "summary"]
-"""`notice`: that background work has ended. `mail`: another agent's. `summary`: a model's, of an older conversation."""
+TextOrigin: TypeAlias = Literal["notice", "mail", "summary", "memory"]
+"""`notice`: that background work has ended. `mail`: another agent's. `summary`: a model's, of an older conversation.
+`memory`: a file's of the project, in a system prompt."""
 
 
 @value_class()
@@ -187,14 +196,29 @@ class Text:
 
 @frozen_in_order
 class Image:
-    """A picture in user input or in a tool's result."""
+    """A picture in user input or in a tool's result.
+
+    `from_path` raises an `OSError` if the file cannot be read; all three raise a `ValueError` that says what is wrong,
+    with an address, or with bytes: of another type than is said, cut, or too many. So do `Document` and `Audio`.
+    """
 
     source: Source
     type: Literal["image"] = field(default="image", repr=False, kw_only=True)
 
     @classmethod
-    def from_bytes(cls, data: bytes, media_type: str) -> Image:
-        return cls(Base64(b64encode(data).decode(), media_type))
+    def from_path(cls, path: str | PathLike[str], media_type: str | None = None) -> Image:
+        """Read a file; its name says what it is, unless `media_type` does."""
+        return cls(Base64.of(*read(path, "image", media_type)))
+
+    @classmethod
+    def from_url(cls, url: str) -> Image:
+        """Point to a picture of the web. A provider that cannot fetch it is sent its bytes."""
+        return cls(Url(checked_url(url)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str | None = None) -> Image:
+        """Take bytes; `media_type` is checked, and may be left out."""
+        return cls(Base64.of(data, checked(data, "image", media_type, name="The picture")))
 
 
 @frozen_in_order
@@ -206,8 +230,42 @@ class Document:
     type: Literal["document"] = field(default="document", repr=False, kw_only=True)
 
     @classmethod
-    def from_bytes(cls, data: bytes, media_type: str, title: str | None = None) -> Document:
-        return cls(Base64(b64encode(data).decode(), media_type), title)
+    def from_path(cls, path: str | PathLike[str], media_type: str | None = None, title: str | None = None) -> Document:
+        """Read a PDF, or a text in UTF-8; without a title, the file's name is the title."""
+        return cls(Base64.of(*read(path, "document", media_type)), PurePath(path).name if title is None else title)
+
+    @classmethod
+    def from_url(cls, url: str, title: str | None = None) -> Document:
+        """Point to a document of the web. A provider that cannot fetch it is sent its bytes."""
+        return cls(Url(checked_url(url)), title)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str | None = None, title: str | None = None) -> Document:
+        """Take bytes; `media_type` is checked, and may be left out."""
+        return cls(Base64.of(data, checked(data, "document", media_type, name=title or "The document")), title)
+
+
+@frozen_in_order
+class Audio:
+    """A sound in user input, such as speech."""
+
+    source: Source
+    type: Literal["audio"] = field(default="audio", repr=False, kw_only=True)
+
+    @classmethod
+    def from_path(cls, path: str | PathLike[str], media_type: str | None = None) -> Audio:
+        """Read a file; its name says what it is, unless `media_type` does."""
+        return cls(Base64.of(*read(path, "audio", media_type)))
+
+    @classmethod
+    def from_url(cls, url: str) -> Audio:
+        """Point to a sound of the web. A provider that cannot fetch it is sent its bytes."""
+        return cls(Url(checked_url(url)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str | None = None) -> Audio:
+        """Take bytes; `media_type` is checked, and may be left out."""
+        return cls(Base64.of(data, checked(data, "audio", media_type, name="The sound")))
 
 
 @value_class()
@@ -251,7 +309,7 @@ class ToolUse:
 
     @property
     def input(self) -> JsonObject:
-        """The arguments, parsed anew at each access, so that no reader can change the history."""
+        """The arguments, parsed again at each access, so that no reader can change the history."""
         return from_json(self.input_json)
 
 
@@ -307,12 +365,17 @@ class Opaque:
         return str(value.get("type", ""))
 
 
-UserContent: TypeAlias = Text | Image | Document
+UserContent: TypeAlias = Text | Image | Document | Audio
 """What a prompt may consist of."""
 
+Content: TypeAlias = UserContent | Sequence[str | UserContent]
+"""What an agent that takes a text takes as well: a block, or texts and blocks one after the other."""
+
 Block: TypeAlias = Annotated[
-    Text | Image | Document | Thinking | RedactedThinking | ToolUse | ToolResult | Opaque, Field(discriminator="type")
+    Text | Image | Document | Audio | Thinking | RedactedThinking | ToolUse | ToolResult | Opaque,
+    Field(discriminator="type"),
 ]
+"""Anything that a message may hold."""
 
 
 @value_class()
@@ -355,6 +418,10 @@ class Usage:
     """None when no response reported it."""
     reasoning_tokens: int | None = None
     """The part of `output_tokens` spent on reasoning; None when no response reported it."""
+    web_searches: int | None = None
+    """By the provider itself; None when no response reported any, as for the next two."""
+    code_executions: int | None = None
+    file_searches: int | None = None
     cost: float | None = None
     """US dollars; None when the price of any counted response is unknown."""
     cache_saved: float | None = None
@@ -393,17 +460,16 @@ class Usage:
         """Add up many at once."""
         if not usages:
             return NOTHING_USED
-        requests, inputs, outputs, reads, writes, reasoning, costs, saved, exact = zip(
-            *map(_FACTS, usages), strict=True
-        )
-        cached = zip(saved, reads, writes, strict=True)
+        requests, inputs, outputs, *told, costs, saved, exact = zip(*map(_FACTS, usages), strict=True)
+        cached = zip(saved, told[0], told[1], strict=True)
         return cls(
             requests=sum(requests),
             input_tokens=sum(inputs),
             output_tokens=sum(outputs),
-            cache_read_tokens=_sum(reads),
-            cache_write_tokens=_sum(writes),
-            reasoning_tokens=_sum(reasoning),
+            **{
+                name: sum(known) if (known := [count for count in counts if count is not None]) else None
+                for name, counts in zip(_MAY_BE_UNTOLD, told, strict=True)
+            },
             cost=_cost([cost for cost, counted in zip(costs, requests, strict=True) if counted]),
             cache_saved=_cost([saving for saving, read, written in cached if saving is not None or read or written]),
             exact=all(exact),
@@ -411,11 +477,7 @@ class Usage:
 
 
 _FACTS: Final = attrgetter(*[each.name for each in fields(Usage)])
-
-
-def _sum(counts: Sequence[int | None]) -> int | None:
-    told = [count for count in counts if count is not None]
-    return sum(told) if told else None
+_MAY_BE_UNTOLD: Final = [each.name for each in fields(Usage)[3:-3]]
 
 
 def _cost(costs: Sequence[float | None]) -> float | None:
@@ -437,6 +499,10 @@ class Price:
     """None: as `input`."""
     cache_write: float | None = None
     """None: as `input`."""
+    web_search: float | None = field(default=None, repr=False)
+    """Of a thousand calls that the provider makes by itself, as the next two; None: not known."""
+    code_execution: float | None = field(default=None, repr=False)
+    file_search: float | None = field(default=None, repr=False)
     above: tuple[tuple[int, Price], ...] = ()
     """What all of a request costs instead, when its input, cached or not, is longer than so many tokens; the smallest
     number first."""
@@ -452,10 +518,10 @@ class Price:
     def of(self, usage: Usage) -> float | None:
         """Return the cost of `usage` in US dollars.
 
-        None when it is of several requests that may have had different prices: see `above`.
+        None when its requests may have had different prices: see `above`; or when it is of a hosted tool without one.
         """
-        price = self._one_price(usage)
-        if price is None:
+        price, fees = self._one_price(usage), self._fees(usage)
+        if price is None or fees is None:
             return None
         read = price.input if price.cache_read is None else price.cache_read
         write = price.input if price.cache_write is None else price.cache_write
@@ -465,13 +531,12 @@ class Price:
             + (usage.cache_read_tokens or 0) * read
             + (usage.cache_write_tokens or 0) * write
         )
-        return micro_dollars / 1_000_000
+        return micro_dollars / 1_000_000 + fees
 
     def saved(self, usage: Usage) -> float | None:
         """Return what the cache saved, in US dollars, against all input at the plain price.
 
-        Below 0 when writing the cache cost more than reading it saved. None when `usage` does not tell of a cache, or
-        where its cost is unknown.
+        Below 0 when writing cost more than reading saved. None when `usage` tells of no cache, or its cost is unknown.
         """
         price = self._one_price(usage)
         if price is None or not usage.reports_cache:
@@ -489,6 +554,12 @@ class Price:
             cost=self.of(usage) if usage.cost is None else usage.cost,
             cache_saved=self.saved(usage) if usage.cache_saved is None else usage.cache_saved,
         )
+
+    def _fees(self, usage: Usage) -> float | None:
+        n_calls = (usage.web_searches, usage.code_executions, usage.file_searches)
+        prices = (self.web_search, self.code_execution, self.file_search)
+        fees = [None if price is None else n * price / 1_000 for n, price in zip(n_calls, prices, strict=True) if n]
+        return _cost(fees) if fees else 0.0
 
     def _one_price(self, usage: Usage) -> Price | None:
         price = self.at(usage.total_tokens - usage.output_tokens) if self.above else self
@@ -527,32 +598,3 @@ def load_messages(data: bytes | str) -> list[Message]:
 Effect: TypeAlias = Literal["pure", "idempotent", "once"]
 """What a call does to the world. `pure`: nothing. `idempotent`: the same when repeated. `once`: it must not be
 repeated, so after a crash the model is told that the outcome is unknown."""
-
-ReadyTool: TypeAlias = Literal[
-    "read", "ls", "grep", "glob", "write", "edit", "bash", "fetch", "tool_search", "call_tool", "ask_user", "subagent"
-]
-"""A tool that comes with this library, and that permissions know."""
-
-READY_TOOLS: Final[tuple[ReadyTool, ...]] = get_args(ReadyTool)
-
-
-NOTICE: Final = "<background-task-completed>"
-"""How every notification begins."""
-MAIL_MARK: Final = "<team-message"
-"""How the text begins that a model reads of mail, unless the team formats it otherwise."""
-
-
-SUMMARY_MARK: Final = "<context-summary>"
-"""How a summary of an older conversation begins."""
-
-_MARKS: Final[tuple[tuple[str, TextOrigin], ...]] = ((NOTICE, "notice"), (MAIL_MARK, "mail"), (SUMMARY_MARK, "summary"))
-
-
-def with_origin(block: UserContent) -> UserContent:
-    """Return a text with the origin that its first characters tell, if it names none: notifiers hand on plain
-    strings, and conversations of version 0.1 were stored without. Other blocks stay as they are."""
-    if isinstance(block, Text) and block.origin is None:
-        for mark, origin in _MARKS:
-            if block.text.startswith(mark):
-                return replace(block, origin=origin)
-    return block

@@ -16,6 +16,7 @@ from journeyman.errors import DefinitionError, Problem
 from journeyman.model import Model, Prefix, Request, Response, context_window_of
 from journeyman.types import (
     NOTHING_USED,
+    Audio,
     Base64,
     Block,
     Document,
@@ -36,6 +37,7 @@ from journeyman.types import (
 
 _BLOCK_TOKENS = 8
 _PICTURE_TOKENS = 1_200
+_SOUND_CHARS_PER_TOKEN = 600
 _THINKING = (Thinking, RedactedThinking)
 LEAST_RESERVE_TOKENS: Final = 4_096
 MOST_RESERVE_TOKENS: Final = 16_384
@@ -102,7 +104,11 @@ AnyStrategy: TypeAlias = Strategy | Informed
 
 @value_class()
 class Compaction:
-    """Strategies, and the length at which they are asked. `Agent.compaction` takes it in place of the strategies."""
+    """Strategies, and the length at which they are asked. `Agent.compaction` takes it in place of the strategies.
+
+    Raises:
+        DefinitionError: a number of tokens is below 1.
+    """
 
     strategies: Sequence[AnyStrategy]
     _: KW_ONLY
@@ -216,11 +222,13 @@ def estimate_message(message: Message) -> int:
 
 
 def estimate_prefix(prefix: Prefix) -> int:
-    """Return about how many tokens the system prompt and the tools are; deferred ones are not in the prompt."""
+    """Return about how many tokens the system prompt, the tools and the form of the answer are; deferred tools are not
+    in the prompt."""
     system = sum(estimate_text(block.text) for block in prefix.system)
     shown = [tool for tool in prefix.tools if not tool.deferred]
     tools = sum(estimate_text(f"{tool.name}{tool.description}{tool.input_schema}") for tool in shown)
-    return system + tools
+    output = estimate_text(f"{prefix.output.name}{prefix.output.schema}") if prefix.output is not None else 0
+    return system + tools + output
 
 
 def _estimate_block(block: Block | ToolReference) -> int:
@@ -230,6 +238,10 @@ def _estimate_block(block: Block | ToolReference) -> int:
         case ToolResult(content=tuple() as parts):
             return _BLOCK_TOKENS + sum(_estimate_block(part) for part in parts)
         case Image() | Document(source=Url()):
+            return _PICTURE_TOKENS
+        case Audio(source=Base64(data)):
+            return _BLOCK_TOKENS + len(data) // _SOUND_CHARS_PER_TOKEN
+        case Audio():
             return _PICTURE_TOKENS
         case _:
             return _BLOCK_TOKENS + estimate_text(_text_of(block))

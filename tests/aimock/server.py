@@ -79,6 +79,8 @@ class Play:
     """Have the server look whether a model's thinking comes back as it was signed."""
     model: str | None = None
     """The model that this play is told by, where a program sends no headers of its own: no other play may use it."""
+    ending: str | None = None
+    """Why every answer ends, in the API's word; None: as aimock says it."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -105,6 +107,8 @@ class Play:
         while left:
             fixture = left.pop(0)
             after: str = fixture.pop("after")
+            if self.ending and "blocks" in fixture["response"]:
+                fixture["response"] = {**fixture["response"], "finishReason": self.ending}
             match: dict[str, Any] = {"model": self.model} if self.model else {"context": self.name}
             match |= {"toolCallId": after[1:]} if after[0] == "#" else {"userMessage": after, "hasToolResult": False}
             if any(other["after"] == after for other in left):

@@ -15,6 +15,7 @@ from journeyman.errors import ProviderError
 from journeyman.events import ModelRestarted, ModelRetried, OutputDelta, TextDelta, ToolInputDelta
 from journeyman.model import Model
 from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
@@ -34,6 +35,10 @@ class Api:
     name: str
     model: Callable[[Play, Timeouts], Model]
     settings: Settings = field(default_factory=Settings)
+    streams_calls: bool = True
+    """Whether the arguments of a call come in pieces."""
+    n_chunks_to_call: int = 14
+    """After how many chunks of the journey's first answer its first call has come, and the second has not."""
 
 
 def _anthropic(play: Play, timeouts: Timeouts) -> Model:
@@ -46,18 +51,37 @@ def _openai(kind: type[OpenAIChatModel] | type[OpenAIModel], *, streaming: bool)
     )
 
 
+def _google(*, streaming: bool) -> Callable[[Play, Timeouts], Model]:
+    return lambda play, timeouts: GoogleModel(
+        "gemini-3-flash-preview",
+        api_key=KEY,
+        base_url=f"{play.url}/v1beta",
+        headers=play.headers,
+        timeouts=timeouts,
+        streaming=streaming,
+    )
+
+
 STREAMED = (
     Api(name="anthropic", model=_anthropic),
+    Api(name="google", model=_google(streaming=True), streams_calls=False, n_chunks_to_call=5),
     Api(name="openai-chat", model=_openai(OpenAIChatModel, streaming=True)),
     Api(name="openai-responses", model=_openai(OpenAIModel, streaming=True)),
 )
 IN_ONE_PIECE = (
     Api(name="anthropic-whole", model=_anthropic, settings=Settings(extra={"stream": False})),
+    Api(name="google-whole", model=_google(streaming=False)),
     Api(name="openai-chat-whole", model=_openai(OpenAIChatModel, streaming=False)),
     Api(name="openai-responses-whole", model=_openai(OpenAIModel, streaming=False)),
 )
 
 PATIENT = Timeouts(connect_s=1e6, idle_s=1e6)  # of a clock that runs fast
+
+
+@pytest.fixture
+def play(play: Play, api: Api) -> Play:
+    """Gemini's API says STOP after calls, too; what aimock would say, it does not know."""
+    return replace(play, ending="STOP") if api.name.startswith("google") else play
 
 
 def each(*apis: Api):
@@ -197,12 +221,12 @@ def test_a_run_can_be_watched_while_it_is_written(play: Play, api: Api) -> None:
     assert isinstance(result, Success)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "I look.Now it adds up."
     inputs = [event.json for event in events if isinstance(event, ToolInputDelta) and event.tool_use_id == "call_a"]
-    assert len(inputs) > 3
+    assert len(inputs) > 3 or not api.streams_calls
     assert "".join(inputs) == '{"month":"May"}'
     drafts = [event.partial() for event in events if isinstance(event, OutputDelta) and event.tool_use_id == "call_f"]
-    assert len(drafts) > 3
+    assert len(drafts) > 3 or not api.streams_calls
     assert drafts[-1] == {"headline": "Sold “à prix d'or”", "total": 3.5}
-    assert {"headline": "Sol"} in drafts
+    assert {"headline": "Sol"} in drafts or not api.streams_calls
 
 
 @every_api
@@ -355,7 +379,7 @@ def test_a_stream_that_is_cut_begins_again(play: Play, api: Api, interruption: d
 
 @every_stream
 def test_a_call_that_is_cut_is_never_made(play: Play, api: Api) -> None:
-    play.answers({**JOURNEY[0], "truncateAfterChunks": 14, "latency": 2}, *JOURNEY)
+    play.answers({**JOURNEY[0], "truncateAfterChunks": api.n_chunks_to_call, "latency": 2}, *JOURNEY)
     _, recorder = succeeded(analyst(api, play))
     assert [event.kind for event in recorder.of(ModelRetried)] == ["stream_cut"]
     assert [call for call in calls(recorder.events) if "call_a" in call] == ["sales#call_a?", "sales#call_a: 1.5"]

@@ -19,7 +19,7 @@ from journeyman.gate import Allow, GateRequest
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.tools import MiddlewareCall, Next
-from journeyman.types import Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
+from journeyman.types import Base64, Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
 from tests.loop.players import Report, circular, first_input, look, named, report, reporter, submit, talker
 from tests.loop.results import succeeded
 from tests.support.recorder import CallbackLog, Recorder, calls
@@ -589,7 +589,7 @@ async def test_a_value_that_has_no_value_yet_or_no_end_is_an_error(stage: Stage,
 
 
 async def test_a_tool_may_return_blocks_or_a_whole_result(stage: Stage) -> None:  # A18, R21
-    picture = Image.from_bytes(b"\x89PNG", "image/png")
+    picture = Image(Base64("iVBORw==", "image/png"))
     blocks = (Text("A picture:"), picture)
     assert await returned(stage, lambda: blocks) == ToolResult(blocks, tool_use_id="a")
     assert await returned(stage, lambda: ["A picture:", picture]) == ToolResult(blocks, tool_use_id="a")

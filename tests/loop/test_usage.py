@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from journeyman import Limits, Observability, Output, ProviderError, Reflection, Rejected, Submit, run, tool
+from journeyman import Limits, Output, ProviderError, Reflection, Rejected, Submit, run, tool
+from journeyman.agent import Observability
 from journeyman.events import ModelResponded
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say

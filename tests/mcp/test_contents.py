@@ -9,6 +9,7 @@ from mcp import types
 
 from journeyman import Document, Image, Text, ToolResult
 from journeyman.mcp.contents import MAX_MEDIA, MAX_MEDIA_BYTES, to_tool_result
+from journeyman.types import Base64
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 
@@ -32,7 +33,7 @@ def shown(*blocks: types.ContentBlock, structured: dict[str, object] | None = No
 
 def test_neighbouring_texts_are_one() -> None:
     assert shown(text("a"), text("b")) == "a\nb"
-    parted = (Text("a"), Image.from_bytes(PNG, "image/png"), Text("b\nc"))
+    parted = (Text("a"), Image(Base64.of(PNG, "image/png")), Text("b\nc"))
     assert (shown(text("a"), picture(PNG), text("b"), text("c")), shown()) == (parted, ())
 
 
@@ -51,7 +52,7 @@ def test_an_error_stays_one() -> None:
     ],
 )
 def test_a_picture_is_of_the_kind_that_it_is(content: bytes, mime_type: str, kind: str) -> None:
-    assert shown(picture(content, mime_type)) == (Image.from_bytes(content, kind),)
+    assert shown(picture(content, mime_type)) == (Image(Base64.of(content, kind)),)
 
 
 def test_what_no_provider_takes_is_named() -> None:
@@ -67,7 +68,7 @@ def test_what_no_provider_takes_is_named() -> None:
 def test_only_so_many_pictures_are_shown() -> None:
     blocks = shown(*[picture(PNG)] * (MAX_MEDIA + 2))
     more = Text("[2 more pictures or documents: not shown]")
-    assert blocks == (*[Image.from_bytes(PNG, "image/png")] * MAX_MEDIA, more)
+    assert blocks == (*[Image(Base64.of(PNG, "image/png"))] * MAX_MEDIA, more)
 
 
 def test_resources_are_shown_or_named() -> None:
@@ -75,7 +76,7 @@ def test_resources_are_shown_or_named() -> None:
     assert shown(link) == "[Resource log at file:///log.txt: All of it.]"
     note = types.TextResourceContents(uri="memo://note", text="milk")
     assert shown(types.EmbeddedResource(type="resource", resource=note)) == "[Resource memo://note]\nmilk"
-    pdf = Document.from_bytes(b"%PDF-1.7", "application/pdf", "memo://page")
+    pdf = Document(Base64.of(b"%PDF-1.7", "application/pdf"), "memo://page")
     assert shown(blob("memo://page", b"%PDF-1.7", "application/pdf")) == (pdf,)
     assert shown(blob("memo://zip", b"PK", "application/zip")) == "[application/zip memo://zip, 2 bytes: not shown]"
 

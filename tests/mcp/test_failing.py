@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(60)
 
 CANNOT = "The MCP server 'small' cannot be used:"
 BY_HAND = "Try the command by hand. If it only is slow, give it more time: start_timeout_s"
-UNKNOWN = "Whether the call took effect is not known. The next call starts it anew."
+UNKNOWN = "Whether the call took effect is not known. The next call restarts it."
 
 
 async def refusal(target: Stdio, *, start_timeout_s: float = 30.0) -> str:

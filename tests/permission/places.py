@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from journeyman import Agent, Host, Message, Result, Tool, run, tool
-from journeyman.gate import Approval, Decision, Deny, Gate, GateRequest
+from journeyman.gate import READY_TOOLS, Approval, Decision, Deny, Gate, GateRequest, ReadyTool
 from journeyman.models.scripted import Answer, Scripted
-from journeyman.types import READY_TOOLS, Effect, JsonObject, ReadyTool, ToolResult
+from journeyman.types import Effect, JsonObject, ToolResult
 
 READY: dict[str, ReadyTool] = {name: name for name in READY_TOOLS}
 

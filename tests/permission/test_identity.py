@@ -12,14 +12,15 @@ import pytest
 
 from journeyman import Agent, Host, Subagents, Tool, ask_user, tool
 from journeyman.errors import DefinitionError
-from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
+from journeyman.gate import READY_TOOLS, Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.mcp import mcp
 from journeyman.models.scripted import Scripted, call
 from journeyman.permission.capability import classify
 from journeyman.permission.permission import Mode, Permission
 from journeyman.permission.rules import Root
+from journeyman.skills import Skills
 from journeyman.toolbox import Workspace, deferred_tools, fetch_tool
-from journeyman.types import READY_TOOLS, Effect, JsonObject
+from journeyman.types import Effect, JsonObject
 from tests.permission.places import play, request, results
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -32,6 +33,7 @@ FITTING: dict[str, JsonObject] = {
     **{"bash": {"command": "git status"}, "fetch": {"url": "https://example.org"}},
     **{"tool_search": {"query": "x"}, "call_tool": {"name": "lookup", "arguments": {}}},
     **{"ask_user": {"question": "Why?"}, "subagent": {"agent": "writer", "task": "x"}},
+    "skill": {"name": "letters"},
 }
 ALLOW = ["Bash(git *)", "Edit(**)", "Read(**)", "WebFetch(*)", "Subagent(*)", "lookup"]
 
@@ -156,7 +158,9 @@ async def test_what_a_tool_of_that_name_must_not_do_holds_for_an_own_one(
 def ready_tools(folder: Path) -> Sequence[Tool[..., Any]]:
     helper = Agent(name="writer", model=Scripted(["Done."]))
     search, call_it, *_ = deferred_tools([])
-    return [*Workspace(folder).tools(), fetch_tool(), search, call_it, ask_user, Subagents(helper)]
+    (folder / "letters").mkdir()
+    (folder / "letters" / "SKILL.md").write_text("---\nname: letters\ndescription: Write letters.\n---\n")
+    return [*Workspace(folder).tools(), fetch_tool(), search, call_it, ask_user, Subagents(helper), Skills(folder)]
 
 
 def test_every_ready_tool_says_which_it_is_under_any_name(tmp_path: Path) -> None:

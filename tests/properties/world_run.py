@@ -19,7 +19,6 @@ from journeyman import (
     Listener,
     Message,
     Model,
-    Observability,
     Output,
     Settings,
     Text,
@@ -28,6 +27,7 @@ from journeyman import (
     ToolResult,
     tool,
 )
+from journeyman.agent import Observability
 from journeyman.budget import Spent
 from journeyman.gate import GateRequest
 from journeyman.output import TEXT, Reflection

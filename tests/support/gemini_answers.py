@@ -62,6 +62,8 @@ class Answer(AnyAnswer):
     """None: the server does not count."""
     signs: bool = True
     """Whether it gives signatures, as models from the third on do."""
+    grounding: Json | None = None
+    """What it says of the provider's searches."""
 
 
 def text(value: str) -> Json:
@@ -94,6 +96,7 @@ def answer(
     headers: Mapping[str, str] | None = None,
     delta_chars: int | None = None,
     signs: bool = True,
+    grounding: Json | None = None,
 ) -> Answer:
     """Return an answer of these parts (a string is a text)."""
     return Answer(
@@ -105,6 +108,7 @@ def answer(
         headers=headers or {},
         delta_chars=delta_chars,
         signs=signs,
+        grounding=grounding,
     )
 
 
@@ -192,6 +196,7 @@ def _chunk(answer: Answer, model: str, parts: Sequence[Json], *, is_last: bool) 
     candidate: Json = {"content": {"role": "model", "parts": list(parts)}} if parts else {}
     if is_last:
         candidate["finishReason"] = answer.ending
+        candidate |= {} if answer.grounding is None else {"groundingMetadata": answer.grounding}
     chunk: Json = {"candidates": [candidate], "modelVersion": answer.model or model, "responseId": answer.id}
     if answer.usage is not None:
         told = answer.usage.told()

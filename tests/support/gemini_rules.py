@@ -26,6 +26,7 @@ _DATA: Final = frozenset(
     {"text", "functionCall", "functionResponse", "inlineData", "fileData", "executableCode", "codeExecutionResult"}
     | {"toolCall", "toolResponse"}
 )
+_FILES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf"})
 _FIELDS: Final = frozenset(
     {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings", "cachedContent"}
     | {"labels", "serviceTier"}
@@ -324,6 +325,13 @@ def a_mode_has_its_functions(request: Request) -> Iterator[str]:
         yield f"toolConfig: allowed functions {sorted(undeclared)} are not declared"
 
 
+def file_searches_have_a_store(request: Request) -> Iterator[str]:
+    """A search of files names where they are (G file-search)."""
+    for tool in items_of(request.body.get("tools"), "tools"):
+        if "fileSearch" in tool.data and not as_list(tool.under("fileSearch").data.get("fileSearchStoreNames")):
+            yield f"{tool.where}: fileSearchStoreNames is empty"
+
+
 def hosted_tools_stand_beside_functions_with_a_flag(request: Request) -> Iterator[str]:
     """On the Developer API, 3.x wants the flag (S5: 7 taken); 2.5 does not combine them (R)."""
     hosted = [tool for tool in items_of(request.body.get("tools"), "tools") if "functionDeclarations" not in tool.data]
@@ -353,6 +361,19 @@ def settings_are_in_range(request: Request) -> Iterator[str]:
         yield "generationConfig.stopSequences: at most 5"
     if {"responseSchema", "responseJsonSchema"} & request.config.keys() and "responseMimeType" not in request.config:
         yield "generationConfig: a response schema needs responseMimeType"
+    if "responseMimeType" in request.config and request.tools and not request.is_late:
+        yield "Function calling with a response mime type: 'application/json' is unsupported"
+
+
+def files_are_of_a_kind_that_is_taken(request: Request) -> Iterator[str]:
+    """Inline files are pictures, PDF, texts, sounds and videos (S2), a picture of at most 7 MB (V)."""
+    for part in request.parts:
+        inline = as_object(part.data.get("inlineData"))
+        kind = as_text(inline.get("mimeType"))
+        if inline and not (kind.startswith(("audio/", "text/", "video/")) or kind in _FILES):
+            yield f"{part.where}: Unsupported MIME type: {kind}"
+        if kind.startswith("image/") and len(as_text(inline.get("data"))) * 3 // 4 > 7_000_000:
+            yield f"{part.where}: Unable to process input image. Please retry or report"
 
 
 RULES: tuple[Rule[Request], ...] = (*SHARED_RULES, *_rules_of(globals(), besides=SHARED_RULES))

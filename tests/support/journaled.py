@@ -22,8 +22,9 @@ from journeyman.chat import runs as of_chats
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving, Life, RunJournal
 from journeyman.durable.memory import InMemoryEngine, Memory
-from journeyman.durable.records import Row, new_id
+from journeyman.durable.records import Row
 from journeyman.durable.sqlite import SqliteEngine
+from journeyman.journal import new_id
 from journeyman.loop import attempts as of_the_loop
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, Run, current_run
@@ -121,3 +122,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if f"{path.parent.name}/{path.name}::{metafunc.definition.name}" in WITHOUT_JOURNAL:
         turns = {"plain": pytest.HIDDEN_PARAM}
     metafunc.parametrize("journaled", list(turns), ids=list(turns.values()), indirect=True)
+
+
+def is_needless(item: pytest.Item) -> bool:
+    """Tell whether a test has both a journal and a wire, which know nothing of each other, and has turns with one."""
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    is_only_wired = any("stage" in mark.args for mark in item.iter_markers("parametrize"))
+    return given.get("journaled", "plain") != "plain" and given.get("stage") == "over http" and not is_only_wired

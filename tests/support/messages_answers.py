@@ -236,8 +236,11 @@ def by_turn(script: Sequence[AnyReply]) -> Callable[[Json], AnyReply]:
     """Let every conversation walk through the script on its own: the n-th turn gets the n-th reply."""
 
     def reply(request: Json) -> AnyReply:
-        items = [as_object(each) for each in as_list(request.get("messages")) or as_list(request.get("input"))]
-        said = [item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning") for item in items]
+        lists = [as_list(request.get(name)) for name in ("messages", "input", "contents")]
+        items = [as_object(each) for items in lists for each in items]
+        models = [item.get("role") in ("assistant", "model") for item in items]
+        kinds = [item.get("type") in ("function_call", "reasoning") for item in items]
+        said = [one or other for one, other in zip(models, kinds, strict=True)]
         n_answers = sum(now and not before for before, now in pairwise([False, *said]))
         if n_answers >= len(script):
             raise LookupError(f"the conversation has {n_answers} answers, the script has {len(script)}")

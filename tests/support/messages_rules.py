@@ -25,6 +25,12 @@ from tests.support.strict_schema import messages_type_errors
 
 MAX_CACHE_MARKS = 4
 MIN_BUDGET_TOKENS = 1024
+MAX_PICTURE_CHARS = 5 * 1024 * 1024
+_PICTURES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
+_FORM_KEYWORDS = {
+    *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "format", "items"),
+    *("properties", "required", "title", "type"),
+}
 
 _ID = re.compile(r"^[a-zA-Z0-9_-]+\Z")
 _VERSION = re.compile(r"^\d{4}-\d{2}-\d{2}\Z")
@@ -75,6 +81,53 @@ def deferred_tools_have_no_cache_mark(request: Request) -> Iterator[str]:
     for tool in request.tools:
         if tool.data.get("defer_loading") is True and _cache_mark(tool):
             yield f"{tool.where}: a tool with defer_loading cannot have cache_control"
+
+
+def the_form_of_the_answer_is_closed(request: Request) -> Iterator[str]:
+    """A schema of `output_config.format` has closed objects, no cycle, and no bounds (P structured-outputs)."""
+    schema = as_object(as_object(as_object(request.body.get("output_config")).get("format")).get("schema"))
+    if not schema:
+        return
+    definitions = as_object(schema.get("$defs"))
+    for name in definitions:
+        if name in _reached(definitions, as_object(definitions[name]), frozenset()):
+            yield f"output_config.format.schema: the circular reference {name!r} is not supported"
+    for inner in _schemas(schema):
+        if unknown := sorted(inner.keys() - _FORM_KEYWORDS):
+            yield f"output_config.format.schema: {unknown} are not supported"
+        if inner.get("type") == "object" and inner.get("additionalProperties") is not False:
+            yield "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly false"
+        if not inner.keys() & {"$ref", "anyOf", "const", "enum", "type"}:
+            yield "output_config.format.schema: Schema type is not supported"
+
+
+def _reached(definitions: Json, schema: Json, seen: frozenset[str]) -> frozenset[str]:
+    for inner in _schemas(schema):
+        name = as_text(inner.get("$ref")).removeprefix("#/$defs/")
+        if name and name not in seen:
+            seen = _reached(definitions, as_object(definitions.get(name)), seen | {name})
+    return seen
+
+
+def _schemas(schema: Json) -> Iterator[Json]:
+    yield schema
+    parts = [*as_object(schema.get("properties")).values(), *as_object(schema.get("$defs")).values()]
+    for inner in (*parts, *as_list(schema.get("anyOf")), *([schema["items"]] if "items" in schema else [])):
+        yield from _schemas(as_object(inner))
+
+
+def files_are_of_a_kind_that_is_taken(request: Request) -> Iterator[str]:
+    """A picture is PNG, JPEG, GIF or WebP of at most 5 MB as Base64, a document a PDF (P vision, P pdf-support)."""
+    for turn in request.turns:
+        for block in turn.of_type("image", "document"):
+            source = block.under("source")
+            if source.text("type") != "base64":
+                continue
+            kinds = _PICTURES if block.type == "image" else {"application/pdf"}
+            if source.text("media_type") not in kinds:
+                yield f"{block.where}.source.base64.media_type: Input should be one of {sorted(kinds)}"
+            if block.type == "image" and len(source.text("data")) > MAX_PICTURE_CHARS:
+                yield f"{block.where}.source.base64: image exceeds 5 MB maximum"
 
 
 def the_thinking_budget_fits(request: Request) -> Iterator[str]:
@@ -249,6 +302,18 @@ def references_name_deferred_tools(request: Request) -> Iterator[str]:
             for block in references:
                 if block.text("tool_name") not in deferred:
                     yield f"{block.where}: tool reference {block.text('tool_name')!r} not found in available tools"
+
+
+def searches_fit(request: Request) -> Iterator[str]:
+    """One list of domains at most, without a scheme (P agents-and-tools/tool-use/web-search-tool)."""
+    for tool in request.tools:
+        if not tool.text("type").startswith("web_search_"):
+            continue
+        allowed, blocked = as_list(tool.data.get("allowed_domains")), as_list(tool.data.get("blocked_domains"))
+        if allowed and blocked:
+            yield f"{tool.where}: only one of `allowed_domains` and `blocked_domains` may be given"
+        if any("://" in str(domain) for domain in (*allowed, *blocked)):
+            yield f"{tool.where}: domains have no scheme"
 
 
 def server_results_have_their_call(request: Request) -> Iterator[str]:

@@ -19,7 +19,7 @@ from tests.support.messages_sse import with_serial
 from tests.support.openai_answers import Answer, fault
 from tests.support.openai_request import Memory, Service
 from tests.support.openai_rules import judge
-from tests.support.openai_sse import chat_parts, output_items, responses_parts
+from tests.support.openai_sse import as_said_by, chat_parts, output_items, responses_parts
 from tests.support.strict_schema import Api, openai_schema
 
 __all__ = ["OpenAiApi", "Recorded", "Service", "judge"]
@@ -60,9 +60,8 @@ class OpenAiApi(Loopback[Answer]):
         key = (api, stream, model, seed, asked)
         if key not in answer.encoded and api == "chat":
             field = self.service.reasoning_field
-            answer.encoded[key] = chat_parts(
-                answer, stream=stream, usage=asked, model=model, seed=seed, reasoning_field=field
-            )
+            parts = chat_parts(answer, stream=stream, usage=asked, model=model, seed=seed, reasoning_field=field)
+            answer.encoded[key] = as_said_by(self.service, parts, answer)
         elif key not in answer.encoded:
             answer.encoded[key] = responses_parts(answer, stream=stream, encrypted=asked, model=model, seed=seed)
         return [with_serial(part, recorded.serial) for part in answer.encoded[key]]

@@ -68,6 +68,22 @@ class Service:
     """Parameters that only this server knows."""
     takes_marks: bool = False
     """Whether parts of content and tools may have `cache_control`."""
+    refused: frozenset[str] = field(default_factory=frozenset[str])
+    """Fields of OpenAI's that this server does not know, and refuses."""
+    exact_id: int | None = None
+    """Of how many letters and digits the ids of calls must be; None: see `longest_id`."""
+    replies_to_results: bool = False
+    """Whether the user may speak only after the model has answered results."""
+    reasoning_with_calls: bool = False
+    """Whether each message with calls must have `reasoning_field`."""
+    always_counts: bool = False
+    """Whether streams tell their usage without being asked, with the chunk that ends them."""
+    output_without_reasoning: bool = False
+    """Whether the count of output tokens leaves out those of reasoning; the total has both."""
+    thinks_in_content: bool = False
+    """Whether reasoning comes as parts of the content."""
+    good_end: str = "stop"
+    """What is said of an answer that ended by itself."""
 
 
 class Request(StrictRequest):

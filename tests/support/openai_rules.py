@@ -48,7 +48,7 @@ def judge(
 def types_fit(request: Request) -> Iterator[str]:
     """The body has the official request type, apart from what the API's own messages bring (P api-reference)."""
     field = request.service.reasoning_field
-    echoed = () if field is None else (field,)
+    echoed = () if field is None or request.service.thinks_in_content else (field,)
     body = as_object(without_marks(request.body)) if request.service.takes_marks else request.body
     yield from openai_type_errors(request.api, body, echoed=echoed, extensions=request.service.extensions)
 
@@ -110,6 +110,46 @@ def strict_schemas_have_the_form(request: Request) -> Iterator[str]:
     for tool in request.tools:
         if tool.data.get("strict") is True:
             yield from _against_strict(tool.under("parameters"))
+
+
+def the_form_of_the_answer_fits(request: Request) -> Iterator[str]:
+    """A form has a name and an object at the top; a strict one follows its rules (P guides/structured-outputs)."""
+    body = Item("", request.body)
+    form = body.under("response_format").under("json_schema")
+    if not form.data:
+        form = body.under("text").under("format")
+    if not form.data or form.text("type") not in ("", "json_schema"):
+        return
+    if not NAME.match(form.text("name")):
+        yield f"{form.where}.name: string does not match pattern"
+    if form.under("schema").text("type") != "object":
+        yield f"{form.where}.schema: schema must be a JSON Schema of 'type: \"object\"'"
+    if form.data.get("strict") is True:
+        yield from _against_strict(form.under("schema"))
+
+
+def sounds_are_of_a_kind_that_is_taken(request: Request) -> Iterator[str]:
+    """A sound is Base64 of WAV or MP3 (P guides/audio)."""
+    for part in request.parts:
+        sound = part.under("input_audio")
+        if part.type == "input_audio" and not (sound.text("format") in ("wav", "mp3") and sound.text("data")):
+            yield f"{part.where}: {sound.text('format')!r} is no sound that can be read"
+
+
+def hosted_tools_are_of_their_api(request: Request) -> Iterator[str]:
+    """Responses have them among the tools, Chat Completions for search models only (P guides/tools-web-search)."""
+    hosted = [tool for tool in items_of(request.body.get("tools"), "tools") if tool.type not in ("function", "custom")]
+    if request.api == "chat":
+        if hosted:
+            yield f"{hosted[0].where}.type: {hosted[0].type!r} is for Responses"
+        if "web_search_options" in request.body and "-search" not in str(request.body.get("model")):
+            yield "web_search_options: this model does not search"
+    for tool in hosted:
+        if tool.type == "file_search" and not as_list(tool.data.get("vector_store_ids")):
+            yield f"{tool.where}.vector_store_ids: expected at least one"
+    calls = as_number(request.body.get("max_tool_calls"))
+    if calls is not None and (calls < 1 or not hosted):
+        yield "max_tool_calls: needs hosted tools, and a value >= 1"
 
 
 def parallel_calls_have_their_tools(request: Request) -> Iterator[str]:
@@ -202,6 +242,35 @@ def cache_marks_are_few_and_at_texts(request: Request) -> Iterator[str]:
             yield f"{message.where}.cache_control: belongs to a part of content"
 
 
+def fields_are_known(request: Request) -> Iterator[str]:
+    """Some services refuse what they do not know (mistralai/platform-docs-public#7, dnakov/anon-kode#53)."""
+    for name in sorted(request.service.refused & request.body.keys()):
+        yield f"{name}: Extra inputs are not permitted"
+
+
+def call_ids_have_their_length(request: Request) -> Iterator[str]:
+    """Mistral's are nine letters and digits (mistral-common, the package that checks requests of Mistral's API)."""
+    length = request.service.exact_id
+    for call in request.calls if length else ():
+        if not re.fullmatch(f"[a-zA-Z0-9]{{{length}}}", call.text("id")):
+            yield f"{call.where}: id was {call.text('id')!r} but must be a-z, A-Z, 0-9, with a length of {length}"
+
+
+def the_model_answers_results(request: Request) -> Iterator[str]:
+    """No user's message directly after results (Mistral's API: `Unexpected role 'user' after role 'tool'`)."""
+    for before, message in pairwise(request.items if request.service.replies_to_results else ()):
+        if (before.role, message.role) == ("tool", "user"):
+            yield f"{message.where}: Unexpected role 'user' after role 'tool'"
+
+
+def calls_come_with_reasoning(request: Request) -> Iterator[str]:
+    """DeepSeek refuses calls without `reasoning_content` while it reasons (P api-docs.deepseek.com thinking_mode)."""
+    field = request.service.reasoning_field
+    for message in request.items if request.service.reasoning_with_calls else ():
+        if message.each("tool_calls") and field not in message.data:
+            yield f"{message.where}: Missing `{field}` field in the assistant message"
+
+
 def _is_same_call(function: Item, served: dict[str, object]) -> bool:
     arguments = as_text(served.get("arguments"))
     unchanged = function.text("arguments") == arguments or not is_object_text(arguments)
@@ -209,6 +278,13 @@ def _is_same_call(function: Item, served: dict[str, object]) -> bool:
 
 
 _CHAT_RULES: tuple[Rule[Request], ...] = rules_of(globals(), besides=_COMMON_RULES)
+SERVICE_RULES: tuple[Rule[Request], ...] = (
+    fields_are_known,
+    call_ids_have_their_length,
+    the_model_answers_results,
+    calls_come_with_reasoning,
+)
+"""Those that OpenAI's own service does not have."""
 
 
 # -- Responses alone ---------------------------------------------------------------------------------------------------

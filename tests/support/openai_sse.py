@@ -13,6 +13,7 @@ from tests.support.messages_answers import SERIAL, sse
 from tests.support.messages_json import Json, as_list, as_object, as_text
 from tests.support.messages_sse import pieces
 from tests.support.openai_answers import Answer, Counted
+from tests.support.openai_request import Service
 
 DONE = b"data: [DONE]\n\n"
 
@@ -67,6 +68,7 @@ def _deltas(answer: Answer, random: Random, reasoning_field: str | None) -> Iter
             case "text":
                 for piece in pieces(as_text(block["text"]), random, answer.delta_chars):
                     yield {"content": piece}
+                yield from _cited(as_list(block["annotations"]))
             case "refusal":
                 for piece in pieces(as_text(block["refusal"]), random, answer.delta_chars):
                     yield {"refusal": piece}
@@ -81,6 +83,11 @@ def _deltas(answer: Answer, random: Random, reasoning_field: str | None) -> Iter
                 n_calls += 1
             case _:
                 pass
+
+
+def _cited(annotations: Sequence[object]) -> Iterator[Json]:
+    for annotation in annotations:
+        yield {"annotations": [annotation]}
 
 
 def chat_usage(counted: Counted) -> Json:
@@ -129,6 +136,33 @@ def _joined(answer: Answer, kind: str) -> str | None:
     key = "refusal" if kind == "refusal" else "text"
     texts = [as_text(block[key]) for block in answer.content if block["type"] == kind]
     return "".join(texts) if texts else None
+
+
+def as_said_by(service: Service, parts: list[bytes], answer: Answer) -> list[bytes]:
+    """Return the parts of a chat completion as a service says them that has habits of its own."""
+    habits = (service.always_counts, service.output_without_reasoning, service.thinks_in_content)
+    if not any(habits) and service.good_end == "stop":
+        return parts
+    return [part if part == DONE else _said_by(service, part, answer) for part in parts]
+
+
+def _said_by(service: Service, part: bytes, answer: Answer) -> bytes:
+    chunk = as_object(orjson.loads(part.removeprefix(b"data: ")))
+    for choice in map(as_object, as_list(chunk.get("choices"))):
+        said = as_object(choice.get("delta") or choice.get("message"))
+        if choice.get("finish_reason") == "stop":
+            choice["finish_reason"] = service.good_end
+        if choice.get("finish_reason") and service.always_counts and answer.usage is not None:
+            chunk["usage"] = chat_usage(answer.usage)
+        if service.thinks_in_content and (thought := said.pop(service.reasoning_field or "", None)):
+            thinking = {"type": "thinking", "thinking": [{"type": "text", "text": thought}]}
+            text = as_text(said.get("content"))
+            said["content"] = [thinking, {"type": "text", "text": text}] if text else [thinking]
+    usage = as_object(chunk.get("usage"))
+    if usage and service.output_without_reasoning and answer.usage is not None:
+        usage["completion_tokens"] = answer.usage.output - (answer.usage.reasoning or 0)
+    whole = orjson.dumps(chunk)
+    return b"data: " + whole + b"\n\n" if part.startswith(b"data: ") else whole
 
 
 # -- Responses ---------------------------------------------------------------------------------------------------------

@@ -6,10 +6,16 @@ GitHub does.
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import inspect
 import io
+import os
 import re
+import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -17,10 +23,16 @@ from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REPOSITORY = f"{_PROJECT['urls']['Source']}/blob/main"
+"""The address under which the repository's files are read."""
+GUIDES = tuple(sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "reference"))
+"""Without the reference, whose pages are made of docstrings."""
+PAGES = (ROOT / "README.md", *GUIDES)
 
 _PRINTED = "__printed__"
-_FENCED = re.compile(r"^( *)(```+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+_RUNNER = "__runner__"
+FENCED = re.compile(r"^( *)(```+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) +(.+?) *$", re.MULTILINE)
 _LINK = re.compile(r"!?\[(?:[^\]]*)\]\(([^)\s]+)\)")
 
@@ -31,11 +43,19 @@ def page_name(page: Path) -> str:
 
 
 def run_page(page: Path) -> None:
-    """Run the page's blocks, and compare what they print with what the page shows."""
+    """Run the page's blocks, and compare what they print with what the page shows.
+
+    What they set in the environment is gone after them."""
     document = Document.parse(str(page), CodeBlockParser("python", _run), CodeBlockParser("text", _compare))
-    document.namespace.update({"__name__": "__main__", _PRINTED: ""})
-    for example in document.examples():
-        example.evaluate()
+    surroundings = dict(os.environ)
+    try:
+        with asyncio.Runner() as runner:  # for blocks that await outside of functions, as cells of a notebook do
+            document.namespace.update({"__name__": "__main__", _PRINTED: "", _RUNNER: runner})
+            for example in document.examples():
+                example.evaluate()
+    finally:  # a block may set a key
+        os.environ.clear()
+        os.environ.update(surroundings)
 
 
 def python_blocks(page: Path) -> Iterator[str]:
@@ -50,11 +70,38 @@ def printed_blocks(page: Path) -> Iterator[str]:
         yield str(example.parsed)
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A Python block that is a program of its own."""
+
+    source: str
+    printed: str
+    """What the page says that it prints; empty if it does not say."""
+
+
+_PROGRAM = re.compile(r"^```python\n(.*?)^```$(?:\n+^```text\n(.*?)^```$)?|^#+ +([^\n]+)$", re.MULTILINE | re.DOTALL)
+
+
+def programs(page: Path) -> Iterator[tuple[str, Program]]:
+    """Give each Python block under the heading that it stands below; the second one below it has a 2 behind."""
+    heading, number = "", 0
+    for found in _PROGRAM.finditer(page.read_text(encoding="utf-8")):
+        source, printed, title = found.groups()
+        if title:
+            heading, number = title, 0
+        else:
+            number += 1
+            yield heading if number == 1 else f"{heading} {number}", Program(source, printed or "")
+
+
 def _run(example: Example) -> None:
-    code = compile("\n" * example.line + str(example.parsed), example.path, "exec", dont_inherit=True)
+    source = "\n" * example.line + str(example.parsed)
+    code = compile(source, example.path, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     printed = io.StringIO()
     with redirect_stdout(printed):
-        exec(code, example.namespace)
+        done = eval(code, example.namespace)
+        if code.co_flags & inspect.CO_COROUTINE:
+            cast("asyncio.Runner", example.namespace[_RUNNER]).run(done)
     example.namespace[_PRINTED] = printed.getvalue()
 
 
@@ -70,7 +117,7 @@ def _compare(example: Example) -> str | None:
 
 def prose(page: Path) -> str:
     """Return the page's text with the inside of fenced blocks blanked out, line for line."""
-    return _FENCED.sub(lambda block: "\n" * block.group().count("\n"), page.read_text(encoding="utf-8"))
+    return FENCED.sub(lambda block: "\n" * block.group().count("\n"), page.read_text(encoding="utf-8"))
 
 
 def headings(page: Path) -> list[tuple[int, str]]:
@@ -95,5 +142,10 @@ def section(page: Path, heading: str) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Return the targets of the page's links to files of the repository and to anchors."""
-    return [target for target in _LINK.findall(prose(page)) if "://" not in target]
+    """Return the targets of the page's links to files of the repository and to anchors, seen from the page's folder.
+
+    Links by the repository's address are among them, as if they were written without it.
+    """
+    root = os.path.relpath(ROOT, page.parent)
+    targets = [target.replace(REPOSITORY, root) for target in _LINK.findall(prose(page))]
+    return [target for target in targets if "://" not in target]

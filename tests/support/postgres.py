@@ -28,6 +28,15 @@ import psycopg
 
 _START_S: Final = 30.0
 _NOBODY: Final = "nobody"
+_FILLED: Final = b"""
+    SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+    AND relname NOT IN ('jm_version', 'rec_format') AND pg_relation_size(oid) > 0
+"""
+"""The tables in which something is: of steps and signals there is one a day."""
+_NUMBERED: Final = b"""
+    SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false) FROM pg_sequences
+    WHERE last_value IS NOT NULL
+"""
 _DIES_WITH_PARENT: Final = 1
 """`PR_SET_PDEATHSIG` of prctl(2)."""
 
@@ -39,12 +48,13 @@ class NoPostgres(Exception):
 class PostgresServer:
     """A server that was started for these tests."""
 
-    def __init__(self) -> None:
-        """Start it.
+    def __init__(self, *settings: str) -> None:
+        """Start it. Without settings, such as `fsync=on`, what it has does not outlive the tests.
 
         Raises:
             NoPostgres: it cannot be.
         """
+        self._settings = settings or ("max_connections=200", "fsync=off", "full_page_writes=off", "autovacuum=off")
         if sys.platform != "linux":
             raise NoPostgres(f"these tests start Postgres on Linux only, and this is {sys.platform}")
         self._user: dict[str, Any] = {}
@@ -96,8 +106,7 @@ class PostgresServer:
             raise NoPostgres(f"{command[0]} failed: {done.stderr.strip()[-300:]}")
 
     def _start(self) -> None:
-        settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
-        settings += ["fsync=off", "full_page_writes=off", "autovacuum=off"]  # nothing here is to outlive the tests
+        settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", *self._settings]
         given = [word for each in settings for word in ("-c", each)]
         log = self.folder / "log"
         with log.open("wb") as said:
@@ -140,16 +149,24 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
-    def emptied(self, tables: str, *names: str) -> str:
+    def emptied(self, tables: str) -> str:
         """Return a database, with these tables, that is made once and emptied each time: a new one takes ten times as
         long. Nobody else is connected to it."""
         if self._kept is None or self._kept.closed:
             self._kept = psycopg.connect(self.url(self.database(tables)), autocommit=True)
         database = self._kept.info.dbname
         self.kill_connections("datname = %s AND pid <> %s", database, self._kept.info.backend_pid)
-        self._kept.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY".encode())
+        there = self._kept.execute(_FILLED).fetchall()
+        if there:
+            self._kept.execute(f"TRUNCATE {', '.join(name for (name,) in there)} CASCADE".encode())
+        self._kept.execute(_NUMBERED)
         self._kept.execute(b"UPDATE jm_version SET swept = NULL")
         return database
+
+    @property
+    def pid(self) -> int:
+        """The number of its first process, whose children are the others."""
+        return self._server.pid
 
     def drop(self, database: str) -> None:
         self.execute(f"DROP DATABASE {database} WITH (FORCE)")
@@ -190,6 +207,10 @@ class PostgresServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+_NOTIFIES = b"A"
+"""Begins what the server tells a connection that has asked nothing."""
+
+
 class DeafSocket:
     """Stands between a process and a server: an answer that it swallows is lost with its connection."""
 
@@ -209,6 +230,8 @@ class DeafSocket:
         self.swallows: int | None = None
         """The number of the answer, from 0, that it swallows."""
         self.n_swallowed = 0
+        self.stays_open = False
+        """True: a connection whose answer it swallows stays as it is, and nothing more comes on it."""
         self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> DeafSocket:
@@ -236,9 +259,14 @@ class DeafSocket:
         asking = asyncio.create_task(_pass_on(reader, to_server))
         try:
             while said := await from_server.read(1 << 20):
+                if said.startswith(_NOTIFIES):
+                    writer.write(said)
+                    continue
                 n, self.n_heard = self.n_heard, self.n_heard + 1
                 if n == self.swallows:
                     self.n_swallowed += 1
+                    if self.stays_open:
+                        await asyncio.Event().wait()
                     if self._leaves_server:
                         self._left.append(to_server)
                     break

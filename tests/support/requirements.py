@@ -1,7 +1,8 @@
 """The map from each requirement to what holds it: tests that cite its number, or sections of pages.
 
 A test cites with a comment (`# R45, D14`, `# R28-R30`) in or right above it; a page with an HTML comment under a
-heading (`<!-- R62 -->`). `python -m tests.support.requirements` rewrites the map at the end of docs/requirements.md.
+heading (`<!-- R62 -->`). `python -m tests.support.requirements` rewrites the map at the end of
+docs/contributing/requirements.md.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from tests.support.pages import ROOT, anchor, headings, prose
 
-PAGE = ROOT / "docs" / "requirements.md"
+PAGE = ROOT / "docs" / "contributing" / "requirements.md"
 MAP = "## Where each is held"
 
 LAST = {"R": 79, "X": 40, "A": 48, "D": 49}
@@ -96,7 +97,7 @@ def _owner(spans: list[tuple[int, int, str]], line: int) -> tuple[int, str]:
 
 def holders_in_pages(folder: Path = ROOT / "docs") -> Iterator[tuple[str, Holder]]:
     """Give each number that a page cites, with the heading above the citation."""
-    for page in sorted(folder.glob("*.md")):
+    for page in sorted(folder.rglob("*.md")):
         text = prose(page)
         for mark in _PAGE_MARK.finditer(text):
             above = [heading for start, heading in headings(page) if start < mark.start()]
@@ -139,9 +140,10 @@ def _cell(found: list[Holder]) -> str:
 
 def _file(path: str, names: list[str]) -> str:
     if path.startswith("docs/"):
-        page = path.removeprefix("docs/")
+        page = path.removeprefix("docs/contributing/")
+        page = page if page != path else f"../{path.removeprefix('docs/')}"
         return ", ".join(f"[{name}]({page}#{anchor(name)})" for name in names)
-    link = f"[{path.removeprefix('tests/')}](../{path})"
+    link = f"[{path.removeprefix('tests/')}](../../{path})"
     return f"{link}: {', '.join(f'`{name}`' for name in names)}" if names else link
 
 

@@ -235,7 +235,7 @@ def _wire_block(block: parts.Block, id: str) -> Json:
             return wire.tool_use(block.name, arguments, id=block.id or id)
         case parts.Opaque():
             return as_object(orjson.loads(block.json))
-        case parts.Image() | parts.Document() | parts.ToolResult():
+        case parts.Image() | parts.Document() | parts.Audio() | parts.ToolResult():
             raise TypeError(f"A model does not say {block!r}.")
         case _:
             assert_never(block)

@@ -61,6 +61,13 @@ def body(*messages: Json, **more: object) -> Json:
 ASKED: Json = {"role": "user", "content": "What sold best in May?"}
 OLDER_DRAFT = {"$schema": "http://json-schema.org/draft-07/schema#"}
 MANUAL: Json = {"type": "enabled", "budget_tokens": 2048}
+FORM: Json = {
+    "$defs": {"Row": {"type": "object", "properties": {}, "required": [], "additionalProperties": False}},
+    "type": "object",
+    "properties": {"total": {"type": "number"}, "rows": {"type": "array", "items": {"$ref": "#/$defs/Row"}}},
+    "required": ["total"],
+    "additionalProperties": False,
+}
 
 GOOD: dict[str, Json] = {
     "plain text": body(ASKED),
@@ -75,6 +82,7 @@ GOOD: dict[str, Json] = {
         tool_choice={"type": "auto", "disable_parallel_tool_use": True},
         output_config={"effort": "low"},
     ),
+    "a form": body(ASKED, output_config={"effort": "low", "format": {"type": "json_schema", "schema": FORM}}),
     "tool turn": body(ASKED, *turn(text("Let me look."), call("t1", sql="select 1")), tools=[tool()]),
     "parallel results": body(
         ASKED,
@@ -212,6 +220,12 @@ MUTANTS = refusals(
             "tool turn": [put(f"{LAST}.0", result("t1", "", is_error=True))],
             "parallel results": [put(f"{LAST}.1.content", [])],
         },
+        "searches_fit": {
+            "server tool": [
+                both(put("tools.0.allowed_domains", ["a.com"]), put("tools.0.blocked_domains", ["b.com"])),
+                put("tools.0.allowed_domains", ["https://a.com"]),
+            ]
+        },
         "server_results_have_their_call": {"server tool": [drop("messages.1.content.0")]},
         "an_open_server_call_takes_only_results": {
             "server tool": [drop("messages.1.content.1")],
@@ -242,6 +256,20 @@ MUTANTS = refusals(
         "deferred_tools_have_no_cache_mark": {"deferred tool": [put("tools.1.cache_control", MARK)]},
         "references_name_deferred_tools": {
             "deferred tool": [put("messages.2.content.0.content.0.tool_name", "other"), drop("tools.1.defer_loading")]
+        },
+        "the_form_of_the_answer_is_closed": {
+            "a form": [
+                drop("output_config.format.schema.additionalProperties"),
+                put("output_config.format.schema.properties.total", {"type": "number", "minimum": 0}),
+                put("output_config.format.schema.properties.total", {"description": "Anything."}),
+                put("output_config.format.schema.$defs.Row.properties", {"next": {"$ref": "#/$defs/Row"}}),
+            ]
+        },
+        "files_are_of_a_kind_that_is_taken": {
+            "images": [
+                put("messages.0.content.0.source.media_type", "image/tiff"),
+                put("messages.0.content.0.source.data", "A" * (5 * 1024 * 1024 + 4)),
+            ]
         },
         "the_thinking_budget_fits": {
             "thinking turn": [put("thinking.budget_tokens", 1023), put("thinking.budget_tokens", 4096)]

@@ -65,6 +65,18 @@ CHAT: dict[str, Json] = {
         parallel_tool_calls=False,
         store=False,
     ),
+    "a form": chat(
+        ASKED,
+        response_format={"type": "json_schema", "json_schema": {"name": "report", "schema": STRICT, "strict": True}},
+    ),
+    "a sound": chat(
+        user(
+            [
+                {"type": "text", "text": "What is said?"},
+                {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+            ]
+        )
+    ),
     "tool turn": chat(
         {"role": "system", "content": "Be careful."},
         ASKED,
@@ -133,6 +145,11 @@ def responses(*items: Json, **more: object) -> Json:
 
 RESPONSES: dict[str, Json] = {
     "plain text": {"model": "gpt-test", "input": "What sold best in May?"},
+    "hosted tools": responses(
+        user([{"type": "input_text", "text": "Hello"}]),
+        tools=[{"type": "web_search"}, {"type": "file_search", "vector_store_ids": ["vs_1"]}],
+        max_tool_calls=2,
+    ),
     "everything optional": responses(
         user([{"type": "input_text", "text": "Hello"}]),
         instructions="Be careful.",
@@ -144,6 +161,9 @@ RESPONSES: dict[str, Json] = {
         tools=[flat()],
         tool_choice={"type": "function", "name": "query"},
         parallel_tool_calls=True,
+    ),
+    "a form": responses(
+        ASKED, text={"format": {"type": "json_schema", "name": "report", "schema": STRICT, "strict": True}}
     ),
     "tool turn": responses(
         {"role": "developer", "content": "Be careful."},
@@ -255,6 +275,17 @@ CHAT_MUTANTS = refusals(
         },
         "tool_choice_has_its_tools": {"everything optional": [drop("tools")]},
         "parallel_calls_have_their_tools": {"plain text": [put("parallel_tool_calls", True)]},
+        "hosted_tools_are_of_their_api": {
+            "plain text": [put("tools", [{"type": "web_search"}]), put("web_search_options", {})]
+        },
+        "the_form_of_the_answer_fits": {
+            "a form": [
+                put("response_format.json_schema.name", "my report"),
+                put("response_format.json_schema.schema.type", "array"),
+                put("response_format.json_schema.schema.required", []),
+            ]
+        },
+        "sounds_are_of_a_kind_that_is_taken": {"a sound": [put("messages.0.content.1.input_audio.data", "")]},
         "stream_options_are_for_streams": {"everything optional": [put("stream", False)]},
         "pictures_have_an_address": {
             "pictures": [
@@ -269,6 +300,9 @@ PART: Json = {"type": "input_text", "text": "Hm."}
 
 RESPONSES_MUTANTS = refusals(
     {
+        "hosted_tools_are_of_their_api": {
+            "hosted tools": [put("tools.1.vector_store_ids", []), put("max_tool_calls", 0), put("tools", [flat()])]
+        },
         "types_fit": {
             "plain text": [put("max_completion_tokens", 100)],
             "tool turn": [put("tools.0", tool()), drop("tools.0.strict")],
@@ -301,6 +335,7 @@ RESPONSES_MUTANTS = refusals(
             "strict tool": [put("tools.0.parameters", {**STRICT, "$defs": {"A": {"type": "object", "properties": {}}}})]
         },
         "the_longest_answer_is_not_too_short": {"everything optional": [put("max_output_tokens", 5)]},
+        "the_form_of_the_answer_fits": {"a form": [put("text.format.schema.additionalProperties", True)]},
         "pictures_have_an_address": {"pictures": [put("input.0.content.1.image_url", "a.png")]},
     }
 )

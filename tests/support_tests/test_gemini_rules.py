@@ -142,6 +142,7 @@ MUTANTS: Final[list[Mutant]] = refusals(
         "a_mode_has_its_functions": {
             "hosted": [drop("tools"), put("toolConfig.functionCallingConfig.allowedFunctionNames", ["c"])]
         },
+        "file_searches_have_a_store": {"hosted": [put("tools.1", {"fileSearch": {"topK": 2}})]},
         "hosted_tools_stand_beside_functions_with_a_flag": {"hosted": [drop("toolConfig")]},
         "thinking_fits_the_model": {
             "files": [
@@ -154,6 +155,12 @@ MUTANTS: Final[list[Mutant]] = refusals(
                 *each("generationConfig.temperature", -1, 1000),
                 put("generationConfig.stopSequences", [*"abcdef"]),
                 put("generationConfig.responseJsonSchema", {}),
+            ]
+        },
+        "files_are_of_a_kind_that_is_taken": {
+            "files": [
+                *each("contents.0.parts.1.inlineData.mimeType", "image/gif", "application/zip"),
+                put("contents.0.parts.1.inlineData.data", "A" * 9_400_000),
             ]
         },
     }

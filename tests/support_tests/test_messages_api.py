@@ -444,6 +444,8 @@ def test_a_violation_says_where_and_what() -> None:
         'types_fit: messages.0.content.0.source.media_type: "image/bmp" is not one of "image/jpeg", "image/png"'
         " or 2 other candidates",
         'types_fit: messages.2.content.1.content: 5 is not of type "string"',
+        "files_are_of_a_kind_that_is_taken: messages.0.content.0.source.base64.media_type: Input should be one of"
+        " ['image/gif', 'image/jpeg', 'image/png', 'image/webp']",
         "every_call_is_answered: messages.1.content.0: call t1 has no result right after it",
         "every_result_has_its_call: messages.2.content.1: no call t2 right before it",
         "tool_results_come_first: messages.2.content.1: `tool_result` blocks must come before other content",

@@ -15,6 +15,7 @@ from tests.support.messages_json import Json, as_list, as_object
 from tests.support.openai_answers import answer, fault
 from tests.support.openai_api import OpenAiApi, Service, judge
 from tests.support.openai_request import Memory
+from tests.support.openai_rules import SERVICE_RULES
 from tests.support.strict_schema import Api
 from tests.support_tests import openai_bodies
 from tests.support_tests.client import event_types, events_in, post
@@ -348,6 +349,27 @@ def test_a_service_with_reasoning_in_a_field_takes_it_back_and_may_know_more_par
     assert rules_broken(judged("chat", request)) == {"types_fit"}
     service = Service(reasoning_field="reasoning", extensions=frozenset({"top_k"}))
     assert judged("chat", request, service=service) == []
+
+
+@pytest.mark.parametrize(
+    ("service", "message", "more", "broken"),
+    [
+        (Service(refused=frozenset({"store"})), said(None, call("t1")), {"store": False}, "fields_are_known"),
+        (Service(exact_id=9), said(None, call("t1")), {}, "call_ids_have_their_length"),
+        (Service(replies_to_results=True), said(None, call("t1")), {}, "the_model_answers_results"),
+        (
+            Service(reasoning_field="reasoning_content", reasoning_with_calls=True),
+            said(None, call("t1")),
+            {},
+            "calls_come_with_reasoning",
+        ),
+    ],
+)
+def test_a_service_may_refuse_what_openai_takes(service: Service, message: Json, more: Json, broken: str) -> None:
+    request = chat(ASKED, message, result("t1"), ASKED, tools=[tool()], **more)
+    assert judged("chat", request) == []
+    assert rules_broken(judged("chat", request, service=service)) == {broken}
+    assert broken in {rule.__name__ for rule in SERVICE_RULES}
 
 
 def test_arguments_that_were_broken_may_come_back_repaired() -> None:

@@ -8,7 +8,7 @@ import re
 import socket
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -17,9 +17,13 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from journeyman import Image
 from journeyman.toolbox import Workspace, fetch_tool
+from journeyman.toolbox import fetched as with_bytes
 from journeyman.toolbox.fetch import is_public
 from journeyman.toolbox.page import readable
+from journeyman.types import Base64
+from tests.support.files import PNG
 from tests.support.stopwatch import STALL_S, longest_stall
 from tests.toolbox.playing import answered
 
@@ -386,3 +390,44 @@ async def test_packing_that_was_not_asked_for_is_refused_and_what_is_read_is_ask
 
     async with site(handle) as there:
         assert "packed as br, which was not asked for" in await refused(there.url)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_file_is_fetched_with_what_it_is() -> None:
+    async with site(page(PNG, "application/octet-stream")) as here:
+        image = await with_bytes(Image.from_url(f"{here.url}/a.png"), allow=HERE)
+        assert image == Image(Base64.of(PNG, "image/png"))
+        assert await with_bytes(image) is image
+
+
+async def pictures_without_end(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "image/png"})
+    await response.prepare(request)
+    with suppress(ConnectionError):
+        while True:
+            await response.write(PNG * 100)
+    return response
+
+
+async def elsewhere(request: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("http://10.0.0.1/a.png")
+
+
+@pytest.mark.parametrize(
+    ("handler", "allow", "words"),
+    [
+        (page(PNG, "image/png"), [], "127.0.0.1 is not a public address, so it is not asked"),
+        (page("<html>", "text/html"), HERE, "is text/html, which is no picture"),
+        (page(PNG[:-9], "image/png"), HERE, "its end is missing"),
+        (page("gone", status=404), HERE, "answered 404 Not Found"),
+        (pictures_without_end, HERE, "has more than 50,000 bytes, or has no end"),
+        (elsewhere, HERE, "10.0.0.1 is not a public address, so it is not asked"),
+    ],
+)
+async def test_what_is_no_such_file_is_refused_in_one_sentence(handler: Handler, allow: list[str], words: str) -> None:
+    async with site(handler) as here:
+        with pytest.raises(ValueError, match=re.escape(words)) as raised:
+            await with_bytes(Image.from_url(f"{here.url}/a.png"), allow=allow, max_bytes=50_000)
+    assert "\n" not in str(raised.value)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Image, Text
+from journeyman.types import Base64
 from tests.toolbox.playing import Player
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -72,7 +73,7 @@ async def test_a_folder_is_listed(player: Player, folder: Path) -> None:
 async def test_a_picture_is_shown_by_its_content(player: Player, folder: Path, data: bytes, media_type: str) -> None:
     (folder / "picture.dat").write_bytes(data)
     result = await player.result("read", path="picture.dat")
-    assert result.content == (Text(f"picture.dat: {media_type}, {len(data)} bytes"), Image.from_bytes(data, media_type))
+    assert result.content == (Text(f"picture.dat: {media_type}, {len(data)} bytes"), Image(Base64.of(data, media_type)))
 
 
 @pytest.mark.parametrize(

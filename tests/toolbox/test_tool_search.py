@@ -19,7 +19,7 @@ from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.models.wrappers import Fallback, Swappable
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Effect, JsonObject, Text, ToolReference, dump_messages, load_messages
+from journeyman.types import Base64, Effect, JsonObject, Text, ToolReference, dump_messages, load_messages
 from tests.support.messages_answers import answer, tool_use
 from tests.support.messages_api import MessagesApi
 from tests.support.openai_answers import answer as openai_answer
@@ -43,7 +43,7 @@ def send_invoice(customer: str, amount: float, ctx: ToolContext) -> str:
 @tool(effect="idempotent", untrusted=True)
 async def weather(city: str) -> Image:
     """Draw the weather map."""
-    return Image.from_bytes(city.encode(), "image/png")
+    return Image(Base64.of(city.encode(), "image/png"))
 
 
 ALL: tuple[AnyTool, ...] = (find_customer, send_invoice, weather)
@@ -105,7 +105,7 @@ async def called(name: str, *, tools: Sequence[AnyTool] = ALL, **arguments: obje
 
 async def test_a_tool_is_called_with_its_own_rules() -> None:
     assert (await called("find_customer", email="a@b")).text == "customer of a@b"
-    assert (await called("weather", city="Bern")).content == (Image.from_bytes(b"Bern", "image/png"),)
+    assert (await called("weather", city="Bern")).content == (Image(Base64.of(b"Bern", "image/png")),)
     cut = await called("send_invoice", customer="Ada", amount=3)
     assert cut.text == "Ada owes \n[Cut: the first 9 of 12 characters.]"
 

@@ -47,6 +47,17 @@ def test_no_secret_is_left_in_a_text() -> None:
     assert left == []
 
 
+def test_no_secret_is_left_in_a_text_that_stands_in_json_and_the_json_stays_sound() -> None:
+    for marked in SECRETS:
+        text, secret = parts(marked)
+        for _ in range(2):  # JSON, and JSON in a string of JSON
+            text, secret = json.dumps({"said": text, "more": [1]}), json.dumps(secret)[1:-1]
+            clean = without_secrets(text)
+            assert len(secret) < 7 or secret not in clean, marked
+            if not marked.startswith("-----BEGIN EC"):  # a key without an end goes on to the end
+                json.loads(clean)
+
+
 def test_what_is_no_secret_stays_readable() -> None:
     changed = [(text, without_secrets(text)) for text in INNOCENTS if without_secrets(text) != text]
     assert changed == []

@@ -22,6 +22,7 @@ from journeyman import (
     Event,
     Events,
     Failure,
+    Image,
     Model,
     Output,
     Reflection,
@@ -38,8 +39,9 @@ from journeyman import (
     validation_context,
 )
 from journeyman.endings import IterationsContext
+from journeyman.events import OutputDelta
 from journeyman.models.scripted import Scripted, call
-from journeyman.types import JsonObject
+from journeyman.types import Base64, JsonObject
 
 
 class Report(BaseModel):
@@ -120,7 +122,7 @@ async def test_the_input_is_the_one_that_was_declared() -> None:  # R67
     agent = Agent(name="a", model=scripted("Hello.", "Hello."), input=Question, prompt=prompt)
     assert_type(agent, Agent[str, Question])
     assert_type(await run(agent, Question("moles")), Success[str] | Failure)
-    await run(agent, "moles")  # type: ignore[misc]  # pyright: ignore[reportArgumentType] - not a question
+    await run(agent, "moles")  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType] - not a question
 
 
 async def test_both_may_be_declared() -> None:  # R67
@@ -290,3 +292,18 @@ def test_facts_go_with_their_code() -> None:  # X28
             assert_type(result.candidate, JsonObject | str | None)
         case Success():
             assert_type(result.output, Report)
+
+
+async def test_a_text_agent_takes_content_and_no_other_does() -> None:
+    picture = Image(Base64("iVBORw0KGgo=", "image/png"))
+    eyes = Agent(name="eyes", model=Scripted(["A pixel."], repeat=True))
+    assert_type(await run(eyes, ["What?", picture]), Result[str])
+    assert_type(await run(eyes, picture), Result[str])
+    counter = Agent(name="counter", model=Scripted(["1"]), input=int)
+    wrong = await run(counter, [picture])  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
+    assert isinstance(wrong, Failure)
+    native = Agent(name="native", model=Scripted(['{"headline": "May"}']), output=Output(Report, mode="native"))
+    assert_type(await run(native, "What?"), Result[Report])
+    delta = OutputDelta(path=(), tool_use_id="", json='{"headline": "Ma')
+    assert_type(delta.partial(), JsonObject)
+    assert_type(delta.partial(Report), Report | None)

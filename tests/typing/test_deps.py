@@ -227,15 +227,15 @@ READER = Agent(name="reader", model="nobody:x", deps=Db, tools=[query])
 
 
 async def test_1_deps_that_are_left_out() -> None:
-    await run(READER, "Go.")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await run(READER, "Go.")  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 async def test_2_deps_of_another_type() -> None:
-    await run(READER, "Go.", deps=Mail())  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    await run(READER, "Go.", deps=Mail())  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 async def test_3_an_input_of_another_type() -> None:
-    await run(READER, 3, deps=Db())  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    await run(READER, 3, deps=Db())  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def test_4_a_tool_that_asks_for_another_type() -> None:

@@ -1,4 +1,4 @@
-"""Events: everything that can be seen of runs, batches, chats, tasks and teams, and who is told.
+"""Events: everything that can be seen of runs, durable or not, batches, chats, tasks and teams, and who is told.
 
 Every event names the run it belongs to by `path`. The docstring of each class is its promise about order. A `Listener`
 gets every event and is never awaited; `Callbacks` get the lifecycle and the calls and are awaited in place. Neither can
@@ -13,12 +13,23 @@ from typing import TypeAlias
 from journeyman.endings import Ending
 from journeyman.events.batch import BatchEvent, BatchPaused, InputFinished
 from journeyman.events.chat import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TurnEnded
+from journeyman.events.durable import (
+    DurableEvent,
+    RunClaimed,
+    RunFenced,
+    RunHalted,
+    RunQueued,
+    RunSuspended,
+    RunWoken,
+    StepStored,
+)
 from journeyman.events.run import (
     AttemptCompleted,
     AttemptStarted,
     CallAbandoned,
     CompactionStep,
     ContextCompacted,
+    HostedToolRan,
     IterationStarted,
     LayerCompleted,
     LayerStarted,
@@ -28,6 +39,7 @@ from journeyman.events.run import (
     ModelRestarted,
     ModelRetried,
     OutputDelta,
+    RecordingEnded,
     RunFailed,
     RunResumed,
     RunStarted,
@@ -81,7 +93,9 @@ __all__ = [
     "ContextCompacted",
     "DeadLetter",
     "Delivery",
+    "DurableEvent",
     "Event",
+    "HostedToolRan",
     "Identity",
     "InputFinished",
     "IterationStarted",
@@ -104,10 +118,18 @@ __all__ = [
     "QuestionAnswered",
     "QuestionAsked",
     "Reason",
+    "RecordingEnded",
+    "RunClaimed",
     "RunFailed",
+    "RunFenced",
+    "RunHalted",
+    "RunQueued",
     "RunResumed",
     "RunStarted",
     "RunSucceeded",
+    "RunSuspended",
+    "RunWoken",
+    "StepStored",
     "TaskEnded",
     "TaskEvent",
     "TaskInfo",
@@ -125,17 +147,17 @@ __all__ = [
     "ValidationFailed",
 ]
 
-_RunEvent: TypeAlias = RunStarted | RunResumed | MessageCommitted | RunSucceeded | RunFailed
+_RunEvent: TypeAlias = RunStarted | RunResumed | MessageCommitted | RecordingEnded | RunSucceeded | RunFailed
 _AttemptEvent: TypeAlias = AttemptStarted | IterationStarted | ContextCompacted | AttemptCompleted
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | OutputDelta
-_ModelEvent: TypeAlias = ModelRetried | ModelRestarted | ModelAnswered | ModelResponded
+_ModelEvent: TypeAlias = ModelRetried | ModelRestarted | ModelAnswered | ModelResponded | HostedToolRan
 _CallEvent: TypeAlias = ToolCalled | ToolProgress | ToolFinished | CallAbandoned
 _LayerEvent: TypeAlias = LayerStarted | LayerCompleted | ValidationFailed
 _ChatEvent: TypeAlias = ApprovalRequested | ApprovalAnswered | QuestionAsked | QuestionAnswered | TurnEnded
 _TeamEvent: TypeAlias = MailSent | MailDelivered | MailReturned | MemberChanged
 _InRun: TypeAlias = _RunEvent | _AttemptEvent | _Delta | _ModelEvent | _CallEvent | _LayerEvent
 
-Event: TypeAlias = _InRun | BatchEvent | _ChatEvent | TaskEvent | _TeamEvent
+Event: TypeAlias = _InRun | DurableEvent | BatchEvent | _ChatEvent | TaskEvent | _TeamEvent
 """Anything that a listener may be given."""
 
 Listener: TypeAlias = Callable[[Event], None]

@@ -25,7 +25,7 @@ class ApprovalRequested:
     offers: tuple[str, ...]
     """How far `Allow(extent)` may reach: `once`, and perhaps `session` and `always`."""
     rule: str = ""
-    """What is allowed for the session, or for ever, in words: it may be more than this call."""
+    """What is allowed for the session, or forever, in words: it may be more than this call."""
 
 
 @frozen

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeVar, cast, overload
 
-from pydantic_core import from_json
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+from typing_extensions import TypeForm
 
 from journeyman.endings import Ending
+from journeyman.hosted.calls import HostedCall
 from journeyman.result import LayerOutcome, Metadata, ToolKind
-from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage, frozen
+from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage, adapter_of, frozen
+
+T = TypeVar("T")
 
 
 @frozen
@@ -99,17 +104,42 @@ class ToolInputDelta:
 
 @frozen
 class OutputDelta:
-    """The output as far as the model has written it. Comes instead of `ToolInputDelta` for the output tool."""
+    """The output as far as the model has written it. Comes instead of `ToolInputDelta` for the output tool, and instead
+    of `TextDelta` for a native output."""
 
     path: RunPath
     tool_use_id: str
+    """Empty for a native output."""
     json: str
     """Everything so far, not just the new piece."""
+    is_wrapped: bool = False
+    """True when the output's type is no object: it stands in the property `value`."""
 
-    def partial(self) -> JsonObject:
-        """Parse what is there: a growing object, strings cut where they are. Not validated."""
-        value: object = from_json(self.json or "{}", allow_partial="trailing-strings")
-        return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] - JSON edge
+    @overload
+    def partial(self, /) -> JsonObject: ...
+    @overload
+    def partial(self, kind: TypeForm[T], /) -> T | None: ...
+    def partial(self, kind: TypeForm[T] | None = None, /) -> JsonObject | T | None:
+        """Parse what is there: a growing object, strings cut where they are. Not validated.
+
+        Of a type, return a value of that type, by Pydantic's validation of partial JSON; None as long as what is there
+        does not make one. What is last and does not fit yet is left out of lists, dicts, and TypedDicts whose keys may
+        be missing; a model or dataclass is there when all its required fields are.
+        """
+        try:
+            value: object = from_json(self.json or "{}", allow_partial="trailing-strings")
+        except ValueError:  # no JSON, such as words before a call
+            value = None
+        whole = cast("JsonObject", value) if isinstance(value, dict) else None
+        if kind is None:
+            return whole or {}
+        if whole is None or (self.is_wrapped and "value" not in whole):
+            return None
+        there = to_json(whole["value"] if self.is_wrapped else whole)
+        try:
+            return adapter_of(kind).validate_json(there, experimental_allow_partial="trailing-strings")
+        except ValidationError:
+            return None
 
 
 @frozen
@@ -157,6 +187,17 @@ class ModelResponded:
     usage: Usage
     """Of this iteration's model call, failed requests included."""
     model: str
+
+
+@frozen
+class HostedToolRan:
+    """The provider ran one of its own tools within a response: after its `ModelResponded`, in order, and before the
+    calls of tools that are yours. Told with the result, which may be one pause later than the call."""
+
+    path: RunPath
+    attempt: int
+    iteration: int
+    call: HostedCall
 
 
 @frozen
@@ -282,6 +323,14 @@ class AttemptCompleted:
     path: RunPath
     attempt: int
     succeeded: bool
+
+
+@frozen
+class RecordingEnded:
+    """The store cannot be written any more, so nothing of what follows is recorded. The run goes on."""
+
+    path: RunPath
+    reason: str
 
 
 @frozen

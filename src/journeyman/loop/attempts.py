@@ -34,15 +34,17 @@ from journeyman.loop.record import (
     applied,
     current_path,
     current_run,
+    input_for_functions,
 )
 from journeyman.loop.steps import decided, first_state, recall
 from journeyman.loop.validation import Verdict, validate
+from journeyman.loop.watch import ANYWHERE
 from journeyman.model import opened
 from journeyman.prompt import PromptBlank, PromptFailed, Rejection, default_error_prompt, made
 from journeyman.result import Failure, Metadata, Result
 from journeyman.tools.check import n_taken
-from journeyman.tools.context import isolated, own_copy
-from journeyman.types import NOTHING_USED, Message, Text, ToolResult
+from journeyman.tools.context import current_asker, isolated
+from journeyman.types import NOTHING_USED, Content, Message, Text, ToolResult
 
 _log = logging.getLogger("journeyman")
 ACCEPTED = "Accepted."
@@ -53,9 +55,15 @@ ACCEPTED = "Accepted."
 async def run(agent: Agent[Out, In], input: In, **options: Unpack[RunOptions]) -> Result[Out]: ...
 @overload
 async def run(agent: Agent[Out, In, Deps], input: In, *, deps: Deps, **options: Unpack[RunOptions]) -> Result[Out]: ...
+@overload
+async def run(agent: Agent[Out, str], input: Content, **options: Unpack[RunOptions]) -> Result[Out]: ...
+@overload
+async def run(
+    agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[RunOptions]
+) -> Result[Out]: ...
 async def run(  # noqa: PLR0913 - one for each option, all by name
-    agent: Agent[Out, In, Any],
-    input: In,
+    agent: Agent[Out, Any, Any],
+    input: object,
     *,
     deps: object = None,
     max_attempts: int | None = None,
@@ -66,6 +74,9 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
     host: Host | None = None,
 ) -> Result[Out]:
     """Run `agent` on `input`, and return how it ended.
+
+    An agent that takes a text also takes content: texts and `Image`, `Document` and `Audio`, in a list. Its functions
+    are given the words; the files follow what `prompt` makes of them.
 
     `deps` is what the agent's tools and functions use, of the type that it declares. `max_attempts` replaces
     `agent.limits.attempts` for this run. `history` is an earlier conversation to continue; what could not be sent of it
@@ -94,9 +105,15 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
 def run_sync(agent: Agent[Out, In], input: In, **options: Unpack[RunOptions]) -> Result[Out]: ...
 @overload
 def run_sync(agent: Agent[Out, In, Deps], input: In, *, deps: Deps, **options: Unpack[RunOptions]) -> Result[Out]: ...
+@overload
+def run_sync(agent: Agent[Out, str], input: Content, **options: Unpack[RunOptions]) -> Result[Out]: ...
+@overload
+def run_sync(
+    agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[RunOptions]
+) -> Result[Out]: ...
 def run_sync(  # noqa: PLR0913 - see run
-    agent: Agent[Out, In, Any],
-    input: In,
+    agent: Agent[Out, Any, Any],
+    input: object,
     *,
     deps: object = None,
     max_attempts: int | None = None,
@@ -147,10 +164,12 @@ async def carry_out(run: Run) -> Result[Any]:
     path, scope, above = current_path.set(run.path), current_scope.set(run.scope), current_run.set(run)
     told = told_here.set(set() if run.above is None else told_here.get())
     code: ErrorCode | None = ErrorCode.EXECUTION_CANCELLED
+    watch, result = run.watch, None
     try:
         known = await known_end(run)
         if known is not None:
             code = known.code if isinstance(known, Failure) else None
+            result = known
             return known
         try:
             ended = await run.scope.carry(_ended(run))
@@ -175,16 +194,22 @@ async def carry_out(run: Run) -> Result[Any]:
         current_scope.reset(scope)
         current_run.reset(above)
         run.end(code)
+        if watch is not None and watch.tape is not None and watch.owns_tape:
+            how = "cancelled" if result is None else "failure" if code is not None else "success"
+            await watch.tape.end(how, code)
 
 
 async def _ended(run: Run) -> Finished | Ending:
     """Return how the run ended, whatever was raised."""
+    if run.tape is not None and current_asker.get() is None:
+        current_asker.set(run.tape.outside)
     try:
         await announce(run)
-        await prepare(run)
-        async with opened(run.model):
-            with guarding(run.guard):
-                return await _attempts(run)
+        with ANYWHERE if run.watch is None else run.watch.active():
+            await prepare(run)
+            async with opened(run.model):
+                with guarding(run.guard):
+                    return await _attempts(run)
     except Unprepared as unprepared:
         return unprepared.ending
     except BaseException as error:
@@ -244,7 +269,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
     if run.agent.attempt_state is not None:
         make: Callable[..., object] = run.agent.attempt_state
         numbered = n_taken(make, 2) is None  # it needs a third
-        given = (own_copy(run.input), isolated(run.states.run, "run"))
+        given = (input_for_functions(run), isolated(run.states.run, "run"))
 
         async def made_state(_: Run) -> object:
             state = applied(run, make, *given, attempt) if numbered else make(*given)

@@ -23,9 +23,10 @@ from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTo
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
 from journeyman.journal import Journal, Reservation, about_call
-from journeyman.loop.record import Call, Outcome, Run
+from journeyman.loop.record import Call, Outcome, Run, released
 from journeyman.loop.request import spent_by
-from journeyman.loop.steps import OutcomeCodec
+from journeyman.loop.steps import OutcomeCodec, note_outcome
+from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
 from journeyman.tools.results import error_result, to_result
@@ -121,6 +122,8 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
     elif inbox is not None and inbox.has_steering and not _is_begun(run, use):
         outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
     elif own is None:
+        if run.tape is not None:
+            await released(run)
         outcome = await _outcome(run, use, reservation)
     else:
         result = await own.handle(use)
@@ -133,8 +136,8 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
 
 
 def _is_begun(run: Run, use: ToolUse) -> bool:
-    """Tell whether an earlier life of the run has begun something below a call, or has an answer to what it asks: that
-    goes on, whatever was said since."""
+    """Tell whether an earlier life of the run has begun something below a call, or has asked something: that goes on,
+    whatever was said since."""
     journal = run.options.host.journal
     if journal is None:
         return False
@@ -219,8 +222,12 @@ async def gated(run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation 
         n_model_calls=run.ledger.n_model_calls,
         acts_as=tool.acts_as,
         behind=tool.behind,
+        foreign=tool.foreign,
     )
-    allowed = await guard.consult(asked, _approver(run, guard))
+    approve = _approver(run, guard)
+    allowed = await guard.consult(asked, approve if run.tape is None or approve is None else _noted(run, approve))
+    if run.tape is not None:
+        _note_decision(run, asked, allowed)
     if isinstance(allowed, Deny | Stop):
         return Outcome.failed("denied", f"Error: denied: {allowed.reason}")
     if allowed is asked:
@@ -253,9 +260,47 @@ def _approver(run: Run, guard: Guard) -> Approver | None:
     approve, seconds, journal = guard.approve, run.agent.limits.approval_seconds, run.options.host.journal
     if journal is not None and journal.waits:
         return _stored_approver(run, journal, approve, seconds)
+    if approve is None and run.tape is not None and run.tape.outside is not None and run.tape.outside.asks:
+        approve = run.tape.outside.approver((run.path, run.place))
     if approve is None or seconds is None:
         return approve
     return _timely(run, approve, seconds)
+
+
+def _noted(run: Run, approve: Approver) -> Approver:
+    """Return an approver whose answers are recorded."""
+
+    async def noted(approval: Approval) -> Decision:
+        decision = await answer(approval, approve)
+        if run.tape is not None:
+            run.tape.note(
+                "ApproverAnswered",
+                (run.path, run.place),
+                tool_use_id=approval.request.tool_use_id,
+                tool_name=approval.request.tool_name,
+                question=approval.question,
+                rule=approval.rule,
+                digest=approval.digest,
+                decision=type(decision).__name__.lower(),
+                reason=getattr(decision, "reason", ""),
+                extent=getattr(decision, "extent", None),
+            )
+        return decision
+
+    return noted
+
+
+def _note_decision(run: Run, asked: GateRequest, allowed: GateRequest | Deny | Stop) -> None:
+    """Record what the gates say of a call."""
+    is_refused = isinstance(allowed, Deny | Stop)
+    decision = type(allowed).__name__.lower() if is_refused else "allow" if allowed is asked else "rewrite"
+    facts: dict[str, object] = {"tool_use_id": asked.tool_use_id, "tool_name": asked.tool_name, "decision": decision}
+    if isinstance(allowed, Deny | Stop):
+        facts["reason"] = allowed.reason
+    elif decision == "rewrite":
+        facts["arguments"] = allowed.arguments
+    if run.tape is not None:
+        run.tape.note("GateDecided", (run.path, run.place), **facts)
 
 
 def _stored_approver(run: Run, journal: Journal, approve: Approver | None, seconds: float | None) -> Approver:
@@ -324,7 +369,8 @@ async def _executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments)
             work = _through_middlewares(run, tool, use, context=context, arguments=arguments)
         else:
             work = _invoke(run, tool, use, context=context, arguments=arguments)
-        result = await (work if tool.timeout_s is None else _within(run, use, tool.timeout_s, work))
+        with ANYWHERE if run.watch is None else run.watch.active(use):
+            result = await (work if tool.timeout_s is None else _within(run, use, tool.timeout_s, work))
     except _TimedOut:
         return Outcome.failed("timeout", f"Error: {tool.name} timed out after {tool.timeout_s:g}s")
     except BaseException as error:
@@ -492,6 +538,10 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
         _count_failure(run, use.name, outcome)
     run.calls.announced.pop(use.id, None)
     run.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
+    if run.tape is not None:
+        note_outcome(run, use, outcome)
+        if outcome.error is not None:
+            run.tape.failed(run.path, use.id, outcome.error)
     if run.watch is not None:  # the words of a result may be long
         await run.tell(
             ToolFinished,

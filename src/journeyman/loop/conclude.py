@@ -102,9 +102,9 @@ def _late(run: Run) -> Context:
 
 def left_behind(run: Run) -> Run:
     """Return the record of a run whose work was abandoned. The work keeps one that nobody reads: what comes late is
-    dropped, but for what a late answer costs."""
+    dropped, except for what a late answer costs."""
     rest = copy(run)
-    run.history, run.watch, run.guard = History(), None, None
+    run.history, run.watch, run.tape, run.guard = History(), None, None, None
     run.options = replace(run.options, store_step=None, inbox=None)
     calls = tuple(rest.calls.announced.values())
     for use in calls:

@@ -43,7 +43,7 @@ def hand_in_of(agent: Agent[Any, Any, Any]) -> HandIn:
     """Return how `agent` hands in."""
     plan = agent.plan
     if plan.output is None or plan.output_name is None:
-        return TextHandIn(agent.stop_after)
+        return TextHandIn(agent.stop_after, is_native=plan.native is not None)
     if plan.reflection is None:
         return OutputHandIn(plan.output_name, agent.nudge)
     return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent)
@@ -71,7 +71,7 @@ class OutputHandIn:
 
     async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
         if not iterated.calls:
-            return _without_calls(run, iterated, self._terminator, nudge=self._nudge, has_draft=False)
+            return await _without_calls(run, iterated, self._terminator, nudge=self._nudge, has_draft=False)
         withheld = [call for call in iterated.calls if call.outcome is None]
         if not withheld:
             return None
@@ -155,7 +155,7 @@ class SubmitHandIn:
         if self._broken is not None:
             return self._broken.ending(run)
         if not iterated.calls:
-            return _without_calls(run, iterated, self._submit_name, nudge=self._nudge, has_draft=self.has_draft)
+            return await _without_calls(run, iterated, self._submit_name, nudge=self._nudge, has_draft=self.has_draft)
         withheld = [call for call in iterated.calls if call.outcome is None]
         if not withheld:
             return None
@@ -195,13 +195,14 @@ async def _last(run: Run, withheld: Sequence[Call]) -> Call:
 
 
 class TextHandIn:
-    """The text with which the model ends its turn is handed in."""
+    """The text with which the model ends its turn is handed in; of a native output, the last of its texts."""
 
     has_draft = False
     tools: Mapping[str, HandInTool] = {}
 
-    def __init__(self, stop_after: StopAfter | None) -> None:
+    def __init__(self, stop_after: StopAfter | None, *, is_native: bool = False) -> None:
         self.last_raw: str | None = None
+        self._is_native = is_native
         rules = (stop_after,) if callable(stop_after) else stop_after or ()
         self._names = frozenset([rule for rule in rules if isinstance(rule, str)])
         self._rules = [rule for rule in rules if not isinstance(rule, str)]
@@ -217,11 +218,14 @@ class TextHandIn:
             text = _turn_text(run.history.messages)
             return await self._guarded(run, Candidate(text or terminal, terminal_result=terminal))
         if iterated.response.stop_reason not in ("end_turn", "stop_sequence"):
-            return _without_calls(run, iterated, None, nudge=False, has_draft=False)
+            return await _without_calls(run, iterated, None, nudge=False, has_draft=False)
         text = _turn_text(run.history.messages)
+        if self._is_native and iterated.said is not None and not iterated.said.continues:
+            said = [block.text for block in iterated.said.content if isinstance(block, Text) and block.text.strip()]
+            text = said[-1] if said else ""
         if iterated.said is None or not text.strip():
             return _invalid(run, iterated, None, has_draft=False)
-        return None if _is_said_more(run) else await self._guarded(run, Candidate(text))
+        return None if await _is_said_more(run) else await self._guarded(run, Candidate(text))
 
     async def _terminal(self, calls: Sequence[Call]) -> str | None:
         """Return the result of the first call that ends the run."""
@@ -276,11 +280,11 @@ class TextHandIn:
                 return candidate
 
 
-def _is_said_more(run: Run) -> bool:
-    """Tell whether the run goes on, although it has its answer, with what was said meanwhile; in a run that replays,
-    whether it did so then."""
+async def _is_said_more(run: Run) -> bool:
+    """Tell whether the run goes on, although it has its answer, with what was said meanwhile, or is still to come; in a
+    run that replays, whether it did so then."""
     options, attempt = run.options, run.attempt
-    if not options.hears_to_the_end or attempt.iteration >= run.agent.limits.iterations:
+    if options.more is None or attempt.iteration >= run.agent.limits.iterations:
         return False
     journal = options.host.journal
     here, known = f"attempt/{attempt.number}/iteration/{attempt.iteration + 1}/", False
@@ -288,7 +292,10 @@ def _is_said_more(run: Run) -> bool:
         if key.startswith(here):
             return True
         known = known or key == "end" or key.startswith((f"attempt/{attempt.number}/verdict", run.key("guard")))
-    return not known and options.inbox is not None and options.inbox.has_steering
+    if known:
+        return False
+    async with run.scope.unhurried():
+        return await options.more()
 
 
 def _turn_text(messages: Sequence[Message]) -> str:
@@ -306,10 +313,12 @@ def _turn_text(messages: Sequence[Message]) -> str:
 # -- responses without calls ------------------------------------------------------------------------------------------
 
 
-def _without_calls(
+async def _without_calls(
     run: Run, iterated: Iterated, expected: str | None, *, nudge: bool, has_draft: bool
 ) -> Ending | None:
     """Say what a response means that asks for no call: the end of the run, or None to go on."""
+    is_natural = iterated.response.stop_reason in ("end_turn", "stop_sequence")
+    is_said_more = is_natural and expected is not None and await _is_said_more(run)
     match iterated.response.stop_reason:
         case "pause_turn":
             return None
@@ -321,6 +330,8 @@ def _without_calls(
             return run.ending(RefusedContext(refusal=iterated.response.stop_detail, text=text))
         case "end_turn" | "stop_sequence" if nudge:
             run.history.say(Text(f"Nothing was handed in yet. Go on, and hand in the result with {expected!r}."))
+            return None
+        case _ if is_said_more:
             return None
         case _:
             return _invalid(run, iterated, expected, has_draft=has_draft)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from itertools import takewhile
+from typing import Final
 
 from journeyman.budget import Spent
 from journeyman.endings import (
@@ -25,6 +27,7 @@ from journeyman.endings import (
 from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError, UnusableAnswer
 from journeyman.events import (
     Event,
+    HostedToolRan,
     IterationStarted,
     ModelAnswered,
     ModelResponded,
@@ -35,10 +38,12 @@ from journeyman.events import (
     ThinkingDelta,
     ToolInputDelta,
 )
+from journeyman.gate import seen_of_hosted
+from journeyman.hosted.calls import hosted_calls
 from journeyman.inbox import Inbox
 from journeyman.loop.calls import run_calls
-from journeyman.loop.record import Iterated, Run
-from journeyman.loop.request import ModelCall, fit, once, room_for_answer, shrink
+from journeyman.loop.record import Iterated, Run, released
+from journeyman.loop.request import ModelCall, fit, once, room_for_answer, shrink, taps_of
 from journeyman.loop.retry import respond
 from journeyman.loop.steps import CONTENT, decided
 from journeyman.model import (
@@ -53,7 +58,7 @@ from journeyman.model import (
     ThinkingPart,
     max_output_tokens_of,
 )
-from journeyman.types import NOTHING_USED, ToolResult, UserContent
+from journeyman.types import NOTHING_USED, Opaque, Text, ToolResult, UserContent
 from journeyman.window import CompactedView
 
 
@@ -78,6 +83,8 @@ async def iterate(run: Run) -> Iterated | Ending:
             usage=run.ledger.call_usage,
             model=response.model or run.model.name,
         )
+    if any([type(block) is Opaque or (type(block) is Text and block.extra) for block in response.content]):
+        await _tell_hosted(run, response)
     uses = run.history.calls
     if not uses:
         return Iterated(response, said)
@@ -86,6 +93,18 @@ async def iterate(run: Run) -> Iterated | Ending:
         return Iterated(response, said)
     run.attempt.doing = "running tools"
     return Iterated(response, said, await run_calls(run, uses))
+
+
+async def _tell_hosted(run: Run, response: Response) -> None:
+    """Tell the gates and the listeners what the provider's own tools did. The model has read it when it makes calls in
+    the same response."""
+    turn = takewhile(lambda message: message.role == "assistant", reversed(run.history.messages))
+    before = [block for message in reversed([*turn][1:]) for block in message.content]
+    for call in hosted_calls(response.content, before=before):
+        if run.guard is not None:
+            run.guard.see(seen_of_hosted(call, n_model_calls=run.ledger.n_model_calls - 1))
+        if run.watch is not None:
+            await run.tell(HostedToolRan, call=call)
 
 
 async def _begin(run: Run) -> None:
@@ -106,6 +125,9 @@ async def _begin(run: Run) -> None:
     ledger.n_model_calls += 1
     ledger.call_usage = NOTHING_USED
     if run.watch is not None:
+        if run.watch.tape is not None and run.watch.tape.is_behind:
+            await run.watch.tape.room()
+        await released(run)
         await run.tell(IterationStarted)
         await run.scope.checkpoint()
 
@@ -187,14 +209,18 @@ def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, 
         messages=run.view.messages if convert is None else convert(run.view.messages),
         settings=settings if max_tokens <= run.max_tokens else replace(settings, max_tokens=max_tokens),
         max_tokens=max_tokens,
-        deltas=run.watch is not None and run.watch.is_heard,
+        deltas=run.watch is not None and (run.watch.is_heard or (run.tape is not None and run.tape.wants_words)),
     )
-    on_part = _shower(run) if request.deltas else None
+    asked = taps_of(run)
+    on_part = _shower(run) if request.deltas else None if asked is None else _shower(run, shows_pieces=False)
     run.attempt.asked_max_tokens = max_tokens
     if run.options.host.journal is None and not run.attempt.budget.limits_spending:
         spent, cut_off = run.ledger.spend, run.cut_off
-        return respond(run.model, request, retries=run.retries, spent=spent, on_part=on_part, on_cut=cut_off)
-    return once(run, ModelCall(run.model, request, run.ledger.spend, lambda: run.view.tokens, on_part), step=step)
+        return respond(
+            run.model, request, retries=run.retries, spent=spent, on_part=on_part, on_cut=cut_off, asked=asked
+        )
+    call = ModelCall(run.model, request, run.ledger.spend, lambda: run.view.tokens, on_part, asked)
+    return once(run, call, step=step)
 
 
 def _over_policy(run: Run) -> Context | None:
@@ -250,13 +276,15 @@ def _provider_context(error: ProviderError) -> Context:
 # -- the parts of an answer, as listeners see them --------------------------------------------------------------------
 
 
-def _shower(run: Run) -> Callable[[Part], None]:
-    """Return what shows the parts of one model call to the listeners."""
+def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
+    """Return what shows the parts of one model call to the listeners; or, where only a tape runs, no pieces."""
     watch = run.watch
     written: dict[str, str] = {}
     """The output as far as it is written, by call: a model may propose several in one response."""
 
     def show(part: Part) -> None:
+        if not shows_pieces and type(part) not in _OF_REQUESTS:
+            return
         if isinstance(part, Restarted):
             written.clear()
         event = _event(run, part, written)
@@ -268,6 +296,8 @@ def _shower(run: Run) -> Callable[[Part], None]:
 
 def _event(run: Run, part: Part, written: dict[str, str]) -> Event | None:
     match part:
+        case TextPart(text) if run.agent.plan.native is not None:
+            return _input_event(run, InputPart("", "", text), written)
         case TextPart(text):
             return TextDelta(path=run.path, text=text)
         case ThinkingPart(text):
@@ -280,11 +310,16 @@ def _event(run: Run, part: Part, written: dict[str, str]) -> Event | None:
 
 def _input_event(run: Run, part: InputPart, written: dict[str, str]) -> Event:
     own = run.hand_in.tools.get(part.tool_name)
-    if own is None or own.kind != "output":
+    if part.tool_use_id and (own is None or own.kind != "output"):
         return ToolInputDelta(path=run.path, tool_use_id=part.tool_use_id, tool_name=part.tool_name, json=part.json)
     so_far = written.get(part.tool_use_id, "") + part.json
     written[part.tool_use_id] = so_far
-    return OutputDelta(path=run.path, tool_use_id=part.tool_use_id, json=so_far)
+    schema = run.agent.plan.output
+    is_wrapped = schema is not None and schema.is_wrapped
+    return OutputDelta(path=run.path, tool_use_id=part.tool_use_id, json=so_far, is_wrapped=is_wrapped)
+
+
+_OF_REQUESTS: Final = frozenset({Retried, Restarted, Answered})
 
 
 def _request_event(run: Run, part: Part) -> Event | None:

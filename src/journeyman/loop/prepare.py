@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final, Literal, cast
 
-from journeyman.agent import NOTHING_AROUND, Agent, MessageContext, host_problems
+from journeyman.agent import NOTHING_AROUND, Agent, Host, MessageContext
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Scope, is_awaited, is_failure
-from journeyman.connect import connect
+from journeyman.connect import connect, connect_fetch
+from journeyman.content.media import LARGEST_BYTES, Media, n_bytes_of
 from journeyman.endings import (
     Context,
     Ending,
@@ -25,19 +28,33 @@ from journeyman.endings import (
     PromptContext,
 )
 from journeyman.errors import InvalidArguments, ModelUnavailable, Problem, name_and_words
-from journeyman.events import Callbacks, Listener, MessageCommitted, RunResumed
+from journeyman.events import Listener, MessageCommitted, RunResumed
 from journeyman.gate import Gate, GateWithDeps, Guard, guard_for
 from journeyman.history import History
+from journeyman.inbox import Inbox, Outside
 from journeyman.journal import Journal
 from journeyman.loop.hand_in import hand_in_of
-from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Run, applied, current_path, current_run
+from journeyman.loop.record import (
+    Attempt,
+    Calls,
+    Children,
+    Clock,
+    Options,
+    Run,
+    applied,
+    content_of,
+    current_path,
+    current_run,
+    input_for_functions,
+)
 from journeyman.loop.request import view_of
 from journeyman.loop.steps import CONTENT, TEXTS, decided, difference, first_state, recall
-from journeyman.loop.watch import Watch
+from journeyman.loop.watch import NO_CALLBACKS, Watch, begin_tape
 from journeyman.model import (
     Model,
     Prefix,
     ToolSpec,
+    facts_of,
     loads_tools_of,
     max_output_tokens_of,
     price_of,
@@ -45,14 +62,24 @@ from journeyman.model import (
     unpriced,
 )
 from journeyman.output import PerRun, StopGuard
-from journeyman.prompt import PromptFailed, made
-from journeyman.tools.check import callback_problems, is_count, listener_problems, signal_problems
+from journeyman.prompt import Prompt, PromptFailed, made
+from journeyman.tools.check import (
+    callback_problems,
+    function_problem,
+    gate_problems,
+    is_count,
+    lacking,
+    listener_problems,
+    model_problems,
+    signal_problems,
+)
 from journeyman.tools.context import States, isolated, own_copy
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.signature import positional_parameters
 from journeyman.tools.tools import TOOL_NAME
-from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
+from journeyman.types import Audio, Base64, Document, Image, JsonObject, Message, RunPath, Text, Url, UserContent
 
+_log = logging.getLogger("journeyman")
 UNKNOWN_MAX_TOKENS = 8_192
 """The longest answer asked for from a model whose maximum is not known."""
 
@@ -98,11 +125,25 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         attempt=Attempt(0, started_s, budget),
         calls=Calls(agent.plan.tools),
     )
+    run.tape = None if run.watch is None else run.watch.tape
+    if run.watch is not None and run.watch.owns_tape and run.tape is not None and run.tape.outside is not None:
+        _hear_outside(run, run.tape.outside)
     if run.watch is not None and journal is not None and journal.is_replaying():
         run.watch.is_muted = _mute_of(run, run.watch, journal)
     if run.watch is not None and agent.on_message is not None:
         run.watch.on_message = _message_listener(run, agent.on_message)
     return run
+
+
+def _hear_outside(run: Run, outside: Outside) -> None:
+    """Let what is said from outside be said in the run, also once it has its answer; and let it be stopped."""
+    inbox = run.options.inbox or Inbox()
+
+    async def has_more() -> bool:
+        return inbox.steer_with_follow_ups()
+
+    run.options = replace(run.options, inbox=inbox, more=run.options.more or has_more)
+    outside.listen(say=inbox.put, withdraw=inbox.withdraw, stop=run.scope.stop)
 
 
 def _budget(
@@ -164,6 +205,26 @@ _UNUSABLE: Final[Mapping[str, Any]] = {
 }
 
 
+def host_problems(host: object) -> Iterator[Problem]:
+    """Give what is wrong with what surrounds a run."""
+    if host is None or not isinstance(host, Host):
+        if host is not None:
+            yield Problem("INVALID_ARGUMENT", f"host is {host!r}.", "Pass a Host(…), or leave it out.")
+        return
+    yield from lacking("Host.journal", host.journal, "reserve", hint="Pass InMemoryJournal() or Store.journal.")
+    yield from gate_problems("Host.gate", host.gate)
+    yield from lacking("Host.tasks", host.tasks, "start", hint="Pass a Tasks() that was entered.")
+    yield from model_problems("Host.model", host.model)
+    if host.approve is not None:
+        yield from function_problem("Host.approve", host.approve, "an Approval", code="INVALID_ARGUMENT")
+    if host.record is not None and not isinstance(host.record, str | os.PathLike):
+        hint = "Pass a Recorder(…), a Store(…), or the path of one."
+        yield from lacking("Host.record", host.record, "begin", hint=hint)
+    yield from lacking("Host.telemetry", host.telemetry, "begin", hint="Pass OpenTelemetry() of journeyman.otel.")
+    if host.budget is not None and not isinstance(host.budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        yield Problem("INVALID_ARGUMENT", f"Host.budget is {host.budget!r}.", "Pass a Budget(…).")
+
+
 def _attempts_problem(given: object) -> Iterator[Problem]:
     if given is not None and not is_count(given):
         yield Problem("INVALID_ARGUMENT", f"max_attempts is {given!r}, not a whole number of at least 1", "")
@@ -197,14 +258,23 @@ def _history_of(messages: Sequence[Message] | History) -> tuple[History, Excepti
 
 
 def _watch(agent: Agent[Any, Any, Any], options: Options, path: RunPath, above: Watch | None) -> Watch | None:
+    tapes = [options.tape, *[each.tape for each in (above, options.watch_above) if each is not None]]
+    tape = next((each for each in tapes if each is not None), None)
+    host = options.host
+    owns_tape = tape is None and (host.record is not None or host.telemetry is not None)
+    if owns_tape:
+        tape = begin_tape(host, "run", agent.name)
     above = above if above is not None and above.is_heard else options.watch_above
-    if not options.listeners and options.callbacks is None and agent.on_message is None and above is None:
+    is_watched = options.listeners or options.callbacks is not None or agent.on_message is not None
+    if not is_watched and above is None and tape is None:
         return None
     return Watch(
         path=path,
         listeners=options.listeners,
-        callbacks=options.callbacks or Callbacks(),
+        callbacks=options.callbacks or NO_CALLBACKS,
         above=above,
+        tape=tape,
+        owns_tape=owns_tape,
         max_attempts=agent.limits.attempts if options.max_attempts is None else options.max_attempts,
         max_iterations=agent.limits.iterations,
     )
@@ -219,8 +289,7 @@ def _message_listener(run: Run, told: Callable[..., object]) -> Listener:
         if not wants_context:
             told(event.message)
             return
-        task = run.input if isinstance(run.input, str) else run.agent.plan.input.dump(run.input).decode()
-        told(event.message, MessageContext(path=event.path, agent=run.agent.name, task=task, index=event.index))
+        told(event.message, MessageContext(path=event.path, agent=run.agent.name, task=run.task, index=event.index))
 
     on_message.__qualname__ = "Agent.on_message"  # by which errors name it
     return on_message
@@ -258,22 +327,29 @@ async def prepare(run: Run) -> None:
         run.history.forget_server_calls()
         prompt = run.history.say(*prompt)
     tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
-    run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history)))
+    native = run.agent.plan.native
+    run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history), output=native))
     run.guard = _guard(run)
     if run.guard is not None:
         known = run.calls.tools
         run.guard.recall(run.history.messages, lambda name: name not in known or bool(known[name].untrusted))
+        run.guard.hear([text for text in system if text.origin is not None])
         run.guard.hear(prompt)
         for each in known.values() if run.guard.memories else ():
             if each.untrusted == "throughout" and not (each.deferred or each.stands_in):
                 run.guard.describe(each.name, f"{each.description} {json.dumps(each.spec.input_schema)}")
+    if run.tape is not None:
+        run.tape.note("Input", (run.path, run.place), input=run.task)
     run.clock.prepared_s = run.clock.now()
 
 
 async def _said_first(run: Run) -> tuple[UserContent, ...]:
     """Return the prompt, or what is said instead of one; what is not fixed, as it was in the first life of the run."""
     if run.options.going_on is None:
-        return await (decided(run, "prompt", _prompt, codec=CONTENT) if callable(run.agent.prompt) else _prompt(run))
+        # At an address, something else may be found in another life of the run.
+        has_address = any(not isinstance(each, Text) and isinstance(each.source, Url) for each in content_of(run))
+        is_fixed = not callable(run.agent.prompt) and not has_address
+        return await (_prompt(run) if is_fixed else decided(run, "prompt", _prompt, codec=CONTENT))
     waiting = tuple(run.options.going_on())
 
     async def taken(_: Run) -> tuple[UserContent, ...]:
@@ -312,7 +388,29 @@ def _resolved_model(run: Run) -> Model:
             raise Unprepared(ModelUnavailableContext.of(error), error) from error
     if run.budget.limits_cost and price_of(model) is None:
         raise Unprepared(ModelUnavailableContext.of(unpriced(model)))
+    if run.agent.plan.native is not None and facts_of(model).native_output is False:
+        hint = "Use Output(…, mode='tool'), or another model."
+        lacks = ModelUnavailable("it has no native output", model=f"{model.provider}:{model.name}", hint=hint)
+        raise Unprepared(ModelUnavailableContext.of(lacks))
+    if (lacks := _unhosted(run, model)) is not None:
+        raise Unprepared(ModelUnavailableContext.of(lacks))
     return model
+
+
+def _unhosted(run: Run, model: Model) -> ModelUnavailable | None:
+    """Return why the model cannot run the hosted tools that the agent asks its provider for; None if it can."""
+    hosted, facts, name = run.agent.settings.hosted, facts_of(model), f"{model.provider}:{model.name}"
+    if hosted and facts.hosted is not None:
+        lack = facts.hosted.lack(hosted, has_tools=bool(run.agent.plan.specs))
+        if lack is not None:
+            return ModelUnavailable(lack[0], model=name, hint=lack[1])
+    free = [tool.type for tool in hosted if facts.price is not None and getattr(facts.price, tool.type) is None]
+    if free and run.budget.limits_cost:
+        hint = f"Give the price of a thousand calls, as in Price(…, {free[0]}=10.0), or remove the limit on cost."
+        return ModelUnavailable(
+            f"its cost is limited, and its hosted {free[0]} has no known price", model=name, hint=hint
+        )
+    return None
 
 
 async def _stop_guard(run: Run) -> StopGuard | None:
@@ -332,7 +430,7 @@ async def _run_state(run: Run) -> object:
         return None
 
     async def made_state(_: Run) -> object:
-        return await _made_by(run, "run_state", make, own_copy(run.input))
+        return await _made_by(run, "run_state", make, input_for_functions(run))
 
     try:
         return isolated(await first_state(run, "state", make, made_state), "run")
@@ -356,7 +454,7 @@ async def _system(run: Run) -> tuple[Text, ...]:
     system = run.agent.system
     if system == "" or system == ():
         return ()
-    content = await _made(run, "system", system, own_copy(run.input))
+    content = await _made(run, "system", system, input_for_functions(run))
     texts = tuple(block for block in content if isinstance(block, Text))
     if len(texts) < len(content):
         raise Unprepared(PromptContext(prompt="system", reason="it holds more than text"))
@@ -364,16 +462,63 @@ async def _system(run: Run) -> tuple[Text, ...]:
 
 
 async def _prompt(run: Run) -> tuple[UserContent, ...]:
-    prompt, given = run.agent.prompt, own_copy(run.input)
+    prompt, given = run.agent.prompt, run.input
+    content = await _sendable(run, content_of(run))
     if prompt is not None:
-        return await _made(run, "user", prompt, given)
+        files = [block for block in content if not isinstance(block, Text)]
+        return (*await _made(run, "user", prompt, input_for_functions(run)), *files)
+    if content:
+        return content
     if isinstance(given, str):
         return (Text(given),) if given.strip() else await _made(run, "user", given, given)
     return (Text(run.agent.plan.input.dump(given).decode()),)
 
 
+async def _sendable(run: Run, content: tuple[UserContent, ...]) -> tuple[UserContent, ...]:
+    """Return the content of the input as the model takes it: files that it cannot fetch by itself are fetched.
+
+    What cannot be sent ends the run here, with every reason. Of a model that does not say what it takes, everything is
+    tried.
+    """
+    media, name = facts_of(run.model).media, f"{run.model.provider}:{run.model.name}"
+    if media is None or not content:
+        return content
+    issues: list[str] = []
+    blocks: list[UserContent] = []
+    for number, block in enumerate(content, start=1):
+        try:
+            blocks.append(block if isinstance(block, Text) else await _file(block, media, model=name))
+        except ValueError as error:
+            issues.append(f"item {number}, {block.type}: {str(error).rstrip('.')}")
+    sources = [block.source for block in blocks if not isinstance(block, Text)]
+    sizes = [len(source.data) for source in sources if isinstance(source, Base64)]
+    if not issues and media.largest_request_bytes is not None and sum(sizes) > media.largest_request_bytes:
+        most = f"at most {media.largest_request_bytes:,} bytes of a request, as Base64"
+        issues.append(f"all files together have {sum(sizes):,} bytes, and {name} takes {most}. Send fewer or smaller")
+    if issues:
+        raise Unprepared(InvalidInputContext(issues=tuple(issues)))
+    return tuple(blocks)
+
+
+async def _file(block: Image | Document | Audio, media: Media, *, model: str) -> UserContent:
+    """Return a file as the model takes it.
+
+    Raises:
+        ValueError: it does not, or the file cannot be fetched.
+    """
+    taken = media.of(block.type)
+    if isinstance(block.source, Url) and taken is not None:
+        if taken.by_url:
+            return block
+        block = await connect_fetch()(block, max_bytes=min(LARGEST_BYTES, 2 * taken.largest_bytes))
+    media_type, data = (block.source.media_type, block.source.data) if isinstance(block.source, Base64) else ("", "")
+    if (lack := media.lack(block.type, media_type, n_bytes_of(data), model=model)) is not None:
+        raise ValueError(lack)
+    return block
+
+
 async def _made(
-    run: Run, which: Literal["system", "user"], prompt: str | Sequence[Any] | Callable[..., Any], given: object
+    run: Run, which: Literal["system", "user"], prompt: Prompt | Callable[..., Any], given: object
 ) -> tuple[UserContent, ...]:
     try:
         value = applied(run, prompt, given) if callable(prompt) else prompt

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field, fields, replace
 from functools import cache
-from typing import Any, Literal, Protocol, TypedDict, TypeVar
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, Ledger
@@ -22,12 +22,12 @@ from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, Mess
 from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
-from journeyman.journal import Digests
-from journeyman.loop.watch import Watch
+from journeyman.journal import Digests, Tape
+from journeyman.loop.watch import NO_CALLBACKS, Watch
 from journeyman.model import Model, Response
 from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
-from journeyman.tools.context import States
+from journeyman.tools.context import States, own_copy
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent, record_class, value_class
 from journeyman.window import View
@@ -73,15 +73,16 @@ class Options:
     max_attempts: int | None = None
     callbacks: Callbacks | None = None
     listeners: Sequence[Listener] = ()
-    """Read anew at each event."""
+    """Read again at each event."""
     abort: Abort | None = None
     history: Sequence[Message] | History = ()
     """The conversation to go on from. A `History` is lent: it is written to, and nothing of it is copied."""
     host: Host = NOTHING_AROUND
     inbox: Inbox | None = None
     """What is said while the run goes on."""
-    hears_to_the_end: bool = False
-    """True: what is said when the run has its answer is said in this run, since no other follows that would."""
+    more: Callable[[], Awaitable[bool]] | None = None
+    """Asked when the run has its answer, in a run that no other follows: waits for what may still be said in it. True:
+    there is something; False: nothing can come. None: what is said then is for another run."""
     store_step: Callable[[], None] | None = None
     """Stores what is new in the history; called before anything comes of it."""
     going_on: Callable[[], Sequence[UserContent]] | None = None
@@ -92,6 +93,8 @@ class Options:
     """How a sub-agent, or a run of a batch, came to its task; None for any other run."""
     numbers: Iterator[int] | None = None
     """Numbers for the runs that this one starts; None: from 1."""
+    tape: Tape | None = None
+    """Records the run together with others, as those of a chat; None: a recording of its own, if `host` says so."""
     watch_above: Watch | None = None
     """Who watches a run that no other waits for, beside its own listeners."""
     ledger_beside: Ledger | None = None
@@ -153,6 +156,8 @@ class Calls:
     """Results that hold for the whole run."""
     n_unstored: int = 0
     """The delegations that were counted, and are no steps of the journal."""
+    recorded_states: tuple[object, object] = (None, None)
+    """The states of the run and of the attempt as they were recorded last."""
 
 
 @record_class()
@@ -190,6 +195,8 @@ class Run:
     """What stops the run. Its checkpoints stand where nothing else would wait."""
     watch: Watch | None
     """Who watches the run; None: nobody does, and no event is made."""
+    tape: Tape | None = None
+    """What records the run."""
     budget: Budget
     ledger: Ledger
     history: History
@@ -236,8 +243,8 @@ class Run:
 
     @property
     def task(self) -> str:
-        """The checked input: a text as it is, any other as JSON."""
-        return self.input if isinstance(self.input, str) else self.agent.plan.input.dump(self.input).decode()
+        """The checked input: a text as it is, content as its words with a note for each file, any other as JSON."""
+        return self.agent.plan.input.told(self.input)
 
     @property
     def abort(self) -> Abort | None:
@@ -272,9 +279,14 @@ class Run:
 
     def tell(self, kind: Callable[..., Event], /, **facts: object) -> Awaitable[None]:
         """Tell those who watch what happens here: an event of `kind`, with its place filled in."""
-        if self.watch is None:
+        watch = self.watch
+        if watch is None:
             return _TOLD
-        return self.watch.tell(self._event(kind, facts), self.place)
+        event = self._event(kind, facts)
+        if watch.callbacks is not NO_CALLBACKS:
+            return watch.tell(event, self.place)
+        watch.show(event)
+        return _TOLD
 
     def show(self, kind: Callable[..., Event], /, **facts: object) -> None:
         """Show the listeners what happens here, when it is no step that callbacks wait for."""
@@ -282,9 +294,14 @@ class Run:
             self.watch.show(self._event(kind, facts))
 
     def _event(self, kind: Callable[..., Event], facts: Mapping[str, object]) -> Event:
-        place = self.place
-        where = {name: getattr(place, name) for name in _place_fields(kind)}
-        return kind(path=self.path, **where, **facts)
+        attempt = self.attempt
+        match _place_fields(kind):
+            case ("attempt", "iteration"):
+                return kind(path=self.path, attempt=attempt.number, iteration=attempt.iteration, **facts)
+            case ("attempt",):
+                return kind(path=self.path, attempt=attempt.number, **facts)
+            case _:
+                return kind(path=self.path, **facts)
 
     def say(self, *content: UserContent) -> None:
         """Stage what the run's user says."""
@@ -318,6 +335,19 @@ class Run:
                 latency_s=self.clock.elapsed_s,
                 children=self.children.records(),
             )
+
+
+def content_of(run: Run) -> tuple[UserContent, ...]:
+    """Return the blocks of a checked input that is content; none of any other."""
+    is_content = run.agent.input is str and not isinstance(run.input, str)
+    return cast("tuple[UserContent, ...]", run.input) if is_content else ()
+
+
+def input_for_functions(run: Run) -> object:
+    """Return the checked input as the agent's functions take it, in a copy: of content, its words."""
+    if content := content_of(run):
+        return "\n\n".join([block.text for block in content if isinstance(block, Text)])
+    return own_copy(run.input)
 
 
 def applied(run: Run, function: Callable[..., T], *given: object) -> T:
@@ -481,3 +511,10 @@ class HandInTool:
     kind: ToolKind
     handle: Callable[[ToolUse], Awaitable[ToolResult | None]]
     """Answers the call; None withholds the answer until the output was validated."""
+
+
+async def released(run: Run) -> None:
+    """Wait while the run is held from outside."""
+    outside = None if run.tape is None else run.tape.outside
+    if outside is not None and outside.is_held:
+        await outside.released()

@@ -21,7 +21,7 @@ from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import encodable
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
-from journeyman.model import Model, Part, Prefix, Request, Response, price_of, unpriced
+from journeyman.model import Model, Part, Prefix, Request, Response, Tap, price_of, unpriced
 from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, record_class, value_class
 from journeyman.window import (
     AnyStrategy,
@@ -52,6 +52,8 @@ class ModelCall:
     input_tokens: Callable[[], int]
     """Estimates how long the request is; asked only where that is limited."""
     on_part: Callable[[Part], None] | None = None
+    asked: Callable[[Model, Request], Tap] | None = None
+    """Returns what hears one of its requests; None where nothing is recorded."""
     used: list[Usage] = field(default_factory=list[Usage])
     """By each of its requests, failed ones included."""
 
@@ -59,6 +61,20 @@ class ModelCall:
         """Count what a request used."""
         self.used.append(usage)
         self.count(usage)
+
+
+def taps_of(run: Run) -> Callable[[Model, Request], Tap] | None:
+    """Return what makes the taps of the requests that the run makes here; None where nothing is recorded."""
+    tape, watch, where = run.tape, run.watch, (run.path, run.place)
+    if tape is None:
+        return None
+
+    def tap(model: Model, request: Request) -> Tap:
+        if watch is not None:
+            watch.unmute()
+        return tape.tap(where, model, request)
+
+    return tap
 
 
 async def once(run: Run, call: ModelCall, *, step: str) -> Response:
@@ -78,6 +94,8 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
 
     about = partial(run.digests.about, call.request, run.history.messages)
     place = run.options.host.journal.reserve(run.key(step), effect="idempotent", about=about)
+    if run.tape is not None and place.is_known:
+        run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
     answer = await place.step(work, codec=_ResponseCodec())
     if not call.used:
         call.count(answer.spent)
@@ -87,7 +105,13 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
 async def _made(run: Run, call: ModelCall) -> Response:
     async with _reserved(run, call) as request:
         return await respond(
-            call.model, request, retries=run.retries, spent=call.spend, on_part=call.on_part, on_cut=run.cut_off
+            call.model,
+            request,
+            retries=run.retries,
+            spent=call.spend,
+            on_part=call.on_part,
+            on_cut=run.cut_off,
+            asked=call.asked,
         )
 
 
@@ -265,6 +289,7 @@ class _Shortening:
         """Make a model call for a strategy: the run pays for it."""
         self.n_asked += 1
         call = ModelCall(model, request, self._count, lambda: estimate_prefix(request.prefix) + _size(request.messages))
+        call.asked = taps_of(self.run)
         return await once(self.run, call, step=f"{self.step}/{self.n_asked}")
 
     def _count(self, usage: Usage) -> None:

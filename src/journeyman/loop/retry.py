@@ -9,13 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Final
 
 from journeyman.cancel import is_failure
 from journeyman.errors import ProviderError
-from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried, price_of, unfinished
+from journeyman.model import (
+    Collector,
+    Model,
+    Part,
+    Request,
+    Response,
+    Restarted,
+    Retried,
+    Tap,
+    current_tap,
+    price_of,
+    unfinished,
+)
 from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import Price, Usage
 
@@ -66,13 +78,15 @@ async def respond(
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None = None,
     on_cut: Callable[[str], None] | None = None,
+    asked: Callable[[Model, Request], Tap] | None = None,
     jitter: Callable[[], float] = random.random,
 ) -> Response:
     """Ask `model` until it answers, at most `retries` times more than once.
 
     `spent` is told what each request used, also one that failed or was cancelled, at the price that the model had when
     it was asked; `Response.usage` is the last request's. `on_part` sees every part, with `Retried` before and
-    `Restarted` after each wait. `on_cut` is told the text of an answer that broke off.
+    `Restarted` after each wait. `on_cut` is told the text of an answer that broke off. `asked`
+    returns what hears one request.
 
     Raises:
         ProviderError: of the last request.
@@ -82,7 +96,11 @@ async def respond(
         if pause is not None:
             await pause.over(model.provider)
         try:
-            return await _ask_once(model, request, spent=spent, on_part=on_part, on_cut=on_cut)
+            if asked is None:
+                return await _ask_once(model, request, spent=spent, on_part=on_part, on_cut=on_cut)
+            return await _tapped(
+                asked(model, request), _ask_once(model, request, spent=spent, on_part=on_part, on_cut=on_cut)
+            )
         except ProviderError as error:
             wait_s = _wait_before_next(error, number, jitter)
             if pause is not None and error.kind == "rate_limited":
@@ -95,6 +113,20 @@ async def respond(
             if on_part is not None:
                 on_part(Restarted())
     raise AssertionError("unreachable: the last request returns or raises")
+
+
+async def _tapped(tap: Tap, asking: Awaitable[Response]) -> Response:
+    """Let a request be heard."""
+    token = current_tap.set(tap)
+    try:
+        response = await asking
+    except BaseException as error:
+        tap.failed(error)
+        raise
+    finally:
+        current_tap.reset(token)
+    tap.finished(response)
+    return response
 
 
 async def _ask_once(

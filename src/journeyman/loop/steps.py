@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from inspect import isfunction
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journeyman.budget import Budget
@@ -19,7 +19,7 @@ from journeyman.errors import quoted
 from journeyman.journal import Codec, Journal, TypedCodec, as_json
 from journeyman.loop.record import Outcome, Run
 from journeyman.loop.request import spent_by
-from journeyman.types import Text, ToolResult, Usage, UserContent, adapter_of, value_class
+from journeyman.types import Text, ToolResult, ToolUse, Usage, UserContent, adapter_of, value_class
 
 T = TypeVar("T")
 
@@ -183,3 +183,20 @@ class OutcomeCodec:
         agent, states = self._run.agent, self._run.states
         yield "run", StateCodec(agent.run_state, states.run), states.run
         yield "attempt", StateCodec(agent.attempt_state, states.attempt), states.attempt
+
+
+def note_outcome(run: Run, use: ToolUse, outcome: Outcome) -> None:
+    """Record what no event tells of a call: the kind of its failure, and the states that have changed with it."""
+    states, calls = run.states, run.calls
+    known, calls.recorded_states = calls.recorded_states, (states.run, states.attempt)
+    if run.tape is None or (outcome.error is None and states.run is known[0] and states.attempt is known[1]):
+        return
+    facts: dict[str, object] = {} if outcome.error is None else {"error": outcome.error}
+    makers = (run.agent.run_state, run.agent.attempt_state)
+    for name, make, state, before in zip(("run", "attempt"), makers, calls.recorded_states, known, strict=True):
+        if state is not before:
+            try:
+                facts[name] = from_json(StateCodec(make, state).encode(state))
+            except (TypeError, ValueError, PydanticSchemaGenerationError) as error:
+                facts["lost"] = f"the state of the {name}: {error}"
+    run.tape.note("CallOutcome", (run.path, run.place), tool_use_id=use.id, tool_name=use.name, **facts)

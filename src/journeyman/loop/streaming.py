@@ -16,7 +16,7 @@ from journeyman.events import Callbacks, Event, Listener
 from journeyman.loop.attempts import run
 from journeyman.loop.record import StreamOptions
 from journeyman.result import Result
-from journeyman.types import Message
+from journeyman.types import Content, Message
 
 Given = TypeVar("Given", default=str)
 
@@ -91,9 +91,15 @@ class Events(Generic[Given]):
 def stream(agent: Agent[Out, In], input: In, **options: Unpack[StreamOptions]) -> Events[Out]: ...
 @overload
 def stream(agent: Agent[Out, In, Deps], input: In, *, deps: Deps, **options: Unpack[StreamOptions]) -> Events[Out]: ...
+@overload
+def stream(agent: Agent[Out, str], input: Content, **options: Unpack[StreamOptions]) -> Events[Out]: ...
+@overload
 def stream(
-    agent: Agent[Out, In, Any],
-    input: In,
+    agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[StreamOptions]
+) -> Events[Out]: ...
+def stream(
+    agent: Agent[Out, Any, Any],
+    input: Any,
     *,
     deps: object = None,
     max_attempts: int | None = None,

@@ -5,14 +5,19 @@ Where nobody watches there is no `Watch` at all, and no event is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from journeyman.agent import Host
 from journeyman.cancel import is_awaited, is_failure
+from journeyman.connect import recorder_at
 from journeyman.endings import Place
-from journeyman.errors import Told, log_caught
+from journeyman.errors import Told, log_caught, name_and_words
 from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
@@ -24,6 +29,7 @@ from journeyman.events import (
     LayerStarted,
     Listener,
     ModelResponded,
+    RecordingEnded,
     RunFailed,
     RunStarted,
     RunSucceeded,
@@ -31,10 +37,15 @@ from journeyman.events import (
     ToolFinished,
     ValidationFailed,
 )
+from journeyman.journal import Outside, SharedTape, Tape, TapeEnd, TapeKind, Where
+from journeyman.model import Model, Request, Response, Tap
 from journeyman.result import CallbackError, ToolKind
-from journeyman.types import RunPath, record_class, value_class
+from journeyman.types import RunPath, ToolUse, record_class, value_class
 
-_NOTHING = Callbacks()
+_log = logging.getLogger("journeyman")
+NO_CALLBACKS = Callbacks()
+ANYWHERE: Final = nullcontext()
+"""The block for work of which nobody is told."""
 
 
 @record_class(kw_only=True)
@@ -43,20 +54,34 @@ class Watch:
 
     path: RunPath
     listeners: Sequence[Listener] = ()
-    """They hear of this run and of all runs below. Read anew at each event."""
+    """They hear of this run and of all runs below. Read again at each event."""
     on_message: Listener | None = None
     """Hears of this run only."""
-    callbacks: Callbacks = _NOTHING
+    callbacks: Callbacks = NO_CALLBACKS
     above: Watch | None = None
     """Who watches the run above, and so this one."""
     max_attempts: int = 0
     max_iterations: int = 0
+    tape: Tape | None = None
+    """Takes down this run; those below have the same."""
+    owns_tape: bool = False
+    """True: it was begun for this run, and ends with it."""
     is_muted: Callable[[], bool] | None = None
     """Tells whether what is told now was told before, in an earlier life of the run; None: nothing was."""
     errors: list[CallbackError] = field(default_factory=list[CallbackError])
     """What listeners and callbacks raised, in order."""
     told: Told = field(default_factory=set[tuple[str, str]])
     """What of it was logged."""
+
+    def active(self, use: ToolUse | None = None) -> AbstractContextManager[object]:
+        """Return a block whose work is that of the run, or of a call of it, for those who are told as it happens."""
+        self.unmute()
+        return ANYWHERE if self.tape is None else self.tape.active(self.path, use)
+
+    def unmute(self) -> None:
+        """Tell that the run goes on, if it does and nobody has said so."""
+        if self.is_muted is not None:
+            self.is_muted()
 
     def regret(self, kind: str, name: str, error: BaseException) -> None:
         """Remember and log what a listener, a callback or a hook of this name raised."""
@@ -65,7 +90,7 @@ class Watch:
 
     @property
     def is_heard(self) -> bool:
-        """True when anybody listens, here or above."""
+        """True when anybody listens, here or above: then pieces of answers are shown, too."""
         watch: Watch | None = self
         while watch is not None:
             if watch.listeners:
@@ -73,10 +98,23 @@ class Watch:
             watch = watch.above
         return False
 
+    @property
+    def is_followed(self) -> bool:
+        """True when anybody listens, or records."""
+        return self.tape is not None or self.is_heard
+
     def show(self, event: Event) -> None:
         """Give the event to every listener, here and then above. Who raises is remembered where it listens."""
         if self.is_muted is not None and self.is_muted():
             return
+        self.pass_on(event)
+        if self.tape is not None:
+            self.tape.hear(event)
+            if (why := self.tape.ended_early()) is not None:
+                self.show(RecordingEnded(path=self.path, reason=why))
+
+    def pass_on(self, event: Event) -> None:
+        """Give an event that is recorded elsewhere to every listener."""
         if self.on_message is not None:
             self._give(self.on_message, event)
         watch: Watch | None = self
@@ -97,7 +135,7 @@ class Watch:
         """Give the event to every listener, then to its callback, and await that."""
         if self.is_muted is not None and self.is_muted():
             return
-        if self.callbacks is _NOTHING:
+        if self.callbacks is NO_CALLBACKS:
             self.show(event)
             return
         name, arguments, facts = _call_of(event)  # before a listener can change what they hold
@@ -171,3 +209,133 @@ _NO_CALL = _CallFacts()
 
 def _name_of(listener: Listener) -> str:
     return getattr(listener, "__qualname__", type(listener).__name__)
+
+
+# -- who takes down what happens ---------------------------------------------------------------------------------------
+
+
+def begin_tape(host: Host, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "") -> Tape | None:
+    """Begin to record, or go on with the recording of this `id`, and to tell others, as a part of what `traceparent`
+    names. None: neither is wanted, or it cannot be done, which is logged: no run fails because of it."""
+    given, tapes = host.record, list[Tape]()
+    if isinstance(given, SharedTape):
+        return given.tape  # whoever began it has begun all of it
+    try:
+        if isinstance(given, str | os.PathLike):
+            given = recorder_at(given, is_for_one=True)
+        tapes += [] if given is None else [given.begin(kind, agent, id=id)]
+    except Exception as error:  # noqa: BLE001 - of a file, or of a recorder of the user's
+        _log.warning("nothing is recorded of %s: %s", agent, name_and_words(error))
+    try:
+        told = host.telemetry
+        tapes += [] if told is None else [told.begin(kind, agent, id=id, traceparent=traceparent)]
+    except Exception as error:  # noqa: BLE001 - of a provider of the user's
+        _log.warning("nothing is told of %s: %s", agent, name_and_words(error))
+    return TwoTapes(*tapes) if len(tapes) == 2 else tapes[0] if tapes else None
+
+
+async def end_tape(host: Host, tape: Tape | None, status: TapeEnd, code: str | None = None) -> None:
+    """End what `begin_tape` gave for a host; but not what somebody else has begun, who shares it."""
+    if tape is not None and not isinstance(host.record, SharedTape):
+        await tape.end(status, code)
+
+
+def traceparent_of(host: Host, agent: str) -> str:
+    """Tell that a run is stored, and return what all its lives are a part of; empty where nothing is told."""
+    try:
+        return "" if host.telemetry is None else host.telemetry.queued(agent)
+    except Exception as error:  # noqa: BLE001 - of a provider of the user's
+        _log.warning("nobody is told that a run of %s is stored: %s", agent, name_and_words(error))
+        return ""
+
+
+@value_class()
+class TwoTapes:
+    """Two tapes of the same: one records, one tells others."""
+
+    first: Tape
+    second: Tape
+
+    @property
+    def is_behind(self) -> bool:
+        return self.first.is_behind or self.second.is_behind
+
+    @property
+    def outside(self) -> Outside | None:
+        return self.first.outside or self.second.outside
+
+    @property
+    def wants_words(self) -> bool:
+        return self.first.wants_words or self.second.wants_words
+
+    def hear(self, event: object) -> None:
+        self.first.hear(event)
+        self.second.hear(event)
+
+    def note(self, kind: str, where: Where, **facts: object) -> None:
+        self.first.note(kind, where, **facts)
+        self.second.note(kind, where, **facts)
+
+    def tap(self, where: Where, model: Model, request: Request) -> Tap:
+        return TwoTaps(self.first.tap(where, model, request), self.second.tap(where, model, request))
+
+    @contextmanager
+    def active(self, path: RunPath, use: ToolUse | None = None) -> Generator[None]:
+        with self.first.active(path, use), self.second.active(path, use):
+            yield
+
+    def apart(self) -> None:
+        self.first.apart()
+        self.second.apart()
+
+    def failed(self, path: RunPath, tool_use_id: str, error: str) -> None:
+        self.first.failed(path, tool_use_id, error)
+        self.second.failed(path, tool_use_id, error)
+
+    async def room(self) -> None:
+        await self.first.room()
+        await self.second.room()
+
+    def ended_early(self) -> str | None:
+        return self.first.ended_early() or self.second.ended_early()
+
+    async def end(self, status: TapeEnd, code: str | None = None) -> None:
+        await self.second.end(status, code)
+        await self.first.end(status, code)
+
+
+@value_class()
+class TwoTaps:
+    """Two that hear the same request. The one that hears last began last."""
+
+    first: Tap
+    second: Tap
+
+    def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
+        self.first.assembled(body, pieces)
+        self.second.assembled(body, pieces)
+
+    def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+        self.first.sent(url, headers, body)
+        self.second.sent(url, headers, body)
+
+    def answered(self, status: int, request_id: str | None) -> None:
+        self.first.answered(status, request_id)
+        self.second.answered(status, request_id)
+
+    def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+        self.first.received(data)
+        self.second.received(data)
+
+    def finished(self, response: Response) -> None:
+        self.second.finished(response)
+        self.first.finished(response)
+
+    def failed(self, error: BaseException) -> None:
+        self.second.failed(error)
+        self.first.failed(error)
+
+
+if TYPE_CHECKING:
+    _tape: type[Tape] = TwoTapes
+    _tap: type[Tap] = TwoTaps

@@ -173,7 +173,7 @@ class Connection:
         try:
             for _ in range(MAX_ROUNDS):
                 # Not by `call_tool`: that also checks answers against schemas of the server's making, which may take
-                # for ever.
+                # forever.
                 session = running.client.session
                 sending = session.send_request(make(responses, state), _answers(kind), progress_callback=listener)
                 answer = await self._sent(running, sending, questions)
@@ -249,7 +249,7 @@ class Connection:
         await self._note_failure(running)
         why = self._fit(running.transport.trouble)
         return self._rejected(
-            f"it failed during the call: {why}. Whether the call took effect is not known. The next call starts it anew"
+            f"it failed during the call: {why}. Whether the call took effect is not known. The next call restarts it"
         )
 
     def _rejected(self, why: str) -> Rejected:
@@ -394,7 +394,7 @@ class Connection:
 
 
 class _Listener:
-    """Passes on what a server says of the progress of one call, but not for ever."""
+    """Passes on what a server says of the progress of one call, but not forever."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pydantic_core import from_json, to_json
 
+from journeyman.content.media import PICTURES, media_type_of
 from journeyman.errors import count
-from journeyman.types import Document, Image, Text, ToolResult
+from journeyman.types import Base64, Document, Image, Text, ToolResult
 
 if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
@@ -134,25 +135,15 @@ def _media(data: str, media_type: str, *, title: str | None = None) -> Shown:
         content = b64decode(data, validate=True)
     except (NotBase64, ValueError):
         return Text(f"[{media_type or 'Data'}, damaged: not shown]")
-    kind = _kind(content)
-    if kind is None or len(content) > MAX_MEDIA_BYTES:
+    kind = media_type_of(content)  # by how it begins
+    if kind is None or kind not in _SHOWN or len(content) > MAX_MEDIA_BYTES:
         return Text(f"[{media_type or 'Data'}{about}, {count(len(content), 'byte')}: not shown]")
     if kind == "application/pdf":
-        return Document.from_bytes(content, kind, title)
-    return Image.from_bytes(content, kind)
+        return Document(Base64.of(content, kind), title)
+    return Image(Base64.of(content, kind))
 
 
-def _kind(content: bytes) -> str | None:
-    """Tell the kind of picture or document by how it begins; None for all that providers do not take."""
-    if content.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if content.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if content.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return "image/webp"
-    return "application/pdf" if content.startswith(b"%PDF-") else None
+_SHOWN: Final = frozenset({*PICTURES, "application/pdf"})
 
 
 def _limited(blocks: Iterable[Shown]) -> Iterable[Shown]:

@@ -124,7 +124,7 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
         problems += _problems(name, server)
         servers[name] = server
     if problems:
-        raise DefinitionError("The MCP servers", problems)
+        raise DefinitionError("The list of MCP servers", problems)
     return servers
 
 

@@ -139,7 +139,7 @@ async def _opened(
     """Open all servers at the same time, and close them all."""
     if find_spec("mcp") is None:
         problem = Problem("MISSING_PACKAGE", "The package mcp is not installed.", "pip install 'journeyman[mcp]'")
-        raise DefinitionError("The MCP servers", [problem])
+        raise DefinitionError("The list of MCP servers", [problem])
     connections = [
         Connection(name, server, start_timeout_s=start_timeout_s, call_timeout_s=call_timeout_s)
         for name, server in servers.items()
@@ -184,6 +184,7 @@ class _Taking:
             timeout_s=self.timeout_s,
             max_chars=self.max_chars,
             untrusted=True if self.pinned else "throughout",
+            foreign=True,
         )
 
 

@@ -1,7 +1,7 @@
 """What people have approved, and what waits for them: in memory, or in a file that outlives the process.
 
 An answer is bound to the digest of the exact arguments, ends with its time, and is used up by the first call that it
-fits. What is approved for the session, or for ever, is bound to a key instead, and told as the rule that it is: see
+fits. What is approved for the session, or forever, is bound to a key instead, and told as the rule that it is: see
 `Permission`. The file is readable by its owner only, replaced at once, and believed only if nobody else can have
 written it.
 """
@@ -25,7 +25,7 @@ from pydantic import ConfigDict, ValidationError
 
 from journeyman.cancel import call_in
 from journeyman.errors import ApprovalsUnreadable
-from journeyman.files import NO_LINKS, open_lock, replace_file, take_lock
+from journeyman.files import NO_LINKS, make_private_folder, open_lock, replace_file, take_lock
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
 from journeyman.types import JsonObject, RunPath, adapter_of
 
@@ -97,12 +97,12 @@ class Approvals:
                 stored.answers[digest] = stored_answer(decision, until)
 
     def grant(self, key: str, extent: Extent, rule: str = "") -> None:
-        """Approve whatever has this key, for the session or for ever. `rule` says in words what that is."""
+        """Approve whatever has this key, for the session or forever. `rule` says in words what that is."""
         with self._changed() as stored:
             self._grant(stored, key, extent, rule)
 
     def granted(self) -> dict[str, str]:
-        """Return what is approved for the session or for ever: the rule of each key, in words, sorted by key.
+        """Return what is approved for the session or forever: the rule of each key, in words, sorted by key.
 
         A rule that nobody gave in words is shown as its key.
         """
@@ -145,7 +145,7 @@ class Approvals:
     # -- for the gate
 
     def allows(self, key: str) -> bool:
-        """Tell whether a key was approved, for the session or for ever."""
+        """Tell whether a key was approved, for the session or forever."""
         if key in self._session:
             return True
         with self._opened() as stored:
@@ -217,6 +217,8 @@ class Approvals:
             with self._opened() as stored:
                 yield stored
             return
+        if not self._path.parent.exists():
+            make_private_folder(self._path.parent)
         with self._lock, locked(self._path):
             stored = load(self._path)
             before = stored.as_json()
@@ -307,7 +309,7 @@ class Stored:
 
     version: Literal[1] = 1
     always: tuple[str, ...] = ()
-    """The keys that are approved for ever."""
+    """The keys that are approved forever."""
     rules: dict[str, str] = field(default_factory=dict[str, str])
     """What they allow, in words, by key."""
     answers: dict[str, StoredAnswer] = field(default_factory=dict[str, StoredAnswer])

@@ -151,5 +151,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "tool_search": _internal,
     "ask_user": _internal,
     "subagent": _delegating,
+    # Whoever gave the agent its skills has said that they are read; what hides files hides them there, too.
+    "skill": lambda request: Action(tool=request.tool_name, capability="read"),
     "call_tool": _passing_on,
 }

@@ -99,7 +99,8 @@ class Permission:
         problems = [*_problems(mode, allow, deny, [*roots, *internal, *protected])]
         if problems:
             raise DefinitionError("The permission", problems)
-        self.mode: Final[Mode] = mode
+        self.mode: Mode = mode
+        """What happens to calls of which no rule speaks. Another one holds from the next call on."""
         self.approvals: Final = approvals or Approvals()
         self._roots: Final = Roots(roots or [Path.cwd()], internal, resolve)
         self._rules: Final = Rules(allow, deny, self._roots)

@@ -204,7 +204,7 @@ def folded(path: str) -> str:
 def _path_regex(pattern: str, *, below: bool) -> re.Pattern[str]:
     """Return what a pattern of absolute paths matches: `**` any number of folders, `*` and `?` within a name.
 
-    What was matched is not tried again in another way, but for the last `**` and the last `*` of a name: where the
+    What was matched is not tried again in another way, except for the last `**` and the last `*` of a name: where the
     first place fits, no later one fits better. So however many stars there are, it takes no longer than their number.
     """
     runs = [""]  # the names between two `**`
@@ -259,7 +259,7 @@ def _may_run(tokens: Sequence[str], command: str) -> bool:
 
 
 def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:
-    """Tell whether a command begins as the pattern says, but for options in front of what follows the program. What is
+    """Tell whether a command begins as the pattern says, except options in front of what follows the program. What is
     not known may be anything."""
     if tokens[-1] == "*" and len(tokens) > 1:
         tokens = tokens[:-1]

@@ -109,7 +109,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
 
 @dataclass(slots=True)
 class _Cursor:
-    """Reads a text, as a shell would but for its meaning."""
+    """Reads a text, as a shell would except for its meaning."""
 
     text: str
     position: int = 0

@@ -12,8 +12,9 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.toolbox.bench import Shell
-    from journeyman.toolbox.fetch import fetch_tool
+    from journeyman.toolbox.fetch import fetch_tool, fetched
     from journeyman.toolbox.files import Entry, Facts, Files, LocalFiles, Refusal
+    from journeyman.toolbox.memory import project_memory
     from journeyman.toolbox.memory_files import InMemoryFiles
     from journeyman.toolbox.tool_search import deferred_tools
     from journeyman.toolbox.workspace import Workspace
@@ -29,6 +30,8 @@ __all__ = [
     "Workspace",
     "deferred_tools",
     "fetch_tool",
+    "fetched",
+    "project_memory",
 ]
 
 if not TYPE_CHECKING:
@@ -36,8 +39,9 @@ if not TYPE_CHECKING:
         __name__,
         {
             "bench": "Shell",
-            "fetch": "fetch_tool",
+            "fetch": "fetch_tool fetched",
             "files": "Entry Facts Files LocalFiles Refusal",
+            "memory": "project_memory",
             "memory_files": "InMemoryFiles",
             "tool_search": "deferred_tools",
             "workspace": "Workspace",

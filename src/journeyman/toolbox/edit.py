@@ -1,7 +1,7 @@
 """The tool `edit`: one text for another, in a file that was read.
 
 There are four ways to find the old text, each tried only where those before it found nothing: the very text; the text
-but for quotes, dashes, odd spaces and blanks at line ends; the same lines with another indentation; a block that begins
+except quotes, dashes, odd spaces and blanks at line ends; the same lines with another indentation; a block that begins
 and ends with the same lines and is similar in between. All but the first keep lines that the edit does not change as
 they are in the file. Line endings are never compared, and new lines get those of the lines around them.
 """
@@ -194,7 +194,7 @@ def _apart(matches: Sequence[Match]) -> tuple[Match, ...]:
     return tuple(kept)
 
 
-# -- the very text, and the text but for its typography ----------------------------------------------------------------
+# -- the very text, and the text except for its typography ------------------------------------------------------------
 
 
 def _exact(text: str, old: str, new: str) -> Iterator[Match]:

@@ -13,7 +13,7 @@ import re
 import socket
 import zlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
@@ -21,10 +21,11 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from journeyman.content.media import LARGEST_BYTES, checked
 from journeyman.toolbox.files import Refusal, capped
 from journeyman.toolbox.page import readable
 from journeyman.tools.tools import AnyTool, tool
-from journeyman.types import ToolResult
+from journeyman.types import Audio, Base64, Document, Image, ToolResult, Url
 
 if TYPE_CHECKING:
     from journeyman.toolbox.workspace import Workspace
@@ -34,6 +35,8 @@ MAX_REDIRECTS: Final = 5
 MAX_URL_CHARS: Final = 8_000
 _MAX_HTML_CHARS: Final = 2_000_000
 _CHUNK_BYTES: Final = 64 * 1024
+_SAYS_NOTHING: Final = ("application/octet-stream", "binary/octet-stream")
+"""What a server says of a file that it does not know."""
 _PORTS: Final = {"http": 80, "https": 443}
 _TEXTS = re.compile(r"text/|application/(?:.*\+)?(?:json|xml|javascript|yaml|x-yaml|toml|x-ndjson)\b")
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
@@ -130,6 +133,50 @@ def fetch_tool(
     return tool(fetch, parallel=True, effect="idempotent", untrusted=True, acts_as="fetch")
 
 
+async def fetched(
+    block: Image | Document | Audio,
+    /,
+    *,
+    allow: Collection[str] = (),
+    timeout_s: float = 30.0,
+    max_bytes: int = LARGEST_BYTES,
+) -> Image | Document | Audio:
+    """Return a picture, a document or a sound with its bytes in place of its address; as it is, if it has them.
+
+    It is asked for as `fetch_tool` asks, from public addresses or those of `allow`, and redirects are followed, each
+    checked like the first. A run does this by itself for files that a provider cannot fetch, without `allow`.
+
+    Raises:
+        ValueError: it cannot be fetched in time, it is larger than `max_bytes`, cut, or not what it is said to be.
+    """
+    if not isinstance(block.source, Url):
+        return block
+    url = block.source.url
+    headers = {"User-Agent": "journeyman", "Accept": "*/*"}
+    limits = _PageLimits(
+        allowed=Allowed.of(allow),
+        timeout_s=timeout_s,
+        max_bytes=max_bytes,
+        follow="anywhere",
+        headers=headers,
+        texts_only=False,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer = await _answer(url, limits)
+    except TimeoutError:
+        raise ValueError(f"{url[:200]} did not answer within {timeout_s:g} s") from None
+    except Refusal as refusal:
+        raise ValueError(str(refusal)) from None
+    if answer.status >= 400:
+        raise ValueError(f"{url[:200]} answered {answer.status} {answer.reason}. Check the address")
+    if answer.is_cut:
+        raise ValueError(f"{url[:200]} has more than {max_bytes:,} bytes, or has no end. Give a smaller file")
+    said = None if answer.media_type in _SAYS_NOTHING else answer.media_type
+    media_type = checked(answer.body, block.type, said, name=url[:200])
+    return replace(block, source=Base64.of(answer.body, media_type))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PageLimits:
     """What one fetch may take and do."""
@@ -139,6 +186,8 @@ class _PageLimits:
     max_bytes: int
     follow: Literal["host", "anywhere"]
     headers: dict[str, str]
+    texts_only: bool = True
+    """True: what is no text is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +245,7 @@ async def _asked(url: str, host: str, limits: _PageLimits) -> _Fetched:
             session,
             session.get(url, allow_redirects=False, headers={"Accept-Encoding": "gzip, deflate"}) as response,
         ):
-            return await _read(url, response, limits.max_bytes)
+            return await _read(url, response, limits)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise Refusal("unreachable", f"{url[:200]} cannot be fetched: {error or type(error).__name__}.") from error
 
@@ -220,11 +269,11 @@ class _Pinned(AbstractResolver):
         return
 
 
-async def _read(url: str, response: aiohttp.ClientResponse, max_bytes: int) -> _Fetched:
+async def _read(url: str, response: aiohttp.ClientResponse, limits: _PageLimits) -> _Fetched:
     target = response.headers.get("Location") if response.status in (301, 302, 303, 307, 308) else None
     media_type = response.content_type
-    is_text = _TEXTS.match(media_type) is not None or "Content-Type" not in response.headers
-    body, is_cut = (b"", False) if target is not None or not is_text else await _body(response, max_bytes)
+    is_read = not limits.texts_only or _TEXTS.match(media_type) is not None or "Content-Type" not in response.headers
+    body, is_cut = (b"", False) if target is not None or not is_read else await _body(response, limits.max_bytes)
     return _Fetched(
         url=url,
         status=response.status,

@@ -1,4 +1,4 @@
-"""The tools `read`, `ls` and `write`: a file as numbered lines or as a picture, a folder as a tree, a file anew.
+"""The tools `read`, `ls` and `write`: a file as numbered lines or as a picture, a folder as a tree, a file as a whole.
 
 A file is written over only if the model has read all of it, as it is now.
 """
@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from journeyman.content.media import PICTURES, media_type_of
 from journeyman.errors import count
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import (
@@ -28,7 +29,7 @@ from journeyman.toolbox.files import (
     with_endings_like,
 )
 from journeyman.tools.tools import AnyTool, tool
-from journeyman.types import Image, Text, ToolResult
+from journeyman.types import Base64, Image, Text, ToolResult
 
 MAX_LINE_CHARS: Final = 2_000
 """Where a long line is cut."""
@@ -36,12 +37,6 @@ MAX_IMAGE_BYTES: Final = 3_750_000
 """The largest picture that is shown: providers take 5 MB, as base64."""
 MAX_LEVELS: Final = 5
 MAX_ENTRIES: Final = 500
-_PICTURES: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 _CLOSED: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "vendor", "bower_components"})
 """Folders that programs fill, and nobody reads; so are hidden ones."""
 _MARKS = {"folder": "/", "link": " (link)", "other": " (no regular file)"}
@@ -66,19 +61,13 @@ def read_tool(bench: Bench) -> AnyTool:
         if facts.kind == "folder":
             return tree(located, is_hidden, depth=1)
         data = located.content()
-        media_type = _picture(data)
-        if media_type is not None:
+        media_type = media_type_of(data)
+        if media_type in PICTURES:
             return _shown(located, data, media_type)
         text, _ = text_of(data, located.shown)
         return _numbered(bench, located, data, lines_of(text), offset=offset, limit=limit)
 
     return tool(read, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="read")
-
-
-def _picture(data: bytes) -> str | None:
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media_type for beginning, media_type in _PICTURES if data.startswith(beginning)), None)
 
 
 def _shown(located: Located, data: bytes, media_type: str) -> ToolResult:
@@ -89,7 +78,7 @@ def _shown(located: Located, data: bytes, media_type: str) -> ToolResult:
             "Make it smaller first.",
         )
     return ToolResult(
-        (Text(f"{located.shown}: {media_type}, {count(len(data), 'byte')}"), Image.from_bytes(data, media_type))
+        (Text(f"{located.shown}: {media_type}, {count(len(data), 'byte')}"), Image(Base64.of(data, media_type)))
     )
 
 

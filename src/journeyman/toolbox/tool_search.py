@@ -48,7 +48,7 @@ def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, ...]:
     if len(by_name) + sum(not isinstance(each, Tool) for each in tools) < len(tools):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
         problems.append(Problem("DUPLICATE_TOOL_NAME", "Two deferred tools have the same name.", "Rename one of them."))
     if problems:
-        raise DefinitionError("The deferred tools", problems)
+        raise DefinitionError("The list of deferred tools", problems)
     return _search_tool(by_name), _call_tool(by_name), *[replace(each, deferred=True) for each in tools]
 
 
@@ -176,7 +176,8 @@ def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:
         acts_as="call_tool",
     )
     ready = {name: each.acts_as for name, each in tools.items() if each.acts_as is not None}
-    return replace(made, stands_in=True, behind=MappingProxyType(ready))
+    foreign = any(each.foreign for each in tools.values())
+    return replace(made, stands_in=True, behind=MappingProxyType(ready), foreign=foreign)
 
 
 def _riskiest(effects: Sequence[Effect | None]) -> Effect | None:

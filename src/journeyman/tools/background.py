@@ -89,7 +89,7 @@ class TaskContext:
 
     @property
     def info(self) -> TaskInfo:
-        """The task as it is now, but for its duration."""
+        """The task as it is now, except for its duration."""
         return self._info
 
     @property

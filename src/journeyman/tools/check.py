@@ -15,7 +15,8 @@ from journeyman.budget import Allowance, Limits
 from journeyman.cancel import Abort
 from journeyman.errors import Problem
 from journeyman.events import Callbacks
-from journeyman.model import CachePolicy, Settings, ThinkingLevel, ToolChoice
+from journeyman.hosted.tools import Hosting, hosted_problems
+from journeyman.model import UNKNOWN, CachePolicy, Settings, ThinkingLevel, ToolChoice
 
 _PASS_COUNT: Final = "Pass a whole number of at least 1."
 _PASS_AMOUNT: Final = "Pass a finite number above 0."
@@ -219,8 +220,8 @@ def _choice(name: str, value: object, words: Sequence[str], *, code: str, also: 
     yield Problem(code, f"settings.{name} is {value!r}.{hint}", f"Pass one of {listed}{also}.")
 
 
-def settings_problems(settings: Settings) -> Iterator[Problem]:
-    """Give what is wrong with how a model is asked."""
+def settings_problems(settings: Settings, model: object, *, has_tools: bool) -> Iterator[Problem]:
+    """Give what is wrong with how a model is asked, as far as the model is known."""
     if settings.max_tokens is not None and not is_count(settings.max_tokens):
         yield Problem("INVALID_MAX_TOKENS", f"settings.max_tokens is {settings.max_tokens!r}.", _PASS_COUNT)
     thinking: object = settings.thinking
@@ -236,6 +237,21 @@ def settings_problems(settings: Settings) -> Iterator[Problem]:
         wanted = f"({stops!r},)" if isinstance(stops, str) and stops else '("END",)'
         hint = f"Pass a tuple of texts that are not empty: {wanted}."
         yield Problem("INVALID_STOP_SEQUENCES", f"settings.stop_sequences is {stops!r}.", hint)
+    wrong = [*hosted_problems(settings.hosted)]
+    yield from wrong
+    hosting: Hosting | None = getattr(getattr(model, "facts", UNKNOWN), "hosted", None)
+    if not wrong and hosting is not None and (lack := hosting.lack(settings.hosted, has_tools=has_tools)):
+        named = f"{getattr(model, 'provider', '')}:{getattr(model, 'name', '')}"
+        yield Problem("NOT_HOSTED", f"The model {named} cannot be asked: {lack[0]}.", lack[1])
     if not isinstance(settings.extra, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         hint = "Pass a dict of further fields of the request."
         yield Problem("INVALID_EXTRA", f"settings.extra is {settings.extra!r}.", hint)
+
+
+def tools_hint(value: object) -> str:
+    """Say what to do with something that stands where tools do; empty where that is not known."""
+    if hasattr(value, "spec") or hasattr(value, "plan"):
+        return "Pass a list of tools; an agent among them as Subagents(agent)."
+    if hasattr(value, "__aenter__"):
+        return "Enter it: 'async with mcp(…) as tools:', and make the agent inside the block, with tools=tools."
+    return ""

@@ -41,7 +41,7 @@ class States:
     run: object = None
     """Lives as long as the run."""
     attempt: object = None
-    """Begins anew with each attempt."""
+    """Begins again with each attempt."""
     number: int = field(default=0, compare=False)
     """The number of the attempt, from 1."""
 

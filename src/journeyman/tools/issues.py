@@ -174,7 +174,7 @@ def _text(details: ErrorDetails) -> str:
 
 
 def _path_in(root: object, loc: Path, *, missing: bool) -> Path:
-    """Follow `loc` through the input: the parts that are not there are labels, but for the name of what is missing."""
+    """Follow `loc` through the input: the parts that are not there are labels, except the name of what is missing."""
     path: list[str | int] = []
     value = root
     for index, part in enumerate(loc):

@@ -340,7 +340,7 @@ def _n_repeats(pattern: str) -> int:
 
 
 def _held(schema: JsonObject) -> Iterator[object]:
-    """Give the schemas that a schema holds, but for those that it only defines."""
+    """Give the schemas that a schema holds, except for those that it only defines."""
     for name in _LISTED:
         yield from _items(schema.get(name))
     for name in _NAMED:

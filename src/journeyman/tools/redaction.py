@@ -178,36 +178,57 @@ _OF_SENTENCES: Final = _words(
 # -- in texts ---------------------------------------------------------------------------------------------------------
 
 _HEAD: Final = re.compile(
-    r"(?P<name>(?<![\w.$-])(?<!\$\{)[A-Za-z_$.@-][\w.$-]*+|\[[\"'][\w.-]{1,64}[\"']\])"
+    r"(?P<name>(?<![\w.$-])(?<!\$\{)[A-Za-z_$.@-][\w.$-]*+|\[\\{0,16}[\"'][\w.-]{1,64}\\{0,16}[\"']\])"
     r"(?:\\{0,16}[\"'`])?(?P<before>\s{0,16})(?P<sign>===?|:=|=>|->|[:=]|%3[Dd])"
     r"(?P<after>[ \t\n]{0,16})(?:\[\s{0,16}(?=\\{0,16}[\"']))?(?:[rbfuRBFU]{0,2}(?=[\"']))?"
 )
 _BREAK: Final = re.compile(r"[\r\n]|\\n")  # the latter as in JSON
 _OPENING: Final = re.compile(r"(\\{0,16})(\"{3}|'{3}|[\"'`])")
 _BARE: Final = re.compile(r"(?:[^\s\"'`,;&<>|\\]|\\(?![nrtux\"'`\\\s]|$))++")
-_LINE: Final = re.compile(r"[^\r\n\\]++")
+_FIELDS: Final = re.compile(r"(?:[^\r\n\\\"]|(?<==)\"[^\"\r\n\\]*+\"|\\{1,16}[\"'])++")  # inside JSON up to its end
 _SCHEME: Final = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey|key|aws4-hmac-sha256)[ \t]+", re.IGNORECASE)
-_OPTION: Final = re.compile(r"(?<![\w-])--?(?P<name>[A-Za-z][\w-]{1,60})(?:[ \t]{1,4}|[\"'],[ \t\n]{0,16}[\"'])")
+_OPTION: Final = re.compile(
+    r"(?<![\w-])--?(?P<name>[A-Za-z][\w-]{1,60})(?:[ \t]{1,4}|\\{0,16}[\"'],[ \t\n]{0,16}\\{0,16}[\"'])"
+)
 _ELEMENT: Final = re.compile(r"(<(?P<name>[A-Za-z][\w:.-]{0,63})(?:\s[^<>]{0,200})?>)(?P<value>[^<>]{1,4096})(?=</)")
 _NAMED: Final = re.compile(
     r"\b(?:name|key)\\{0,16}[\"']?\s{0,16}[:=]\s{0,16}\\{0,16}[\"']?(?P<name>[A-Za-z_][\w.-]{1,64})\\{0,16}[\"']?\s{0,16},?"
     r"(?:\s|\\{1,16}[nrt]){0,64}\\{0,16}[\"']?value\\{0,16}[\"']?\s{0,16}[:=]\s{0,16}",
     re.IGNORECASE,
 )
-_SAYING: Final = ("password", "passphrase", "passcode", "secret", "token", "pin", "api key")
+_SAYING: Final = ("password", "passphrase", "passcode", "secret", "token", "pin", "api key", "aws_secret_access_key")
+_SAID_WORDS: Final = tuple(f"{word}{gap}" for word in _SAYING for gap in " \t")
+"""Of which a text holds one if something is said in it: most hold `token` in a name only."""
 _SAID: Final = re.compile(
     r"\b(?P<name>password|passphrase|passcode|secret|token|pin|api key|aws_secret_access_key|aws_session_token)"
     r"(?:[ \t]{1,4}(?:is|was|to|will be|ist|est))?[ \t]{1,4}(?P<quote>[\"'`]?)(?P<value>[^\s\"'`,;]{4,})",
     re.IGNORECASE,
 )
 
-_PROGRAMS: Final = re.compile(
-    r"(?<![\w-])(curl|wget|sshpass|mysql|mysqldump|mysqladmin|mariadb|redis-cli|docker|podman|helm|az|htpasswd|openssl"
-    r"|ldapsearch|mongo|mongosh|smbclient|rclone|zip|unzip|7z|gpg|http|https|net use|snmpwalk)(?=[\s\"'])"
+_PROGRAM_NAMES: Final = (
+    *[
+        "curl",
+        "wget",
+        "sshpass",
+        "mysql",
+        "mysqldump",
+        "mysqladmin",
+        "mariadb",
+        "redis-cli",
+        "docker",
+        "podman",
+        "helm",
+        "az",
+        "htpasswd",
+        "openssl",
+    ],
+    *["ldapsearch", "mongo", "mongosh", "smbclient", "rclone", "zip", "unzip", "7z", "gpg", "http", "https"],
+    *("net use", "snmpwalk"),
 )
+_PROGRAMS: Final = re.compile(rf"(?<![\w-])({'|'.join(_PROGRAM_NAMES)})(?=[\s\"'\\])")
 _END_OF_COMMAND: Final = re.compile(r"(?<!\\)\n|(?<!\\)\\n|[;|](?!\S)")
 _VALUE: Final = r"(?P<quote>\\{0,16}[\"']?)(?P<value>(?!\[redacted\])[^\s\"'`\\;|<>]+)"
-_GAP: Final = r"(?:[ \t]{0,4}|[ \t\\\n]{1,8}|=|[\"'],\s{0,16}(?=[\"']))"
+_GAP: Final = r"(?:[ \t]{0,4}|[ \t\\\n]{1,8}|=|\\{0,16}[\"'],\s{0,16}(?=\\{0,16}[\"']))"
 _PAIR: Final = r"(?P<quote>\\{0,16}[\"']?)(?P<user>[^\s:\"'\\]*:)(?P<value>(?!\[redacted\])[^\s\"'\\]+)"
 _SHORT_OPTIONS: Final = {
     program: re.compile(rf"(?P<before>(?<![\w-])(?:{options}){_GAP}){value}")
@@ -246,8 +267,10 @@ def without_secrets(text: str) -> str:
             lambda each: f"{each[1]}{MARK}" if is_secret_value(each["name"], each["value"]) else each[0], text
         )
     for needed, places in _PLACES:
-        if needed in lowered:
-            text = _replaced(text, places)
+        for word in needed:
+            if word in lowered:
+                text = _replaced(text, places)
+                break
     return text
 
 
@@ -300,7 +323,7 @@ def _credentials(text: str, at: int, run_end: int) -> tuple[int, int] | None:
         end = _end_of_quoted(text, opening)
     else:
         has_fields = scheme is not None and scheme[0][0] in "dDaA"  # `Digest username="…", response="…"`
-        found = _LINE.match(text, at) if has_fields else _BARE.match(text, at) if scheme is not None else None
+        found = _FIELDS.match(text, at) if has_fields else _BARE.match(text, at) if scheme is not None else None
         end = run_end if scheme is None else at if found is None else found.end()
     value = text[at : min(end, at + _LONGEST_NAME)]
     is_none = not value or is_placeholder(value) or (scheme is None and opening is None and value.isalpha())
@@ -392,9 +415,8 @@ def _by_named(text: str) -> Iterator[tuple[int, int]]:
 
 def _by_saying(text: str) -> Iterator[tuple[int, int]]:
     """Give the places of secrets in sentences: `the password is …`."""
-    lowered = text.lower()
-    for said in _SAID.finditer(text) if any(word in lowered for word in _SAYING) else ():
-        value = said["value"].rstrip(".!?):")
+    for said in _SAID.finditer(text):
+        value = said["value"].rstrip(".!?):\\")
         is_mixed = re.search(r"\d", value) and re.search(r"[A-Za-z]", value) and value[0] not in "=-:(/<[{+$"
         is_quoted = said["quote"] and " is" in said[0]
         if (is_mixed or is_quoted) and not is_placeholder(value) and not _CODE.match(value):
@@ -419,10 +441,14 @@ def _by_program(text: str) -> Iterator[tuple[int, int]]:
                 yield cookie.end(1), cookie.end()
 
 
-_PLACES: Final[tuple[tuple[str, _Places], ...]] = (
-    *(("", _by_head), ("-", _by_option), ("value", _by_named), ("", _by_saying), ("", _by_program)),
+_PLACES: Final[tuple[tuple[tuple[str, ...], _Places], ...]] = (
+    ((":", "=", "->", "%3d"), _by_head),
+    (("-",), _by_option),
+    (("value",), _by_named),
+    (_SAID_WORDS, _by_saying),
+    (_PROGRAM_NAMES, _by_program),
 )
-"""How secrets are found by their names, in order, each with what a text must hold for that."""
+"""How secrets are found by their names, in order, each with words of which a text must hold one for that."""
 
 
 # -- in values ---------------------------------------------------------------------------------------------------
@@ -436,6 +462,10 @@ _SECRET_VARIABLE: Final = re.compile(
 )
 _SHORTEST_VALUE: Final = 8
 """A shorter value of a variable is a word that other texts hold as well."""
+
+_SHORT: Final = 1_000
+_REMEMBERED: Final = 5_000
+"""How many texts of at most so many characters are known to be clean."""
 
 _JSON_TEXTS: Final = frozenset({"input_json", "json"})
 """The fields that hold JSON as a text."""
@@ -453,6 +483,10 @@ class Redactor:
         self._known = known
         self._values: tuple[str, ...] = ()
         self._of_values: re.Pattern[str] | None = None
+        self._clean: set[str] = set()
+        """Short texts that hold no secret."""
+        self._is_steady = all(isinstance(each, str | re.Pattern) for each in self._more)
+        """False: a function of the program may say something else of the same text."""
 
     def redacted(self, value: JsonValue) -> JsonValue:
         """Return `value` without secrets, wherever in it they are."""
@@ -463,6 +497,21 @@ class Redactor:
         """Return `text` without secrets."""
         self._look_at_environment()
         return self._text(text)
+
+    def redacted_texts(self, texts: Sequence[str]) -> list[str]:
+        """Return each text as `redacted_text` does. Short ones that were clean before are not looked through again."""
+        self._look_at_environment()
+        clean, done = self._clean, list[str]()
+        if len(clean) > _REMEMBERED:
+            clean.clear()
+        for text in texts:
+            if text not in clean:
+                redacted = self._text(text)
+                if redacted == text and len(text) <= _SHORT and self._is_steady:
+                    clean.add(text)
+                text = redacted
+            done.append(text)
+        return done
 
     def redacted_json_text(self, text: str) -> str:
         """Return a text that holds JSON without the secrets in it: unchanged if there are none."""
@@ -477,6 +526,7 @@ class Redactor:
         if values != self._values:
             forms = sorted({form for value in values for form in _forms(value)}, key=len, reverse=True)
             self._values = values
+            self._clean.clear()
             self._of_values = re.compile("|".join(map(re.escape, forms))) if forms else None
 
     def _json(self, value: JsonValue, field: str = "") -> JsonValue:

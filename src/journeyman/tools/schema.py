@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
-from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar, cast, get_args
+from hashlib import sha256
+from typing import Annotated, Any, Final, Generic, NotRequired, Protocol, Required, TypeVar, cast, get_args
 
 from pydantic import (
     ConfigDict,
@@ -27,11 +29,16 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaW
 from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError, from_json
 from typing_extensions import TypedDict, TypeForm
 
+from journeyman.content.media import n_bytes_of
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
-from journeyman.model import UNIONS
+from journeyman.model import ToolSpec
 from journeyman.tools.issues import bounded, faults_of, hides_input, issue_lines
 from journeyman.tools.written import holds_secrets, without_absent
-from journeyman.types import JsonObject, frozen
+from journeyman.types import JsonObject, Text, Url, UserContent, frozen
+
+UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
+_PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_OTHERWISE: Final = "leave the tool out (that of an MCP server with only=[…]), or use another provider."
 
 T = TypeVar("T")
 
@@ -221,6 +228,10 @@ class OutputSchema(Generic[T]):
         except Exception as error:  # as in `parsed`
             raise InvalidArguments(subject, [unchecked(error)]) from error
 
+    def told(self, value: object) -> str:
+        """Return a checked value for people and logs: a text as it is, any other as JSON."""
+        return value if isinstance(value, str) else self.dump(value).decode()
+
     def dumped_schema(self) -> JsonObject | None:
         """Return the schema of what `dump` gives, not wrapped; None where it cannot be described."""
         try:
@@ -279,10 +290,54 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
     )
 
 
+class TextInput(OutputSchema[Any]):
+    """What most agents take: a text, or content, which comes out as a tuple of blocks. Described as a text."""
+
+    __slots__ = ()
+
+    def check(self, value: object) -> str | tuple[UserContent, ...]:
+        """Return a text, or the blocks of a content.
+
+        Raises:
+            InvalidArguments: it is neither; it lists every issue.
+        """
+        given = (value,) if isinstance(value, UserContent) else value
+        if not isinstance(given, list | tuple):
+            return OutputSchema[Any].check(self, value)
+        blocks = [Text(each) if isinstance(each, str) else each for each in cast("Sequence[object]", given)]
+        issues = [
+            f"item {number}: {bounded(repr(each))} is neither a text nor an Image, a Document or an Audio"
+            for number, each in enumerate(blocks, start=1)
+            if not isinstance(each, UserContent)
+        ]
+        kept = [each for each in blocks if isinstance(each, UserContent)]
+        if not issues and not any(not isinstance(each, Text) or each.text.strip() for each in kept):
+            issues.append("it holds no words and no files")
+        if issues:
+            raise InvalidArguments(f"value for {self.name!r}", issues)
+        return tuple([each for each in kept if not isinstance(each, Text) or each.text.strip()])
+
+    def told(self, value: object) -> str:
+        """Return a text as it is, and content as its words with a note for each file, which tells it from others."""
+        if not isinstance(value, tuple):
+            return OutputSchema[Any].told(self, value)
+        return "\n".join([_noted(block) for block in cast("tuple[UserContent, ...]", value)])
+
+
+def _noted(block: UserContent) -> str:
+    if isinstance(block, Text):
+        return block.text
+    if isinstance(block.source, Url):
+        return f"[{block.type} at {block.source.url}]"
+    digest = sha256(block.source.data.encode()).hexdigest()[:16]
+    return f"[{block.type}: {block.source.media_type}, {n_bytes_of(block.source.data):,} bytes, sha256 {digest}]"
+
+
 @cache
-def text_input() -> OutputSchema[str]:
+def text_input() -> TextInput:
     """Return what most agents take, a text. To compile it is most of the work of making an agent: it is done once."""
-    return output_schema(str, name="input")
+    compiled: OutputSchema[Any] = output_schema(str, name="input")
+    return TextInput(**{each.name: getattr(compiled, each.name) for each in fields(compiled)})
 
 
 # -- what is shared ---------------------------------------------------------------------------------------------------
@@ -366,3 +421,20 @@ def _inlined(schema: JsonObject) -> JsonObject:
     if not isinstance(definition, dict) or "$ref" in definition:
         return schema
     return {**definition, **{key: value for key, value in schema.items() if key != "$ref"}}
+
+
+def anthropic_problems(tool: ToolSpec) -> list[Problem]:
+    """Return why Anthropic would refuse the input schema of a tool that other providers take."""
+    schema = tool.input_schema
+    problems: list[Problem] = []
+    if unions := sorted(UNIONS & schema.keys()):
+        named = " and no ".join(unions)
+        wrong = f"Anthropic takes no {named} at the top of the input schema of a tool, as {tool.name!r} has."
+        problems.append(Problem("INVALID_INPUT_SCHEMA", wrong, f"Put it inside a property, {_OTHERWISE}"))
+    properties = schema.get("properties")
+    for name in properties if isinstance(properties, dict) else ():
+        if not _PROPERTY_NAME.fullmatch(name):
+            wrong = f"Anthropic does not take {name[:80]!r} as the name of a property, as in tool {tool.name!r}."
+            hint = f"Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -, {_OTHERWISE}"
+            problems.append(Problem("INVALID_PROPERTY_NAME", wrong, hint))
+    return problems

@@ -128,7 +128,7 @@ def _docstring(function: Function, target: object) -> str:
 
 
 def _open_parameters(function: Function, problems: list[Problem] | None = None) -> list[Declared]:
-    """Return the parameters but for those that a partial binds by name: they are not for the model to see."""
+    """Return the parameters except for those that a partial binds by name: they are not for the model to see."""
     bound: set[str] = set()
     inner: object = function
     while isinstance(inner, partial):

@@ -32,12 +32,13 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from typing_extensions import TypeVar
 
 from journeyman.errors import DefinitionError, Problem
+from journeyman.gate import READY_TOOLS, ReadyTool
 from journeyman.model import ToolSpec
 from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema, size_problems
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
-from journeyman.types import READY_TOOLS, Effect, JsonObject, ReadyTool, ToolResult, value_class
+from journeyman.types import Effect, JsonObject, ToolResult, value_class
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -69,7 +70,7 @@ Next: TypeAlias = Callable[[MiddlewareCall], Awaitable[ToolResult]]
 """The rest of the way: the middlewares further inside, then the tool."""
 
 Middleware: TypeAlias = Callable[[MiddlewareCall, Next], Awaitable[ToolResult]]
-"""Wraps the calls of all tools. It awaits `Next` once, or not at all to answer in the tool's stead."""
+"""Wraps the calls of all tools. It awaits `Next` once, or not at all to answer instead of the tool."""
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------
@@ -148,9 +149,11 @@ class Tool(Generic[P, R, Needs]):
     and never by its name. None: a tool of its own."""
     behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
     """Where it passes calls on: what the tools behind it act as, by name."""
+    foreign: bool = False
+    """True: another program describes it and does its work, as with a tool of an MCP server; or it passes calls on to
+    such."""
     spec: ToolSpec = field(init=False, repr=False)
     """The tool as the model sees it."""
-    _subject: str = field(init=False, repr=False)
     in_thread: bool = field(init=False, repr=False)
     """Whether the loop runs it in a thread."""
     wants_context: bool = field(init=False, repr=False)
@@ -173,7 +176,6 @@ class Tool(Generic[P, R, Needs]):
         object.__setattr__(self, "_binding", binding)
         object.__setattr__(self, "in_thread", not binding.is_async if self.thread is None else self.thread)
         object.__setattr__(self, "wants_context", binding.wants_context)
-        object.__setattr__(self, "_subject", f"arguments for tool {self.name!r}")
         object.__setattr__(self, "spec", spec)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -186,7 +188,7 @@ class Tool(Generic[P, R, Needs]):
         Raises:
             InvalidArguments: they do not fit; it lists every issue.
         """
-        return self._binding.arguments.parse(input_json, self._subject)
+        return self._binding.arguments.parse(input_json, f"arguments for tool {self.name!r}")
 
     @property
     def is_async(self) -> bool:

@@ -1,0 +1,200 @@
+"""Build the site: `make site`. Pages and navigation come from docs/, the reference from docstrings.
+
+Whatever is doubtful fails: a warning of the builder, a link or an anchor of the built pages that leads nowhere, and
+anything that a page would fetch from another host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tests.support import pages, public
+from tests.support.reference import described
+
+DOCS = pages.ROOT / "docs"
+WORK = pages.ROOT / ".cache" / "site"
+BUILT = WORK / "site"
+_LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
+
+
+# -- the pages that are built from -------------------------------------------------------------------------------------
+
+
+def staged(page: Path, docs: Path = DOCS) -> str:
+    """Return the page with its links that leave the docs turned into links to the repository."""
+    text = page.read_text(encoding="utf-8")
+    blocks = [found.span() for found in pages.FENCED.finditer(text)]
+
+    def outward(link: re.Match[str]) -> str:
+        target = (page.parent / link[2].partition("#")[0]).resolve()
+        is_code = any(start <= link.start() < end for start, end in blocks)
+        if is_code or "://" in link[2] or link[2].startswith("#") or target.is_relative_to(docs):
+            return link[0]
+        fragment = link[2].partition("#")[1] + link[2].partition("#")[2]
+        return f"{link[1]}{pages.REPOSITORY}/{target.relative_to(pages.ROOT)}{fragment}{link[3]}"
+
+    return _LINK.sub(outward, text)
+
+
+def with_examples(text: str, page: Path) -> str:
+    """Add below each name of the reference where a program uses it."""
+
+    def example(directive: re.Match[str]) -> str:
+        shown = [each for each in public.shown_on().get(directive[1], []) if each != page]
+        links = [f"[{title(each)}]({link_to(each, page)})" for each in shown[:3]]
+        return directive[0] + (f"\n\nUsed in a program: {', '.join(links)}." if links else "")
+
+    return public.DIRECTIVE.sub(example, text)
+
+
+def link_to(target: Path, page: Path) -> str:
+    if target.is_relative_to(DOCS):
+        return Path(os.path.relpath(target, page.parent)).as_posix()
+    return f"{pages.REPOSITORY}/{target.relative_to(pages.ROOT).as_posix()}"
+
+
+def title(page: Path) -> str:
+    return pages.headings(page)[0][1].replace("`", "")
+
+
+def all_pages() -> list[Path]:
+    return sorted(DOCS.rglob("*.md"))
+
+
+def sections(index: Path) -> Iterator[tuple[str, list[Path]]]:
+    """Yield each heading below the title of an index with the pages that are linked there, none of them twice."""
+    seen: set[Path] = {index}
+    for _, heading in pages.headings(index)[1:]:
+        below = re.split(r"^#+ ", pages.section(index, heading), maxsplit=1, flags=re.MULTILINE)[0]
+        linked = [(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#\s]+\.md)[)#]", below)]
+        fresh = [page for page in dict.fromkeys(linked) if page not in seen and page.is_relative_to(DOCS)]
+        seen.update(fresh)
+        if fresh:
+            yield heading, fresh
+
+
+def contents() -> Iterator[tuple[str, list[Path]]]:
+    """Yield what docs/index.md lists, and then each index below it."""
+    yield from sections(DOCS / "index.md")
+    for index in sorted(DOCS.glob("*/index.md")):
+        yield from sections(index)
+
+
+def navigation() -> str:
+    """Return the site's navigation, as the configuration wants it: the order is that of docs/index.md."""
+    rows = ['  { "Start" = "index.md" },']
+    for heading, below in contents():
+        entries = ", ".join(f'{{ "{title(page)}" = "{page.relative_to(DOCS).as_posix()}" }}' for page in below)
+        rows.append(f'  {{ "{heading}" = [{entries}] }},')
+    return "nav = [\n" + "\n".join(rows) + "\n]\n"
+
+
+def stage() -> None:
+    """Copy what the builder reads into a folder of its own, for it removes what stands beside its configuration."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    shutil.copytree(DOCS, WORK / "docs", ignore=shutil.ignore_patterns("*.md", "zensical.toml"))
+    for page in all_pages():
+        copy = WORK / "docs" / page.relative_to(DOCS)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(with_examples(staged(page), page), encoding="utf-8")
+    configuration = (DOCS / "zensical.toml").read_text(encoding="utf-8")
+    (WORK / "zensical.toml").write_text(
+        configuration.replace("[project]\n", f"[project]\n{navigation()}", 1), encoding="utf-8"
+    )
+
+
+# -- what stands beside the built pages --------------------------------------------------------------------------------
+
+
+def write_texts() -> None:
+    """Put each page as Markdown beside its HTML, with the reference written out, and `llms.txt` as their list."""
+    for page in all_pages():
+        text = (WORK / "docs" / page.relative_to(DOCS)).read_text(encoding="utf-8")
+        text = public.DIRECTIVE.sub(lambda directive: described(directive[1]), text)
+        (BUILT / page.relative_to(DOCS)).write_text(text, encoding="utf-8")
+    site = tomllib.loads((DOCS / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    rows = ["# journeyman", "", f"> {site['site_description']} A Python library. Each page below is Markdown."]
+    for heading, below in contents():
+        links = [f"- [{title(page)}]({site['site_url']}{page.relative_to(DOCS).as_posix()})" for page in below]
+        rows += ["", f"## {heading}", "", *links]
+    (BUILT / "llms.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+# -- the check of what was built ---------------------------------------------------------------------------------------
+
+
+class Built(HTMLParser):
+    """A built page: where its links lead, what it loads, and the anchors that it has."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.anchors: set[str] = {"", "__top"}
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given.get("id", ""), given.get("name", "")}
+        if given.get("data-md-component") == "source":  # it counts stars as soon as the page is read
+            self.loaded.append(given.get("href", ""))
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag == "link" and given.get("rel") in {"stylesheet", "icon", "preconnect", "preload", "modulepreload"}:
+            self.loaded.append(given.get("href", ""))
+        elif tag in {"script", "img", "iframe", "source"} and "src" in given:
+            self.loaded.append(given["src"])
+
+
+def faults(site: Path) -> list[str]:
+    """Return each link of the site's pages that leads nowhere, and all that they would load from another host."""
+    built = {path: Built(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+    found = [fault for path, page in built.items() for fault in _faults_of(path, page, built)]
+    styles = [(path, path.read_text(encoding="utf-8")) for path in site.rglob("*.css")]
+    return found + [
+        f"{path.relative_to(site)}: fetches {url}"
+        for path, text in styles
+        for url in re.findall(r"url\([\"']?(https?:[^)\"']+)", text)
+    ]
+
+
+def _faults_of(path: Path, page: Built, built: dict[Path, Built]) -> Iterator[str]:
+    for link in dict.fromkeys((*page.links, *page.loaded)):
+        parts = urlsplit(link)
+        if parts.scheme or parts.netloc:
+            if link in page.loaded and parts.scheme != "data":
+                yield f"{path.name}: loads {link}"
+            continue
+        target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+        target = target / "index.html" if target.is_dir() else target
+        if path.name != "404.html" and not target.is_file():
+            yield f"{path.name}: {link} leads to no file"
+        elif target in built and unquote(parts.fragment) not in built[target].anchors:
+            yield f"{path.name}: {link} leads to no heading"
+
+
+def main() -> int:
+    stage()
+    build = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(WORK / "zensical.toml")]
+    done = subprocess.run(build, cwd=WORK, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.stderr.write(f"{done.stdout}\n{done.stderr}\n")
+        return 1
+    write_texts()
+    found = faults(BUILT)
+    sys.stderr.writelines(f"{fault}\n" for fault in found)
+    sys.stdout.write(f"{len(all_pages())} pages in {BUILT.relative_to(pages.ROOT)}, {len(found)} faults\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
