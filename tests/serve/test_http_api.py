@@ -41,6 +41,22 @@ async def test_the_same_key_is_the_same_run_and_with_another_body_it_is_refused(
         assert "its input is 'Hello.', not 'Other.'" in refused["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "given", ["a", '"a"', " a\t", '"a', 'a"', '""a""', "\xa0a", "a\x85", "a b", "", '""', "é", "a" * 101]
+)
+async def test_what_the_document_says_of_a_key_is_what_is_taken(given: str) -> None:
+    async with serving([clerk()]) as served:
+        operation = (await served.ask("GET", "/openapi.json"))[1]["paths"]["/agents/clerk/runs"]["post"]
+        (schema,) = [each["schema"] for each in operation["parameters"] if each["name"] == "Idempotency-Key"]
+        head = b"POST /agents/clerk/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 19\r\nConnection: close\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
+        writer.write(head + b"Idempotency-Key: " + given.encode("latin-1") + b'\r\n\r\n{"input": "Hello."}')
+        status = int((await reader.readline()).split()[1])
+        await reader.read()
+        writer.close()
+        assert status == (400 if re.search(schema["pattern"], given) is None else 200)
+
+
 async def test_events_are_numbered_and_may_be_gone_on_with_after_any_of_them() -> None:
     async with serving([clerk()]) as served:
         told = await served.told("POST", "/agents/clerk/runs", RUN, idempotency_key="r")

@@ -15,13 +15,14 @@ from starlette.requests import Request
 from journeyman.agent import Agent
 from journeyman.errors import DefinitionError
 from journeyman.gate import DECISION, Allow, Decision, Deny, Rewrite
-from journeyman.serve.openapi import ID
+from journeyman.serve.openapi import ID, KEY
 from journeyman.serve.refusals import Refusal
 from journeyman.tools.context import ToolContext, current_asker
 from journeyman.tools.tools import Tool
 from journeyman.types import JsonObject, ToolResult
 
 _ID: Final = re.compile(ID)
+_KEY: Final = re.compile(KEY)
 
 
 def is_id(text: str) -> bool:
@@ -135,10 +136,9 @@ def idempotency_key(request: Request) -> str | None:
     given = request.headers.get("idempotency-key")
     if given is None:
         return None
-    key = given.strip().strip('"')
-    if not is_id(key):
-        raise Refusal(400, "BAD_KEY", f"The Idempotency-Key {given[:80]!r} cannot be used.", f"Its form is {ID}")
-    return key
+    if _KEY.fullmatch(given) is None:
+        raise Refusal(400, "BAD_KEY", f"The Idempotency-Key {given[:80]!r} cannot be used.", f"Its form is {KEY}")
+    return given.strip(' \t"')
 
 
 def after_of(request: Request) -> int:

@@ -15,6 +15,11 @@ Schema: TypeAlias = dict[str, Any]
 
 ID: Final = "^[A-Za-z0-9._~-]{1,100}$"
 """The form of what clients call their runs, chats and requests."""
+KEY: Final = r'^[ \t]*(?:[A-Za-z0-9._~-]{1,100}|"[A-Za-z0-9._~-]{1,100}")[ \t]*$'
+"""The form of an Idempotency-Key: such a name, in quotes as its draft has it, or without, as most clients send it.
+
+Blanks around the value of a header are no part of it: HTTP leaves them out.
+"""
 _TEXT: Final[Schema] = {"type": "string", "pattern": r"\S"}
 _NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}
 _DIGEST: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{6,64}$"}
@@ -244,7 +249,7 @@ def _begin(summary: str, description: str, content: Schema, *names: str) -> Sche
     both: list[Schema] = [{"$ref": "#/components/schemas/Error"}, result]
     answers["422"]["content"] = {"application/json": {"schema": {"anyOf": both}}}
     headers: list[Schema] = [
-        {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": ID}},
+        {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": KEY}},
         {"name": "Prefer", "in": "header", "required": False, "schema": {"type": "string"}},
     ]
     parameters = [*_parameters(*names), *headers]
@@ -269,7 +274,7 @@ def _events(what: str) -> Schema:
         "name": "Last-Event-ID",
         "in": "header",
         "required": False,
-        "schema": {"type": "string", "pattern": "^[0-9]{1,15}$"},
+        "schema": {"type": "string", "pattern": r"^[ \t]*[0-9]{1,15}[ \t]*$"},
     }
     operation = {"summary": f"The events of a {what}", "parameters": [*_parameters("id"), after, last]}
     return {"get": _stream(operation, (400, 401, 404, 409, 429, 503))}
