@@ -489,6 +489,19 @@ async def test_what_expires_is_denied_although_nobody_was_there(process: Process
     assert results(result)[1] == "Error: denied: nobody answered within 3600s: Pay B?"
 
 
+async def test_when_a_question_expires_is_the_same_after_the_process_that_asks_was_stopped(process: Process) -> None:
+    agent = payer(World(), gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
+    async with process(now=lambda: NOW, linger_s=1e9) as durable:
+        living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
+        await when(durable, "7", lambda info: bool(info.waits_for))
+        await cancelled(living)
+        asked = await (await durable.get("7")).info()
+    assert (asked.status, asked.waits_for[0].expires_at) == ("ready", NOW + 3600)
+    async with process(now=lambda: NOW + WEEK_S) as durable:
+        result = await durable.run(agent, "Pay.", id="7")
+    assert results(result)[1] == "Error: denied: nobody answered within 3600s: Pay B?"
+
+
 async def test_an_approver_of_the_program_is_asked_once(process: Process) -> None:
     world, asked = World(hangs_in="B"), list[str]()
 

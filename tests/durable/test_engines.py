@@ -121,6 +121,17 @@ async def test_a_run_that_was_given_back_is_claimed_by_who_asks_for_its_status(s
         assert (again.epoch, again.row.why) == (2, None)
 
 
+@pytest.mark.parametrize("status", ["waiting", "held", "blocked", "ready", *OVER])
+async def test_a_run_is_given_back_once(stage: Stage, status: Status) -> None:
+    process = await stage.begin()
+    await process.add(a_row("a"))
+    claim = await claimed(process, "a")
+    assert await process.settle(claim, Change(status=status, wake=START + 5, asked=b"[1]"), now=START)
+    before = await found(process, "a")
+    assert not await process.settle(claim, Change(status="ready"), now=START)
+    assert await found(process, "a") == before
+
+
 async def test_what_a_run_was_given_back_with_is_in_its_row(stage: Stage) -> None:
     process = await stage.begin()
     await process.add(a_row("a"))

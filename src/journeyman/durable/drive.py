@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from dataclasses import field, replace
 from functools import partial
@@ -20,7 +20,18 @@ from journeyman.chat.writer import SessionWriter, TurnLife, closing_of
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving, Life, RunJournal
 from journeyman.durable.program import Program
-from journeyman.durable.records import OVER, Change, Claim, Head, Signal, Status, dump_questions, load_head, prints_of
+from journeyman.durable.records import (
+    OVER,
+    Change,
+    Claim,
+    Head,
+    Question,
+    Signal,
+    Status,
+    dump_questions,
+    load_head,
+    prints_of,
+)
 from journeyman.durable.sent import Here, SentOut, SignalPost, budget_of, told
 from journeyman.endings import START
 from journeyman.errors import InvalidArguments, RunBlocked, StoreError, SubagentMisused
@@ -42,9 +53,9 @@ _log = logging.getLogger("journeyman")
 _AGAIN_S: Final = 1.0
 _ANOTHERS: Final = "somebody else drives it now"
 _LOOK_S: Final = 1.0
+"""How often a run is looked at when nothing calls for it."""
 _TRIES: Final = 5
 """How often the end of a run looks what was said in the moment of it."""
-"""How often a run is looked at when nothing calls for it."""
 
 
 @record_class(kw_only=True)
@@ -132,9 +143,10 @@ class Drive:
             leaving = await self._watched(carrying, run, life, head)
         except BaseException:
             life.close()
+            asked = life.asked  # it waits no more here, but is asked still, until then
             await _taken_down(carrying)
             self.inbox.take_out(list(self.receipts.values()))
-            await self._gone(run, Leaving(how="released"))
+            await self._gone(run, Leaving(how="released"), asked)
             raise
         finally:
             self.unsubscribe()
@@ -477,8 +489,8 @@ class Drive:
             written()
         return result
 
-    async def _gone(self, run: Run | None, leaving: Leaving) -> Leaving:
-        """Give back a run that cannot go on here."""
+    async def _gone(self, run: Run | None, leaving: Leaving, asked: Sequence[Question] = ()) -> Leaving:
+        """Give back a run that cannot go on here. `asked`: what it had asked, if that waits no more."""
         status = _STATUSES[leaving.how]
         if run is None or self.life is None:
             row = self.claim.row
@@ -493,6 +505,7 @@ class Drive:
             )
         else:
             change = self._change(run, self.life, status, why=leaving.why or None)
+            change = replace(change, asked=dump_questions(asked)) if asked else change
         n_signals = None if status == "ready" else max(len(self.seen), self.claim.row.n_signals)
         if await self._settled(change, n_signals=n_signals):
             return leaving

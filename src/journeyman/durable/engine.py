@@ -120,7 +120,8 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
     async def settle(
         self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
     ) -> bool:
-        """Give a run back. False, and nothing changed: the claim no longer holds, or more than `n_signals` have come.
+        """Give a run back, once. False, and nothing changed: the claim no longer holds, the run was given back before,
+        or more than `n_signals` have come.
 
         A run that goes back to `ready` has another `gen`. What the change adds to a session is written in the same
         step, and so is a signal, as `signal` does it: all, or nothing.

@@ -202,7 +202,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
     ) -> bool:
         row = self._held(claim)
-        if row is None or (n_signals is not None and row.n_signals != n_signals):
+        if row is None or not claim.drives(row) or (n_signals is not None and row.n_signals != n_signals):
             return False
         if change.lines:
             self.memory.sessions[change.session].add(change.lines)

@@ -445,6 +445,10 @@ class Claim(NamedTuple):
     """As it was claimed."""
     epoch: int
 
+    def drives(self, row: Row) -> bool:
+        """Tell whether it still holds for the run as it is now, which was not given back either."""
+        return row.epoch == self.epoch and row.status == "running"
+
 
 class Signal(NamedTuple):
     """One word to a run, from any process. It is never changed; a step that takes it names its number."""

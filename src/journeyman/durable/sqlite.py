@@ -207,7 +207,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
     ) -> bool:
         def work(connection: Connection) -> bool:
             row = _row_of(connection, claim.row.id)
-            if row is None or row.epoch != claim.epoch or (n_signals is not None and row.n_signals != n_signals):
+            if row is None or not claim.drives(row) or (n_signals is not None and row.n_signals != n_signals):
                 return False
             _put(connection, settled(row, change, now=now))
             if change.lines:

@@ -117,8 +117,8 @@ GIVEN_BACK: Final = (
 )
 SETTLE: Final = (
     f"UPDATE jm_runs SET {', '.join(f'{each} = {_mark(each)}' for each in GIVEN_BACK)}, gen = gen + %s::bigint"
-    " WHERE id = %s::text AND epoch = %s::bigint AND (%s::bigint IS NULL OR n_signals = %s::bigint)"
-    f" RETURNING {TELL}"
+    " WHERE id = %s::text AND epoch = %s::bigint AND status = 'running'"
+    f" AND (%s::bigint IS NULL OR n_signals = %s::bigint) RETURNING {TELL}"
 )
 QUEUE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('journeyman queue ' || %s::text, 0))"
 OWNERS: Final = "SELECT DISTINCT owner FROM jm_runs WHERE status = 'running' AND owner IS NOT NULL"
