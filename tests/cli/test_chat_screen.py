@@ -30,8 +30,8 @@ def paste(chat: Terminal, text: str) -> None:
 def test_an_answer_is_shown_as_in_the_docs(warm: Warm, tmp_path: Path) -> None:
     with chatting(tmp_path, start=warm.start) as chat:
         chat.type("report", "Shall I fix it?")
-        shown = chat.see("function · 15 tokens · balanced")
-    assert screen_in_docs("> report") in timeless(shown)
+        in_docs = screen_in_docs("> report")
+        chat.wait_for(lambda shown: in_docs in timeless(shown))
     assert chat.has_colours
 
 
