@@ -208,7 +208,7 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
             process,
         )
         assert len(set(done)) == 1
-        is_ours = before is not None and before.epoch == epoch
+        is_ours = before is not None and (before.epoch, before.status) == (epoch, "running")
         assert done[0] == (is_ours and (n_signals is None or before is None or before.n_signals == n_signals))
         if not done[0]:
             assert self.row(run) == before
