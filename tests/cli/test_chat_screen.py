@@ -71,8 +71,7 @@ def test_a_command_shows_its_last_lines_while_it_runs_and_is_folded_after(warm: 
         moving = chat.see("running bash")
         assert re.findall(r"│ (\d+)", moving) == ["26", "27", "28", "29", "30"]
         (tmp_path / "door").write_bytes(b"")
-        shown = chat.see("│ 40\n")
-        assert screen_in_docs("> bash seq") in timeless(shown)
+        assert re.findall(r"│ (\S+)", chat.see("│ 40\n")) == ["…", "37", "38", "39", "40"]
         chat.type("/output", "│ 1\n")
         chat.see("│ 36\n")
 
