@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
 
@@ -9,10 +12,10 @@ from pydantic import BaseModel
 
 from journeyman import Agent, Output, ask_user, tool
 from journeyman.gate import Allow, Ask, GateRequest
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.model import Part, Request, ResponseStarted, TextPart
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.toolbox import Workspace
-from journeyman.types import Base64, Image, Text, ToolResult
+from journeyman.types import Base64, Image, Text, ToolResult, Usage
 
 
 @tool(effect="pure")
@@ -95,6 +98,30 @@ def obey(request: Request) -> Answer:
 
 obedient = FromFunction(obey)
 tools = [wait, sleep, block, printing, ask_user, *Workspace(".").tools("read", "bash")]
+
+
+class Endless:
+    """A model that begins, and never comes to an end."""
+
+    name = provider = "endless"
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        yield self._parts()
+
+    async def _parts(self) -> AsyncIterator[Part]:
+        yield ResponseStarted("endless", "1", Usage(requests=1, input_tokens=7))
+        yield TextPart("It was a dark night")
+        await asyncio.Event().wait()
+
+
+endless = Agent(name="endless", model=Endless())
+EDIT = call("edit", path="greet.py", old_text="Hello", new_text="Hi")
+editor = Agent(
+    name="editor",
+    model=Scripted([call("read", path="greet.py"), EDIT, "It is done."]),
+    tools=Workspace(".").tools("read", "edit"),
+)
 helper = Agent(name="helper", model=obedient, tools=tools)
 
 

@@ -179,5 +179,7 @@ def chatting(
     with terminal(
         *words, folder=folder, columns=columns, rows=40, start=start, stdin=None, stdout=None, **more
     ) as screen:
-        screen.wait_for(lambda shown: "/help shows what else there is." in " ".join(shown.split()))
+        greeting = "/help shows what else there is."
+        # Before the line is there, keys are the terminal's own, which holds them until Enter.
+        screen.wait_for(lambda shown: greeting in " ".join(shown.split()) and ">" in shown.splitlines())
         yield screen

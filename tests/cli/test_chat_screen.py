@@ -71,8 +71,7 @@ def test_a_command_shows_its_last_lines_while_it_runs_and_is_folded_after(warm: 
         moving = chat.see("running bash")
         assert re.findall(r"│ (\d+)", moving) == ["26", "27", "28", "29", "30"]
         (tmp_path / "door").write_bytes(b"")
-        shown = chat.see("│ 40\n")
-        assert screen_in_docs("> bash seq") in timeless(shown)
+        assert re.findall(r"│ (\S+)", chat.see("│ 40\n")) == ["…", "37", "38", "39", "40"]
         chat.type("/output", "│ 1\n")
         chat.see("│ 36\n")
 
@@ -87,7 +86,11 @@ def test_a_paste_of_10_000_lines_is_a_mark_in_the_line_and_arrives_whole(warm: W
         chat.see("> [pasted text 2: 10,000 lines]")
         shown = chat.type("", "9999 line breaks")
         assert shown.count("a line") < 20
-        assert "… 9,990 more lines" in shown
+        assert "… 9,990 more lines …" in shown
+        paste(chat, "a line\n" * 9_999)
+        chat.see("> [pasted text 3: 9,999 lines]")
+        chat.type("What is this?", "What is this?']")
+        assert re.search(r"  … 9,9\d\d more lines …\n(  a line\n){3}  What is this\?\n", chat.text)
         paste(chat, "two\nlines")
         chat.see("> two\n")
 
@@ -129,8 +132,7 @@ def test_ctrl_r_finds_what_was_entered(warm: Warm, tmp_path: Path) -> None:
         chat.see("search: first")
         chat.press(b"\r")
         chat.wait_for(lambda shown: "search:" not in shown)
-        chat.press(b"\r")
-        chat.wait_for(lambda shown: shown.count("heard ['The first thing.']") == 2)
+        chat.type(" Again.", "heard ['The first thing. Again.']")
 
 
 def test_escape_stops_the_turn_and_never_leaves(warm: Warm, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from signal import SIGTERM
 
@@ -58,6 +59,21 @@ def test_a_call_is_denied_with_a_reason_and_another_one_modified(warm: Warm, tmp
         chat.see(ran)  # what ran is told on resume, too
 
 
+def test_a_change_that_was_modified_is_shown_as_the_change_that_is_made(warm: Warm, tmp_path: Path) -> None:
+    (tmp_path / "greet.py").write_text("print('Hello')\n")
+    with chatting(tmp_path, agent="editor", start=warm.start) as chat:
+        chat.type("Go on.", "\nallow?")
+        chat.type("m", 'arguments> {"path": "greet.py"')
+        chat.press(b"\x15")
+        chat.type('{"path": "greet.py", "old_text": "Hello", "new_text": "Bye"}', "It is done.")
+        changed = (
+            "  edit allowed, changed:\n  │ edits greet.py\n  │ @@ line 1 @@\n  │ - print('Hello')\n  │ + print('Bye')"
+        )
+        assert changed in chat.text
+        assert "✓ edit greet.py (changed)" in chat.text
+    assert (tmp_path / "greet.py").read_text() == "print('Bye')\n"
+
+
 def test_a_line_that_was_begun_before_a_question_came_is_not_its_answer(warm: Warm, tmp_path: Path) -> None:
     with chatting(tmp_path, agent="guarded", start=warm.start) as chat:
         chat.press(b"wait\ry")
@@ -83,6 +99,7 @@ def test_a_question_of_the_model_is_answered_in_the_line(warm: Warm, tmp_path: P
     with chatting(tmp_path, start=warm.start) as chat:
         shown = chat.type("ask_user", "\nanswer>")
         assert "? a question Which one?\n    1 Grand\n    2 Harbour" in shown
+        assert "ask_user question=" not in shown, "the question is there already"
         chat.type("2", "read ['Harbour']")
 
 
@@ -133,6 +150,25 @@ def test_a_killed_chat_goes_on_where_it_was(warm: Warm, tmp_path: Path) -> None:
         chat.type("/continue", "delivered")
         chat.see_flowing("'Said in time.'], read ['Error: interrupted")
         chat.type("/cost", "3 requests")
+
+
+def test_a_conversation_that_goes_on_shows_what_was_said_as_it_was(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, agent="endless", start=warm.start) as chat:
+        chat.type("Tell me all.", "It was a dark night")
+        chat.press(b"\x1b")
+        chat.see("■ stopped")
+        chat.type("!seq 100 130", "exit code 0. The agent reads it")
+        chat.type("Well?", "> Well?")
+        chat.wait_for(lambda shown: shown.count("It was a dark night") == 2)
+        chat.kill()
+    with chatting(tmp_path, "--continue", agent="endless", start=warm.start) as chat:
+        shown = chat.see("The last turn was interrupted")
+    rows = [row.strip() for row in shown.splitlines() if row.strip()]
+    said = rows[rows.index("> Tell me all.") :]
+    assert said[1:5] == ["It was a dark night", "(broken off)", "■ stopped", "> I ran this command:"]
+    assert said[said.index("[exit code 0]") + 1] == "Well?"
+    assert "[Your answer broke off" not in shown
+    assert re.search(r"^endless · \d+ tokens · balanced$", shown, re.MULTILINE), "how much the next request takes"
 
 
 def test_commands_do_what_help_says_and_unknown_ones_are_explained(warm: Warm, tmp_path: Path) -> None:
@@ -198,3 +234,9 @@ def test_an_agents_own_gate_is_asked_and_no_other(warm: Warm, tmp_path: Path) ->
         chat.type("bash echo free", "free\\n[exit code 0]")
         chat.type("wait", "wait asks to run · its own gate asks")
         chat.type("y", "read ['waited']")
+
+
+def test_what_was_allowed_is_said_to_run(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, agent="guarded", start=warm.start) as chat:
+        chat.type("wait", "\nallow?")
+        chat.type("y", "running wait")

@@ -11,43 +11,51 @@ from importlib.metadata import version
 from pkgutil import resolve_name
 from typing import Final
 
-HELP: Final = """\
+COMMANDS: Final = {
+    "run": ("FILE:AGENT [INPUT]", "Run an agent, and print what it hands in."),
+    "batch": ("FILE:AGENT INPUTS --out FILE", "Run an agent on every line of a file."),
+    "chat": ("[FILE:AGENT]", "Talk with an agent, also while it works."),
+    "check": ("FILE:AGENT", "Show an agent's definition without calling a model."),
+    "record": ("FILE:AGENT [INPUT] --cassette FILE", "Run an agent, and record its conversation."),
+    "replay": ("CASSETTE [FILE:AGENT] [INPUT]", "Play a recorded conversation, offline."),
+    "runs": ("", "List durable runs, and recordings."),
+    "show": ("RUN", "Show a durable run, or a recording."),
+    "diff": ("RUN OTHER", "Show where two recordings differ."),
+    "tail": ("RUN", "Follow a recording while it is made."),
+    "view": ("[STORE]", "Look at runs in a browser, and steer them."),
+    "export": ("RUN", "Write a recording as a file, or a cassette."),
+    "test": ("RUN [FILE:AGENT]", "Make a test of a recorded run."),
+    "resume": ("RUN", "Go on with a durable run."),
+    "cancel": ("RUN", "End a run as cancelled."),
+    "stop": ("RUN", "Do what cancel does, by another name."),
+    "steer": ("RUN TEXT", "Say something to a run that goes on."),
+    "approve": ("RUN DIGEST", "Allow a call that waits for an answer."),
+    "deny": ("RUN DIGEST [REASON]", "Deny a call that waits for an answer."),
+    "answer": ("RUN DIGEST TEXT", "Answer a question of a run's model."),
+    "hold": ("RUN", "Let no further step of a run begin."),
+    "release": ("RUN", "Let a run go on that was held."),
+    "fork": ("RUN --at ATTEMPT/ITERATION", "Begin a run with what another one had done."),
+    "prune": ("[RUN ...]", "Forget runs that have ended, and recordings."),
+    "queues": ("", "Show how many durable runs wait in each queue."),
+    "worker": ("FILE:AGENT ...", "Do durable runs that were started."),
+    "serve": ("FILE:AGENT ...", "Serve agents behind HTTP, for programs and pages."),
+    "mcp": ("FILE:AGENT ...", "Serve agents as MCP tools, over stdio or HTTP."),
+    "mcp pin": ("CONFIG|URL|COMMAND ...", "Pin the tools of MCP servers, and print what is new."),
+    "demo": ("[QUESTION]", "Watch an analyst at work, with or without a key."),
+    "completion": ("SHELL", "Print what completes commands in a shell."),
+}
+"""For each command its arguments, and what it does."""
+_WIDEST: Final = 24
+_ROWS: Final = "\n".join(
+    f"  {words:<{_WIDEST}} {does}" if len(words) <= _WIDEST else f"  {words}\n{'':<{_WIDEST + 2}} {does}"
+    for words, does in ((f"{name} {arguments}".strip(), does) for name, (arguments, does) in COMMANDS.items())
+)
+HELP: Final = f"""\
 Usage: journeyman COMMAND
 
 Run agents that hand in checked work.
 
-  run FILE:AGENT [INPUT]   Run an agent, and print what it hands in.
-  batch FILE:AGENT INPUTS --out F
-                           Run an agent on every line of a file.
-  chat [FILE:AGENT]        Talk with an agent, also while it works.
-  check FILE:AGENT         Show an agent's definition without calling a model.
-  record FILE:AGENT [INPUT] --cassette F
-                           Run an agent, and record its conversation.
-  replay CASSETTE          Play a recorded conversation, offline.
-  runs                     List durable runs, and recordings.
-  show RUN                 Show a durable run, or a recording.
-  diff RUN RUN             Show where two recordings differ.
-  tail RUN                 Follow a recording while it is made.
-  view [STORE]             Look at runs in a browser, and steer them.
-  export RUN --as FORM     Write a recording as a file, or a cassette.
-  test RUN [FILE:AGENT]    Make a test of a recorded run.
-  resume RUN               Go on with a durable run.
-  cancel RUN, stop RUN     End a run as cancelled.
-  steer RUN TEXT           Say something to a run that goes on.
-  approve RUN DIGEST       Allow a call that waits, or deny it.
-  deny RUN DIGEST [WHY]    Deny a call that waits.
-  answer RUN DIGEST TEXT   Answer a question of a run's model.
-  hold RUN                 Let no further step of a run begin.
-  release RUN              Let a run go on that was held.
-  fork RUN --at A/I        Begin a run with what another one had done.
-  prune [RUN ...]          Forget runs that have ended, and recordings.
-  queues                   Show how many durable runs wait in each queue.
-  worker FILE:AGENT ...    Do durable runs that were started.
-  serve FILE:AGENT ...     Serve agents behind HTTP, for programs and pages.
-  mcp FILE:AGENT ...       Serve agents as MCP tools, over stdio or HTTP.
-  mcp pin SERVER           Pin the tools of an MCP server.
-  demo [QUESTION]          Watch an analyst at work, with or without a key.
-  completion SHELL         Print what completes commands in a shell.
+{_ROWS}
 
   --help (-h)              Show this; after a command, show its options.
   --version (-V)           Show the version.

@@ -13,12 +13,21 @@ from typing import Literal
 
 from cyclopts import App, CycloptsError
 
+from journeyman.cli import COMMANDS
 from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, JourneymanError
 
 USAGE, INTERRUPTED = 2, 130
 _EXTRAS = {"mcp": "journeyman[mcp]", **dict.fromkeys(("starlette", "uvicorn", "ag_ui"), "journeyman[serve]")}
 """What to install for a package that only some commands need."""
+_NEEDED = {"serve": ("starlette", "uvicorn", "ag_ui"), "view": ("starlette", "uvicorn")}
+"""The packages without which the options of a command cannot be told."""
+
+
+def usage(name: str) -> str:
+    """Return the line that says how a command is called."""
+    return f"Usage: journeyman {name} [OPTIONS] {COMMANDS[name][0]}".rstrip()
+
 
 app = App(
     name="journeyman",
@@ -32,35 +41,39 @@ app = App(
     print_error=False,
     suppress_keyboard_interrupt=False,
 )
-app.command("journeyman.cli.run:run", name="run", help="Run an agent, and print what it hands in.")
-app.command("journeyman.cli.batch.command:batch", name="batch", help="Run an agent on every line of a file.")
-app.command("journeyman.cli.chat.command:chat", name="chat", help="Talk with an agent, also while it works.")
-app.command("journeyman.cli.check:check", name="check", help="Show an agent's definition without calling a model.")
-app.command("journeyman.cli.cassettes:record", name="record", help="Run an agent, and record its conversation.")
-app.command("journeyman.cli.cassettes:replay", name="replay", help="Play a recorded conversation, offline.")
-app.command("journeyman.cli.runs:runs", name="runs", help="List durable runs, and recordings.")
-app.command("journeyman.cli.runs:show", name="show", help="Show a durable run, or a recording.")
-app.command("journeyman.cli.recorded:diff", name="diff", help="Show where two recordings differ.")
-app.command("journeyman.cli.recorded:tail", name="tail", help="Follow a recording while it is made.")
-app.command("journeyman.cli.view.command:view", name="view", help="Look at runs in a browser, and steer them.")
-app.command("journeyman.cli.recorded:export", name="export", help="Write a recording as a file, or a cassette.")
-app.command("journeyman.cli.cassettes:make_test", name="test", help="Make a test of a recorded run.")
-app.command("journeyman.cli.durable:resume", name="resume", help="Go on with a durable run.")
-app.command("journeyman.cli.durable:cancel", name=("cancel", "stop"), help="End a run as cancelled.")
-app.command("journeyman.cli.view.saying:steer", name="steer", help="Say something to a run that goes on.")
-app.command("journeyman.cli.view.saying:approve", name="approve", help="Allow a call that waits, or deny it.")
-app.command("journeyman.cli.view.saying:deny", name="deny", help="Deny a call that waits.")
-app.command("journeyman.cli.view.saying:answer", name="answer", help="Answer a question of a run's model.")
-app.command("journeyman.cli.view.saying:hold", name="hold", help="Let no further step of a run begin.")
-app.command("journeyman.cli.view.saying:release", name="release", help="Let a run go on that was held.")
-app.command("journeyman.cli.runs:fork", name="fork", help="Begin a run with what another one had done.")
-app.command("journeyman.cli.worker:queues", name="queues", help="Show how many durable runs wait in each queue.")
-app.command("journeyman.cli.runs:prune", name="prune", help="Forget runs that have ended, and recordings.")
-app.command("journeyman.cli.worker:worker", name="worker", help="Do durable runs that were started.")
-app.command("journeyman.cli.mcp:mcp", name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
-app.command("journeyman.cli.serve:serve", name="serve", help="Serve agents behind HTTP, for programs and pages.")
-app.command("journeyman.cli.app:completion", name="completion", help="Print what completes commands in a shell.")
-app.command("journeyman.cli.demo:demo", name="demo", help="Watch an analyst at work, with or without a key.")
+for _name, _place in {
+    "run": "run:run",
+    "batch": "batch.command:batch",
+    "chat": "chat.command:chat",
+    "check": "check:check",
+    "record": "cassettes:record",
+    "replay": "cassettes:replay",
+    "runs": "runs:runs",
+    "show": "runs:show",
+    "diff": "recorded:diff",
+    "tail": "recorded:tail",
+    "view": "view.command:view",
+    "export": "recorded:export",
+    "test": "cassettes:make_test",
+    "resume": "durable:resume",
+    "cancel": "durable:cancel",
+    "stop": "durable:cancel",
+    "steer": "view.saying:steer",
+    "approve": "view.saying:approve",
+    "deny": "view.saying:deny",
+    "answer": "view.saying:answer",
+    "hold": "view.saying:hold",
+    "release": "view.saying:release",
+    "fork": "runs:fork",
+    "queues": "worker:queues",
+    "prune": "runs:prune",
+    "worker": "worker:worker",
+    "serve": "serve:serve",
+    "completion": "app:completion",
+    "demo": "demo:demo",
+}.items():
+    app.command(f"journeyman.cli.{_place}", name=_name, help=COMMANDS[_name][1], usage=usage(_name))
+app.command("journeyman.cli.mcp:mcp", name="mcp", help=COMMANDS["mcp"][1])  # an App, which has its own usage
 
 
 def execute(words: Sequence[str]) -> int:
@@ -74,8 +87,9 @@ def execute(words: Sequence[str]) -> int:
         told = str(error).removesuffix(".")
         print_error(f"{told.rstrip('.')} …" if told.endswith("..") else f"{told}.", "See: journeyman --help")
         return USAGE
-    except ImportError as error:  # cyclopts imports a command when it is called
-        missing = (error.__cause__.name or "") if isinstance(error.__cause__, ModuleNotFoundError) else ""
+    except ImportError as error:  # cyclopts imports a command when it is called, and says so
+        cause = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error
+        missing = cause.name or ""
         extra = _EXTRAS.get(missing.partition(".")[0])
         if extra is None:
             raise
@@ -97,8 +111,9 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
     Args:
         shell: For which shell: bash, zsh or fish.
     """
-    if find_spec("mcp") is None:  # its command cannot be looked at without it
-        del app["mcp"]
+    for name, packages in _NEEDED.items():  # what is not installed can be neither looked at nor used
+        if any(find_spec(package) is None for package in packages):
+            del app[name]
     script = app.generate_completion(shell=shell)
     if shell == "zsh":  # as a part of ~/.zshrc, and not only as a file of its own
         script = f"{script}\ncompdef _cyclopts_journeyman journeyman\n"

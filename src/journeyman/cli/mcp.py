@@ -1,4 +1,7 @@
-"""`journeyman mcp`: agents served over MCP, until the client leaves or Ctrl-C; `mcp pin`: tools of others, pinned."""
+"""`journeyman mcp`: agents served over MCP, until the client leaves or Ctrl-C; `mcp pin`: tools of others, pinned.
+
+What speaks MCP takes long to import, so that is done when it is used: not for `--help`, nor for a wrong command line.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,19 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+import journeyman.serve as serving
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
-from journeyman.cli.app import Mistake
+from journeyman.cli import COMMANDS
+from journeyman.cli.app import Mistake, usage
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout
 from journeyman.cli.run import Flag, ModelName, Stdout, recording_in, telemetry_in
@@ -23,8 +30,9 @@ from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
 from journeyman.permission.permission import Mode
-from journeyman.serve import AgentServer, agent_server, serve_http, serve_stdio
-from journeyman.serve.stdio import standard_streams
+
+if TYPE_CHECKING:
+    from journeyman.serve import AgentServer
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"
 """The environment variable with the token that HTTP clients must bring."""
@@ -38,7 +46,7 @@ _PINS: Final = Path("mcp-pins.json")
 _ADDRESS: Final = "127.0.0.1"
 _PORT: Final = 8000
 _LAST_PORT: Final = 65_535
-mcp = App(name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
+mcp = App(name="mcp", help=COMMANDS["mcp"][1], usage=usage("mcp"))
 
 
 @mcp.default
@@ -80,17 +88,17 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     if not http:
         if host is not None or port is not None or allow_host:
             raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
+        take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.serve.stdio:standard_streams")
         # The streams come first, before files are imported: these may print.
-        with standard_streams() as streams, AgentLoop(timeout) as loop, _host(model, record, otel) as around:
-            return _serve(
-                loop, agents(loop), around, lambda server, abort: serve_stdio(server, abort=abort, streams=streams)
-            )
+        with take() as streams, AgentLoop(timeout) as loop, _host(model, record, otel) as around:
+            to_client = partial(serving.serve_stdio, streams=streams)
+            return _serve(loop, agents(loop), around, lambda server, abort: to_client(server, abort=abort))
     Stdout()
     if port is not None and not 0 <= port <= _LAST_PORT:
         raise Mistake(f"--port {port} is no port.", f"Give a number from 0 to {_LAST_PORT}; 0 takes a free one.")
 
     def serve_at_port(server: AgentServer, abort: Abort) -> Coroutine[Any, Any, None]:
-        return serve_http(
+        return serving.serve_http(
             server,
             address=_ADDRESS if host is None else host,
             port=_PORT if port is None else port,
@@ -114,14 +122,14 @@ def _serve(
     loop: AgentLoop,
     agents: Sequence[Agent[Any, Any, Any]],
     host: Host,
-    serving: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
+    serve_with: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
 ) -> int:
     abort = Abort()
     interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
     try:
-        server = agent_server(*agents, host=host, abort=abort)
+        server = serving.agent_server(*agents, host=host, abort=abort)
         with interrupt.listening(), closing(loop):
-            loop.run(serving(server, abort))
+            loop.run(serve_with(server, abort))
             interrupt.has_ended = True
     except DefinitionError as error:
         problem = error.problems[0]
@@ -139,7 +147,7 @@ def _say(text: str) -> None:
 # -- pins -------------------------------------------------------------------------------------------------------------
 
 
-@mcp.command
+@mcp.command(help=COMMANDS["mcp pin"][1], usage=usage("mcp pin"))
 def pin(
     *target: Annotated[str, Parameter(name="CONFIG|URL|COMMAND", allow_leading_hyphen=True)],
     name: str | None = None,

@@ -299,7 +299,7 @@ def export(
 
     Args:
         run: Its id, the beginning of it, or last.
-        as_: jsonl, markdown, html or cassette.
+        as_: How it is written: jsonl, markdown, html or cassette.
         out: The file to write. Without it: stdout.
         force: Replace the file if it is there.
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.

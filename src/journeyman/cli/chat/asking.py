@@ -9,9 +9,18 @@ from typing import Any, Final, TypeAlias
 from journeyman.agent import Agent
 from journeyman.cli.chat.view import SAY, Prompt
 from journeyman.cli.permit.asked import answered as meant_by
-from journeyman.cli.permit.asked import arguments_from, chosen, hint, misfit, questioned, shown, unclear, whole
+from journeyman.cli.permit.asked import (
+    arguments_from,
+    changed_to,
+    chosen,
+    hint,
+    misfit,
+    questioned,
+    shown,
+    unclear,
+    whole,
+)
 from journeyman.cli.show.lines import Line
-from journeyman.cli.show.lines import arguments as arguments_in_words
 from journeyman.errors import InvalidArguments, visible
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Decision, Extent, Rewrite
@@ -156,5 +165,4 @@ def _outcome(waiting: _Open, answered: Answered) -> Iterator[Line]:
         extent = "" if waiting.extent == "once" else f" {_EXTENTS[waiting.extent]}: {rule}"
         yield Line(indent=2, text=f"{name} allowed{extent}", style="green", rows=4)
     elif answered.decision == "rewrite":
-        changed = arguments_in_words(waiting.edited or {})
-        yield Line(indent=2, text=f"{name} allowed, changed to {changed}", style="green", rows=4)
+        yield from changed_to(name, waiting.edited or {})

@@ -28,11 +28,12 @@ from journeyman.cli.chat.tree import ChatTree, folded, said
 from journeyman.cli.chat.view import SAY, Entry, Prompt, Status, View
 from journeyman.cli.permit.policy import Policy
 from journeyman.cli.run import parse_input
-from journeyman.cli.show.lines import Line, one_line
+from journeyman.cli.show.lines import EMPTY, Line, one_line
 from journeyman.connect import connect
 from journeyman.errors import InvalidArguments, JourneymanError, ModelUnavailable, count, with_its_end
 from journeyman.model import Model, context_window_of
 from journeyman.types import Image
+from journeyman.window import estimate_message
 
 _MAY_DELIVER: Final = (events.MessageCommitted, events.IterationStarted, events.TurnEnded)
 """After these, something that waited may have been said."""
@@ -115,7 +116,8 @@ class Dialog:
     def attach(self, chat: Chat[Any, Any], host: Host) -> None:
         """Take the chat, once it is open, and what surrounds it."""
         self._tree = ChatTree(self.agent, shows_answers=self.is_attended)
-        self._chat, self._waiting, self._used_tokens, self.resume = chat, (), 0, None
+        self._chat, self._waiting, self.resume = chat, (), None
+        self._used_tokens = sum(map(estimate_message, chat.messages))
         gate = self.agent.gate
         gates = gate if isinstance(gate, Sequence) else [gate]
         self.permission = next((each for each in gates if isinstance(each, Policy)), None)
@@ -369,7 +371,7 @@ class Dialog:
                 shown = with_its_end(output, _SHELL_CHARS)
                 self._ran.append(f"I ran this command:\n$ {command}\n{shown}[{ending}]")
             note = ". The agent reads it with what you say next." if is_told and self.agent.input is str else ""
-            self.say([Line(indent=2, text=f"{ending}{note}", style="dim", rows=_QUEUED_ROWS)])
+            self.say([Line(indent=2, text=f"{ending}{note}", style="dim", rows=_QUEUED_ROWS), EMPTY])
             self._go_on()
 
     async def _piped(self, command: str, written: deque[str]) -> int:

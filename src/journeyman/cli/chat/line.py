@@ -30,6 +30,7 @@ from prompt_toolkit.layout.containers import Container
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.search import accept_search
 from prompt_toolkit.widgets import SearchToolbar
 from rich.cells import cell_len, set_cell_size
 
@@ -125,6 +126,11 @@ class InputLine:
         @bindings.add("escape", "enter", filter=~is_searching)
         def _(event: KeyPressEvent) -> None:
             self.buffer.insert_text("\n")
+
+        @bindings.add("enter", filter=is_searching)
+        def _(event: KeyPressEvent) -> None:
+            accept_search()
+            self.buffer.cursor_position = len(self.buffer.text)
 
         @bindings.add("tab", filter=~is_searching)
         def _(event: KeyPressEvent) -> None:

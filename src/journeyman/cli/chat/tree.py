@@ -19,9 +19,10 @@ from journeyman.cli.show.markdown import Block, Blocks, blocks
 from journeyman.cli.show.tree import Tree
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
+from journeyman.loop.conclude import CUT
 from journeyman.output import TEXT
 from journeyman.result import Failure, Metadata
-from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage
+from journeyman.types import NOTHING_USED, Message, Text, ToolResult, ToolUse, Usage
 
 _SHOWN_HERE: Final = (
     *(events.RunStarted, events.MessageCommitted, events.IterationStarted, events.TextDelta, events.ModelResponded),
@@ -35,6 +36,8 @@ _MANY_ROWS: Final = 1_000
 _ERROR_ROWS: Final = 20
 _FOLDED_ROWS: Final = 4
 _PROMPT_ROWS: Final = 12
+_LAST_ROWS: Final = 4
+"""How many of them are the last ones: before and after a paste stand the user's own words."""
 _MESSAGES_RECALLED: Final = 12
 
 
@@ -149,11 +152,11 @@ def folded(rows: Sequence[str]) -> Iterator[Line]:
 
 
 def said(text: str, *, note: str = "") -> Line:
-    """Return the line of what the user says; of what was pasted, the beginning."""
+    """Return the line of what the user says; of what is long, as a paste is, the beginning and the end."""
     rows = text.strip().split("\n")
     if len(rows) > _PROMPT_ROWS:
         hidden = len(rows) - _PROMPT_ROWS + 2
-        rows = [*rows[: _PROMPT_ROWS - 2], f"… {count(hidden, 'more line')}"]
+        rows = [*rows[: -hidden - _LAST_ROWS], f"… {count(hidden, 'more line')} …", *rows[-_LAST_ROWS:]]
     return Line(name=">", text="\n".join(rows), note=note, rows=_MANY_ROWS)
 
 
@@ -170,13 +173,10 @@ def recalled(messages: Sequence[Message]) -> Iterator[Line]:
     }
     for number, message in enumerate(messages[-_MESSAGES_RECALLED:]):
         if message.role == "user":
-            text = message.text.removeprefix(ABORTED).strip()
-            if message.text.startswith(ABORTED):
-                yield Line(mark="stopped", name="stopped")
-            if text and number:
+            if number and message.text.strip():
                 yield EMPTY
-            if text:
-                yield said(text)
+            for block in message.content:
+                yield from _recalled_text(block.text) if isinstance(block, Text) else ()
             continue
         yield from spoken(blocks(message.text))
         for block in message.content:
@@ -188,3 +188,17 @@ def recalled(messages: Sequence[Message]) -> Iterator[Line]:
                 if is_error and result is not None:
                     yield Line(indent=4, mark="bar", text=result.text, style="dim", rows=_FOLDED_ROWS)
     yield EMPTY
+
+
+def _recalled_text(text: str) -> Iterator[Line]:
+    """Give the lines of what the user said; or of what the model was told after the user had stopped it."""
+    note = text.removeprefix(ABORTED).strip()
+    if note.startswith(CUT):
+        yield from spoken(blocks(note.removeprefix(CUT).strip()))
+        yield Line(text="(broken off)", style="dim")
+        note = ""
+    if text.startswith(ABORTED):
+        yield Line(mark="stopped", name="stopped")
+        yield EMPTY
+    if note:
+        yield said(note)

@@ -16,7 +16,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 from pydantic_core import from_json
 
 from journeyman.agent import Agent
-from journeyman.cli.show.lines import Line, one_line
+from journeyman.cli.show.lines import Line, all_arguments, one_line
 from journeyman.errors import InvalidArguments, count, visible, visible_json, with_its_end
 from journeyman.gate import Allow, Decision, Deny, Extent, Stop
 from journeyman.types import JsonObject, RunPath
@@ -50,6 +50,8 @@ _GRANTS: Final[dict[str, str]] = {"once": "[y]es, once", "session": "for this [s
 _WHY: Final = re.compile(
     r": ((?:the mode is|it is outside of|it (?:may name|names) a file|it changes what|the command is) .*)$", re.DOTALL
 )
+_CHANGES: Final = ("edit", "write")
+"""Tools of which the rows say more than their arguments in words."""
 _OTHERS: Final = "[m]odify · [n]o, with a reason"
 DENIED: Final = "the user said no"
 _STYLES: Final = {"+ ": "green", "- ": "red", "  ": "", "@@": "cyan", "$ ": "bold"}
@@ -84,7 +86,7 @@ def shown(asked: AskedCall, height: int) -> Iterator[Line]:
     found = _WHY.search(asked.question)
     why = found[1] if found else asked.question
     yield Line(mark="asks", name=f"{asked.tool_name} asks to run{who}", text=f"· {one_line(why, 300)}", rows=2)
-    rows = list(_rows(asked))
+    rows = list(_rows(asked.tool_name, asked.arguments))
     cut = [with_its_end(row, _ROW_CHARS) for row in rows]
     folded, most = [*cut], min(max(height - _ROWS_AROUND, _LEAST_ROWS), _ROWS_SHOWN)
     if len(cut) > most:
@@ -100,17 +102,26 @@ def shown(asked: AskedCall, height: int) -> Iterator[Line]:
 
 def whole(asked: AskedCall) -> Iterator[Line]:
     """Give all the lines that tell what a call would do."""
-    for row in _rows(asked):
+    for row in _rows(asked.tool_name, asked.arguments):
         for start in range(0, max(len(row), 1), _PIECE):
             yield _in_bar(row[start : start + _PIECE])
+
+
+def changed_to(tool_name: str, arguments: JsonObject) -> Iterator[Line]:
+    """Give the lines that tell what a call does with the arguments that a person gave it."""
+    rows = list(_rows(tool_name, arguments)) if tool_name in _CHANGES else []
+    how = "changed:" if rows else f"changed to {all_arguments(arguments)}"
+    yield Line(indent=2, text=f"{tool_name} allowed, {how}", style="green", rows=4)
+    for row in rows[:_ROWS_SHOWN]:
+        yield _in_bar(with_its_end(row, _ROW_CHARS))
 
 
 def _in_bar(row: str) -> Line:
     return Line(indent=2, mark="bar", text=row, style=_STYLES.get(row[:2], "dim"), rows=_MANY_ROWS)
 
 
-def _rows(asked: AskedCall) -> Iterator[str]:
-    match asked.tool_name, asked.arguments:
+def _rows(tool_name: str, arguments: JsonObject) -> Iterator[str]:
+    match tool_name, arguments:
         case "bash", {"command": str(command), **rest}:
             first, *others = _plain(command).split("\n")
             yield f"$ {first}"

@@ -194,7 +194,16 @@ def _cache_effect(usage: Usage) -> str:
 
 
 def arguments(given: JsonObject) -> str:
-    """Say what a call was given: the only text as it is, else names and values."""
+    """Say what a call was given: the only text as it is, of a change to a file the path, else names and values."""
+    match given:
+        case {"path": str(path), "content": str()} | {"path": str(path), "old_text": str(), "new_text": str()}:
+            return one_line(path, 300)
+        case _:
+            return all_arguments(given)
+
+
+def all_arguments(given: JsonObject) -> str:
+    """Say all that a call was given: the only text as it is, else names and values."""
     match list(given.items()):
         case []:
             return ""
@@ -213,7 +222,10 @@ def ran(given: str, result: str) -> str:
         changed: object = from_json(first.removeprefix(_CHANGED))
     except ValueError:  # cut, or the words of a tool
         return given
-    return f"{arguments(cast('JsonObject', changed))} (changed from {given})" if isinstance(changed, dict) else given
+    if not isinstance(changed, dict):
+        return given
+    now = arguments(cast("JsonObject", changed))
+    return f"{now} (changed)" if now == given else f"{now} (changed from {given})"
 
 
 def delegated(given: JsonObject) -> str:

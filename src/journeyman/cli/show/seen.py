@@ -212,16 +212,16 @@ class SeenRuns:
             case events.LayerStarted(name=name):
                 run.n_layers += 1
                 run.doing = f"checking: {name}"
-            case events.ApprovalRequested(id=id, tool_use_id=of_call):
+            case events.ApprovalRequested() | events.QuestionAsked():
                 run.doing = "waiting for your answer"
-                if (call := run.call(of_call)) is not None:
-                    call.asked = id
-            case events.QuestionAsked():
-                run.doing = "waiting for your answer"
+                call = run.call(event.tool_use_id) if isinstance(event, events.ApprovalRequested) else None
+                if call is not None:
+                    call.asked = event.id
             case events.ApprovalAnswered(id=id) | events.QuestionAnswered(id=id):
-                run.doing = "going on"
-                for call in run.open_calls:
-                    call.asked = "" if call.asked == id else call.asked
+                allowed = [call for call in run.open_calls if call.asked == id]
+                run.doing = f"running {allowed[0].name}" if allowed else "going on"
+                for call in allowed:
+                    call.asked = ""
             case _:
                 pass
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from journeyman import events
+from journeyman.chat.questions import ask_user
 from journeyman.cli.show.lines import Line, clock, one_line, tokens_in
 from journeyman.cli.show.seen import SeenCall, SeenRun, SeenRuns
 from journeyman.errors import count
@@ -119,7 +120,8 @@ class Tail:
 
 def _shown_calls(run: SeenRun) -> list[SeenCall]:
     """Return the calls of tools that are under way; neither handing in is one, nor what waits for an answer."""
-    return [call for call in run.open_calls if call.kind in ("tool", "unknown") and not call.asked]
+    calls = [call for call in run.open_calls if call.kind in ("tool", "unknown") and not call.asked]
+    return [call for call in calls if call.name != ask_user.name]  # the question is shown
 
 
 def _in_short(run: SeenRun) -> str:

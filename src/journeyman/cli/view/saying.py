@@ -69,7 +69,7 @@ def steer(run: str, text: str, /, *, at_end: Flag = False, store: str | None = N
 def approve(
     run: str, digest: str, /, *, arguments: str | None = None, deny: str | None = None, store: str | None = None
 ) -> int:
-    """Allow a call that waits, or deny it. The first answer counts.
+    """Allow a call that waits for an answer, or with `--deny` deny it. The first answer counts.
 
     Args:
         run: Its id, its name, or the beginning of either.
