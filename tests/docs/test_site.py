@@ -83,5 +83,14 @@ def test_a_style_that_fetches_a_font_is_found(tmp_path: Path) -> None:
     assert site.faults(tmp_path) == ["a.css: fetches https://fonts.example/a.woff"]
 
 
+def test_the_search_of_a_page_that_is_opened_from_a_folder_loads_nothing_from_elsewhere() -> None:
+    html = (
+        '<script src="https://unpkg.com/iframe-worker/shim"></script><script src="../assets/javascripts/bundle.1.js">'
+    )
+    kept = site.keep_at_home(html)
+    assert site.Built(kept).loaded == ["../worker-in-a-frame.js", "../assets/javascripts/bundle.1.js"]
+    assert (site.DOCS / "worker-in-a-frame.js").is_file()
+
+
 def test_the_title_of_a_page_is_its_first_heading() -> None:
     assert site.title(pages.ROOT / "docs" / "tools.md") == "Tools"
