@@ -123,12 +123,15 @@ class Metadata:
     usage: Usage | None
     """All requests of all attempts and children; None when the agent does not track tokens."""
     latency_s: float
+    """How long the run took, in seconds."""
     agent: str = ""
     """The agent's name."""
     attempts: tuple[AttemptRecord, ...] = ()
+    """The attempts, in order."""
     tools: Mapping[str, ToolStats] = field(default_factory=dict[str, ToolStats])
     """By tool name. All names that no tool has are counted together, under `(unknown)`."""
     callback_errors: tuple[CallbackError, ...] = ()
+    """What callbacks and listeners raised."""
     children: tuple[ChildRecord, ...] = ()
     """The runs that this one started, in the order in which they began; not those in the background."""
     overshoot_tokens: int = 0
@@ -169,6 +172,7 @@ class Success(Generic[Out]):
     """The output passed every check."""
 
     output: Out
+    """The output that passed every check."""
     metadata: Metadata
     history: tuple[Message, ...] = field(repr=False)
     """The whole conversation; can be sent, continued or stored."""
@@ -220,6 +224,7 @@ class Failure:
     """The run ended without an output that passed; `error` says why."""
 
     error: Ending
+    """Why the run failed."""
     metadata: Metadata
     history: tuple[Message, ...] = field(repr=False)
     """The conversation so far; can be sent, continued or stored."""

@@ -49,6 +49,7 @@ class Shortened:
     """The messages to send."""
 
     messages: Sequence[Message]
+    """What is sent instead."""
     changed: bool = False
     """True when they are not the ones that were given."""
 
@@ -111,6 +112,7 @@ class Compaction:
     """
 
     strategies: Sequence[AnyStrategy]
+    """What is tried, in order."""
     _: KW_ONLY
     reserve_tokens: int | None = None
     """What stays free of the window. None: 13% of it, at least 4,096 and at most 16,384 tokens, but never less than

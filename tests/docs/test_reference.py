@@ -11,12 +11,14 @@ from textwrap import dedent
 from types import FunctionType
 from typing import get_args
 
+import griffe
 import pytest
 
 from journeyman import errors
 from journeyman.events import Event
 from tests.support import pages, public
-from tests.support.reference import described, package
+from tests.support.reference import described, final, package
+from tests.support.value_classes import SENTENCES, classes_of, port_says
 from tests.test_docs import leads_somewhere
 
 NAMES = sorted({*public.homes().values()})
@@ -45,6 +47,35 @@ def has_docstring(name: str) -> bool:
 def test_the_reference_has_every_field_of_an_event(event: type) -> None:
     text = described(f"journeyman.events.{event.__name__}")
     assert [field.name for field in fields(event) if f"- `{field.name}: " not in text] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_field_and_method_of_a_public_class_has_a_sentence(name: str) -> None:
+    assert [member.name for member in public_members(name) if not member.has_docstring] == []
+
+
+def public_members(name: str) -> Iterator[griffe.Object]:
+    described_class = final(package()[name.removeprefix("journeyman.")])
+    for member in described_class.all_members.values() if isinstance(described_class, griffe.Class) else ():
+        if not member.name.startswith("_") and member.name != "model_config":
+            yield final(member)
+
+
+def test_a_sentence_that_stands_beside_the_source_is_needed_there() -> None:
+    source = griffe.load("journeyman", search_paths=[pages.ROOT / "src"])
+    assert isinstance(source, griffe.Module)
+    classes = [*classes_of(source)]
+    assert [
+        f"{name}.{field}"
+        for name, sentences in SENTENCES.items()
+        for field in (sentences if name not in {"ports", "everywhere"} else ())
+        if not any(each.name == name and is_silent(source, each, field) for each in classes)
+    ] == []
+    assert [each for each in SENTENCES["everywhere"] if not any(is_silent(source, cls, each) for cls in classes)] == []
+
+
+def is_silent(source: griffe.Module, cls: griffe.Class, member: str) -> bool:
+    return member in cls.members and not cls.members[member].has_docstring and not port_says(source, cls, member)
 
 
 def test_what_a_public_name_raises_itself_is_in_its_docstring() -> None:

@@ -240,8 +240,11 @@ class Media:
     """Which files a model takes from users. None of a kind: it takes none."""
 
     image: Taken | None = None
+    """Which images it takes."""
     document: Taken | None = None
+    """Which documents it takes."""
     audio: Taken | None = None
+    """Which sounds it takes."""
     largest_request_bytes: int | None = None
     """How large all that is said at once may be, as Base64; None: not known."""
 

@@ -90,7 +90,9 @@ class Entry:
     """One name in a folder."""
 
     name: str
+    """The name, without the folder."""
     kind: Kind
+    """`file`, `folder`, `link` or `other`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class Facts:
     """What is known of a path without reading it."""
 
     kind: Kind
+    """`file`, `folder`, `link` or `other`."""
     size: int
     """The size in bytes."""
     modified_ns: int

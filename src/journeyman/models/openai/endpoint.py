@@ -44,6 +44,7 @@ class Endpoint:
     key_variable: str | None = None
     """The environment variable for the key."""
     needs_key: bool = False
+    """True: without a key, no request is made."""
     key_header: KeyHeader = "authorization"
     """`authorization`: sent as a bearer token; `api-key`: as it is, in a header of that name."""
     chat_path: str = "/chat/completions"
