@@ -75,6 +75,7 @@ class ErrorCode(StrEnum):
 
 
 Category: TypeAlias = Literal["definition", "model", "limit", "validation", "execution"]
+"""What kind of failure an ending is; the first thing to sort failures by."""
 
 
 _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
@@ -479,6 +480,7 @@ Context: TypeAlias = (
     | CancelledContext
     | InternalContext
 )
+"""The facts of an ending: one class for each code, and two for `INVALID_RESPONSE`."""
 
 
 @value_class()

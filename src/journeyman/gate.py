@@ -151,6 +151,7 @@ class GateRequest:
 
 
 Verdict: TypeAlias = Allow | Deny | Ask | Rewrite | Stop
+"""What a gate may answer: one of the decisions, or `Ask`, which leaves it to a person."""
 
 
 class Gate(Protocol):
@@ -188,6 +189,7 @@ class Approval:
 Decision: TypeAlias = Allow | Deny | Rewrite | Stop
 """What the user, or whoever approves, says to a question of a gate."""
 Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
+"""Asks whoever decides, and returns the decision; `Host(approve=…)` takes it."""
 
 
 class DecisionCodec:

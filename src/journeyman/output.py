@@ -153,6 +153,7 @@ class Escalate:
 
 
 StopVerdict: TypeAlias = KeepGoing | Escalate | None
+"""What a stop guard answers; None lets the attempt end."""
 StopGuard: TypeAlias = (
     Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
     | Callable[[Stopping, Needs], StopVerdict | Awaitable[StopVerdict]]

@@ -101,6 +101,7 @@ class Informed(Protocol):
 
 
 AnyStrategy: TypeAlias = Strategy | Informed
+"""A strategy of compaction, also one that asks a model or remembers something."""
 
 
 @value_class()

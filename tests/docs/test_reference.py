@@ -16,7 +16,7 @@ import pytest
 
 from journeyman import errors
 from journeyman.events import Event
-from tests.support import pages, public
+from tests.support import pages, public, signatures
 from tests.support.reference import described, final, package
 from tests.support.value_classes import SENTENCES, classes_of, port_says
 from tests.test_docs import leads_somewhere
@@ -25,10 +25,19 @@ NAMES = sorted({*public.homes().values()})
 
 
 def test_every_public_name_is_in_the_reference_once_and_nothing_else_is() -> None:
-    found = [
-        name for page in public.reference_pages() for name in public.DIRECTIVE.findall(page.read_text(encoding="utf-8"))
-    ]
+    pages_of_names = [page for page in public.reference_pages() if page != signatures.PAGE]
+    found = [name for page in pages_of_names for name in public.DIRECTIVE.findall(page.read_text(encoding="utf-8"))]
     assert sorted(found) == NAMES
+
+
+def test_every_type_that_is_met_only_in_signatures_has_an_entry_and_nothing_else_has() -> None:
+    found = public.DIRECTIVE.findall(signatures.PAGE.read_text(encoding="utf-8"))
+    assert sorted(found) == sorted(signatures.named_only_in_signatures())
+
+
+@pytest.mark.parametrize("name", sorted(signatures.named_only_in_signatures()))
+def test_every_type_that_is_met_only_in_signatures_has_a_docstring(name: str) -> None:
+    assert has_docstring(name)
 
 
 def test_every_public_name_is_used_in_a_program_that_the_tests_run() -> None:
@@ -68,10 +77,19 @@ def test_a_sentence_that_stands_beside_the_source_is_needed_there() -> None:
     assert [
         f"{name}.{field}"
         for name, sentences in SENTENCES.items()
-        for field in (sentences if name not in {"ports", "everywhere"} else ())
+        for field in (sentences if name not in {"aliases", "everywhere", "hidden", "ports"} else ())
         if not any(each.name == name and is_silent(source, each, field) for each in classes)
     ] == []
     assert [each for each in SENTENCES["everywhere"] if not any(is_silent(source, cls, each) for cls in classes)] == []
+
+
+def test_what_is_hidden_from_the_reference_is_there_and_not_in_it() -> None:
+    source = griffe.load("journeyman", search_paths=[pages.ROOT / "src"])
+    assert isinstance(source, griffe.Module)
+    members = {f"{cls.name}.{member}" for cls in classes_of(source) for member in cls.members}
+    hidden = {f"{name}.{member}" for name, those in SENTENCES["hidden"].items() for member in those}
+    assert hidden - members == set()
+    assert "requested" not in described("journeyman.models.google.GoogleModel")
 
 
 def is_silent(source: griffe.Module, cls: griffe.Class, member: str) -> bool:

@@ -54,6 +54,12 @@ def test_a_name_of_the_reference_is_followed_by_the_pages_that_use_it() -> None:
     assert "::: journeyman.Chat\n\nUsed in a program: " in site.with_examples("::: journeyman.Chat\n", page)
 
 
+def test_a_type_that_no_program_imports_is_shown_with_its_module() -> None:
+    directive = "::: journeyman.agent.Maker"
+    shown = site.with_examples(directive, site.signatures.PAGE)
+    assert shown == f"{directive}\n    options:\n      show_root_full_path: true"
+
+
 def test_the_site_and_the_package_name_the_same_addresses() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     configured = tomllib.loads((site.DOCS / "zensical.toml").read_text(encoding="utf-8"))["project"]

@@ -11,7 +11,8 @@ from typing import Final
 import griffe
 
 SENTENCES: Final = tomllib.loads(Path(__file__).with_name("fields.toml").read_text(encoding="utf-8"))
-"""By class, and there by field; `everywhere` holds fields of all classes, `ports` the ports that a class keeps."""
+"""By class, and there by field; `everywhere` has those of all classes, `aliases` those of `journeyman.types`, `ports`
+the ports that a class keeps, `hidden` what is not for programs."""
 
 KINDS: Final = {"frozen": True, "frozen_in_order": False, "value_class": False, "record_class": False}
 """The decorators, each with whether arguments go by name only unless it says otherwise."""
@@ -30,7 +31,11 @@ class ValueClasses(griffe.Extension):
                 cls.set_member("__init__", griffe.Function("__init__", parameters=parameters))
 
     def on_package(self, *, pkg: griffe.Module, **_: object) -> None:
+        for alias, sentence in SENTENCES["aliases"].items():
+            pkg["types"][alias].docstring = griffe.Docstring(sentence)
         for cls in classes_of(pkg):
+            for name in SENTENCES["hidden"].get(cls.name, ()):
+                cls.members.pop(name, None)
             for name, member in cls.members.items():
                 sentence = sentence_of(pkg, cls, name)
                 if sentence and not name.startswith("_") and not member.has_docstring and not member.is_alias:

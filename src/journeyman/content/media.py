@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 FileKind: TypeAlias = Literal["image", "document", "audio"]
+"""What a file is for a model."""
 
 LARGEST_BYTES: Final = 64_000_000
 """No larger file is read: no provider takes one within a request."""

@@ -22,6 +22,7 @@ from journeyman.store.recordings import grown, unpacked
 from journeyman.types import JsonObject, RunPath, Usage
 
 RecordedKind: TypeAlias = Literal["run", "chat", "team", "durable"]
+"""What a recording is of."""
 RecordedStatus: TypeAlias = Literal["live", "success", "failure", "cancelled", "left", "died"]
 """`live`: it goes on. `left`: a chat or a team that was left. `died`: its process ended before it did. `cancelled`: the
 surrounding task was cancelled, so that there is no result."""

@@ -83,6 +83,7 @@ class Refusal(Rejected):
 
 
 Kind: TypeAlias = Literal["file", "folder", "link", "other"]
+"""What a name in a folder is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ D = TypeVar("D")
 
 
 CacheScope: TypeAlias = Literal["attempt", "run"]
+"""How long a cached result is good: for the attempt, or for the run."""
 
 
 # -- what may wrap a call ---------------------------------------------------------------------------------------------
@@ -225,6 +226,7 @@ class Tool(Generic[P, R, Needs]):
 
 
 AnyTool: TypeAlias = Tool[..., object, Any]
+"""A tool, whatever its parameters and its result."""
 
 
 def _bound_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:
