@@ -168,6 +168,7 @@ class Agent(Generic[Out, In, Deps]):
     system: SystemPrompt | Maker[In, SystemPrompt, Deps] = ""
     """The system prompt; a function is called once for each run."""
     system_mode: SystemMode = "append"
+    """How the host of a team joins the system prompt with its own. A run by itself uses the prompt as it is."""
     prompt: Prompt | Maker[In, Prompt, Deps] | None = None
     """The first user message, built once for each run. None: a text input as it is, any other as JSON."""
     error_prompt: ErrorPrompt[Deps] = default_error_prompt
@@ -177,14 +178,17 @@ class Agent(Generic[Out, In, Deps]):
     nudge: bool = False
     """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Costs iterations."""
     tools: Sequence[Tool[..., Any, Deps]] = ()
+    """What the model may call, in the order in which the model reads about them."""
     tools_are_idempotent: bool = False
     """The effect of tools that declare none: `idempotent` if True, `once` if False."""
     validators: Sequence[Validator[Out, Deps]] = ()
     """Checks after the schema, in order, up to the first that rejects."""
     limits: Limits = Limits()
+    """How much a run may use, and for how long."""
     budget: Sequence[BudgetPolicy] = ()
     """Further policies of your own, checked before each model call."""
     settings: Settings = Settings()
+    """How the model is asked: length, thinking, hosted tools, the cache."""
     retries: int | None = None
     """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
     max_result_chars: int | None = None
@@ -215,6 +219,7 @@ class Agent(Generic[Out, In, Deps]):
     """Called with every message as it is committed, the prompt included, in order. A function with two required
     parameters gets a `MessageContext` as the second."""
     observability: Observability = Observability()
+    """What events, records and traces may carry of a run's content."""
     metadata: Mapping[str, object] = field(default_factory=dict[str, object])
     """Your own facts about the agent; this library does not read them."""
     _plan: Plan[Out] = field(init=False, repr=False)

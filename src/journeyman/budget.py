@@ -74,11 +74,13 @@ class Spent:
     """What a run has spent so far, for a policy of the user's."""
 
     usage: Usage
+    """What the run has used so far."""
     iterations: int
     """Model calls, of all attempts."""
     calls: int
     """Tool calls, of all attempts, with output and submit, and with those of the runs below."""
     seconds: float
+    """How long the run has worked, in seconds."""
     attempt: int
 
 
@@ -87,7 +89,9 @@ class Exceeded:
     """A policy's verdict: no more."""
 
     limit: float
+    """What is allowed: tokens, US dollars, seconds or calls, as the policy says."""
     used: float
+    """What was used, in the same unit."""
 
 
 class BudgetPolicy(Protocol):

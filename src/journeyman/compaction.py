@@ -63,6 +63,7 @@ class ClearToolResults:
     """The names of tools whose results stay."""
 
     name = "clear tool results"
+    """What the strategy is called in events."""
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         """Clear all that may be cleared: a later compaction would cost the cache once more."""
@@ -113,9 +114,12 @@ class TrimTexts:
     longest_chars: int = 4_000
     """A text that is longer than this is cut."""
     head_chars: int = 1_200
+    """How many characters stay of the beginning of a long text."""
     tail_chars: int = 800
+    """How many characters stay of its end."""
 
     name = "trim texts"
+    """What the strategy is called in events."""
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         """Trim all that may be trimmed."""
@@ -164,6 +168,7 @@ class Summarise:
     """What the model has to take care of in addition."""
 
     name = "summarise"
+    """What the strategy is called in events."""
 
     def informed(self, situation: Situation) -> Strategy:
         """Return what makes the summary."""

@@ -37,26 +37,45 @@ class ErrorCode(StrEnum):
     """Every way in which a run can fail."""
 
     MODEL_UNAVAILABLE = "MODEL_UNAVAILABLE"
+    """No model answers to the name, its key is missing, or none is set."""
     INVALID_INPUT = "INVALID_INPUT"
+    """The input does not fit the agent's input type."""
     PROMPT_GENERATION_FAILED = "PROMPT_GENERATION_FAILED"
+    """A prompt function raised, or gave nothing that can be sent."""
     API_ERROR = "API_ERROR"
+    """A model call failed, after the retries."""
     RATE_LIMIT_ERROR = "RATE_LIMIT_ERROR"
+    """The provider's rate limit held on, after the retries."""
     CONTEXT_OVERFLOW = "CONTEXT_OVERFLOW"
+    """The conversation no longer fits the model's window."""
     TOKEN_LIMIT_EXCEEDED = "TOKEN_LIMIT_EXCEEDED"
+    """A response was cut by `max_tokens` or by the window."""
     MODEL_REFUSED = "MODEL_REFUSED"
+    """The model refused."""
     INVALID_RESPONSE = "INVALID_RESPONSE"
+    """The response has neither a call nor the output, or cannot be right."""
     SUBMIT_BEFORE_OUTPUT = "SUBMIT_BEFORE_OUTPUT"
+    """The model called submit before it had proposed an output."""
     MAX_ITERATIONS = "MAX_ITERATIONS"
+    """The attempt used all its iterations."""
     MAX_ATTEMPTS_EXCEEDED = "MAX_ATTEMPTS_EXCEEDED"
+    """The output of the last attempt was rejected."""
     BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
+    """A budget policy ended the run."""
     VALIDATION_FAILED = "VALIDATION_FAILED"
+    """A validator is wrong itself: a bug of the program, so no new attempt is made."""
     STATE_PROJECTION_FAILED = "STATE_PROJECTION_FAILED"
+    """`Agent.project` raised."""
     STOP_GUARD = "STOP_GUARD"
+    """The stop guard escalated, or raised."""
     EXECUTION_CANCELLED = "EXECUTION_CANCELLED"
+    """The caller's abort signal ended the run."""
     INTERNAL_ERROR = "INTERNAL_ERROR"
+    """Code around the loop raised: a state function, a journal, a model that broke its contract, or this library."""
 
 
 Category: TypeAlias = Literal["definition", "model", "limit", "validation", "execution"]
+"""What kind of failure an ending is; the first thing to sort failures by."""
 
 
 _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
@@ -91,7 +110,9 @@ class ModelUnavailableContext:
     code: ClassVar = ErrorCode.MODEL_UNAVAILABLE
     category: ClassVar[Category] = "model"
     model: str
+    """The name that was asked for."""
     reason: str
+    """Why it cannot be used."""
     hint: str
 
     @classmethod
@@ -125,7 +146,9 @@ class PromptContext:
     category: ClassVar[Category] = "execution"
     hint: ClassVar = "Fix the prompt function, or give the prompt as a text."
     prompt: Literal["system", "user", "error"]
+    """Which prompt it was."""
     reason: str
+    """What was raised, or what is wrong with what the function gave."""
 
     def __str__(self) -> str:
         return f"The {self.prompt} prompt failed: {self.reason}."
@@ -138,11 +161,17 @@ class ApiErrorContext:
     code: ClassVar = ErrorCode.API_ERROR
     category: ClassVar[Category] = "model"
     kind: ProviderErrorKind
+    """How the call failed."""
     message: str
+    """What the provider said, or what broke."""
     status: int | None
+    """The HTTP status; None when there was no response."""
     type: str | None
+    """The provider's own label for the error; None when it gives none."""
     request_id: str | None
+    """The provider's id of the request, for its support; None when it gives none."""
     retry_after_s: float | None
+    """How long the provider asks to wait, in seconds; None when it does not say."""
 
     @property
     def hint(self) -> str:
@@ -161,9 +190,13 @@ class RateLimitContext:
     category: ClassVar[Category] = "model"
     hint: ClassVar = "Wait and run again, send fewer requests at once, or ask the provider for a higher limit."
     message: str
+    """What the provider said."""
     status: int | None
+    """The HTTP status; None when there was no response."""
     request_id: str | None
+    """The provider's id of the request, for its support; None when it gives none."""
     retry_after_s: float | None
+    """How long the provider asks to wait, in seconds; None when it does not say."""
 
     def __str__(self) -> str:
         return f"The provider limits the rate of requests: {self.message}"
@@ -179,6 +212,7 @@ class OverflowContext:
         "Give the agent a compaction strategy, cap the size of tool results, or use a model with a larger window."
     )
     message: str
+    """What the provider said, or what was measured."""
 
     def __str__(self) -> str:
         return f"The conversation is too long for the model: {self.message}"
@@ -195,7 +229,9 @@ class TruncatedContext:
         "answer. Limits(extended_max_tokens=…) repeats such a call once."
     )
     stop_reason: StopReason
+    """What cut it: `max_tokens` or the window."""
     max_tokens: int | None
+    """How long a response might have been, in tokens; None when no limit was set."""
 
     def __str__(self) -> str:
         longest = "1 token" if self.max_tokens == 1 else f"{self.max_tokens} tokens"
@@ -212,6 +248,7 @@ class RefusedContext:
     refusal: str | None
     """The provider's category of the refusal, when it gives one."""
     text: str
+    """What the model said; perhaps nothing."""
 
     def __str__(self) -> str:
         refusal = "" if self.refusal is None else f" ({self.refusal})"
@@ -228,7 +265,9 @@ class InvalidResponseContext:
         "Say in the system prompt which tool hands in the result, or set Agent(nudge=True) to have the model reminded."
     )
     stop_reason: StopReason
+    """Why the model stopped."""
     stop_detail: str | None
+    """The provider's own word for it; None when it has none."""
     expected_tool: str | None
     """The tool that would have ended the attempt; None for an agent that answers with text."""
     has_draft: bool
@@ -250,6 +289,7 @@ class UnusableAnswerContext:
         "Look at what answers at the model's address; if an answer may be so long, raise Settings(max_tokens=…)."
     )
     reason: str
+    """What is wrong with the answer."""
     limit: int | None
     """What it exceeds: characters or blocks, as the reason says; None where it is no limit."""
 
@@ -265,7 +305,9 @@ class SubmitContext:
     category: ClassVar[Category] = "model"
     hint: ClassVar = "Say in the system prompt that a draft comes first, or set Reflection(early_submit='answer')."
     output_tool: str
+    """The name of the tool that proposes an output."""
     submit_tool: str
+    """The name of the tool that submits it."""
 
     def __str__(self) -> str:
         return f"The model called {self.submit_tool!r} before it proposed anything with {self.output_tool!r}."
@@ -279,6 +321,7 @@ class IterationsContext:
     category: ClassVar[Category] = "limit"
     hint: ClassVar = "Raise Limits(iterations=…), or help the model get there in fewer steps."
     iteration_count: int
+    """How many iterations the attempt took."""
     max_iterations: int
     has_draft: bool
     """True when an output was proposed but never submitted."""
@@ -300,6 +343,7 @@ class AttemptsContext:
         "or the check is wrong. Raise Limits(attempts=…) if it was close."
     )
     attempts: int
+    """How many attempts were made."""
     max_attempts: int
     last_error: str
     """The feedback on the last output, whole."""
@@ -320,7 +364,9 @@ class BudgetContext:
     policy: str
     """`tokens`, `cost`, `seconds`, `calls`, or the name of the user's policy."""
     limit: float
+    """What is allowed: tokens, US dollars, seconds or calls, as the policy says."""
     used: float
+    """What was used, in the same unit."""
     scope: str
     """Whose budget it is: `run`, `attempt`, or the name of the agent above whose budget this run draws on."""
     needed: float | None = field(default=None, compare=False)
@@ -345,7 +391,9 @@ class ValidationContext:
         "Fix the validator: it must raise ValueError or Rejected to reject, return nothing, and leave the output alone."
     )
     layer: str
+    """The name of the layer that failed."""
     reason: str
+    """What it raised."""
 
     def __str__(self) -> str:
         return f"Validator {self.layer!r} {self.reason}."
@@ -359,6 +407,7 @@ class ProjectionContext:
     category: ClassVar[Category] = "execution"
     hint: ClassVar = "Fix the function given as Agent(project=…)."
     reason: str
+    """What was raised."""
 
     def __str__(self) -> str:
         return f"Projecting the final state failed: {self.reason}."
@@ -372,6 +421,7 @@ class StopGuardContext:
     category: ClassVar[Category] = "execution"
     hint: ClassVar = "See what the stop guard says."
     reason: str
+    """Why the guard ended the run."""
 
     def __str__(self) -> str:
         return f"The stop guard ended the run: {self.reason}."
@@ -385,6 +435,7 @@ class CancelledContext:
     category: ClassVar[Category] = "execution"
     hint: ClassVar = "Nothing to fix: the caller stopped the run. Its history can be continued."
     reason: str
+    """What the first caller of `Abort.abort` gave as its reason."""
     doing: str
     """What was going on, for example `calling the model`."""
 
@@ -400,6 +451,7 @@ class InternalContext:
     category: ClassVar[Category] = "execution"
     hint: ClassVar = "Look at the cause; if it is not in your own functions, please report it."
     where: str
+    """What was going on."""
     error: str
     """Class and message of the exception."""
 
@@ -428,6 +480,7 @@ Context: TypeAlias = (
     | CancelledContext
     | InternalContext
 )
+"""The facts of an ending: one class for each code, and two for `INVALID_RESPONSE`."""
 
 
 @value_class()

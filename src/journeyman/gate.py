@@ -84,6 +84,7 @@ class Deny:
     """The call must not happen; the model reads why."""
 
     reason: str
+    """Why, for the model to read."""
 
 
 @frozen_in_order
@@ -91,6 +92,7 @@ class Ask:
     """Somebody must decide. Without an approver it is a denial, with this as its reason."""
 
     question: str
+    """What a person is asked, in words."""
     offers: tuple[Extent, ...] = ONCE
     """How far an approval may reach."""
     rule: str = ""
@@ -102,7 +104,9 @@ class Rewrite:
     """The call may happen with other arguments. They are validated again, and the model is told."""
 
     arguments: JsonObject
+    """The arguments with which the call is made."""
     reason: str = ""
+    """Why, for events and the log."""
 
 
 @frozen_in_order
@@ -123,6 +127,7 @@ class GateRequest:
     arguments: JsonObject
     """As they will be given to the tool, rewrites of earlier gates included. Each gate reads a copy of its own."""
     effect: Effect
+    """What the tool says of its effects."""
     untrusted: bool = False
     """True when the tool's results come from outside."""
     n_model_calls: int = 0
@@ -146,6 +151,7 @@ class GateRequest:
 
 
 Verdict: TypeAlias = Allow | Deny | Ask | Rewrite | Stop
+"""What a gate may answer: one of the decisions, or `Ask`, which leaves it to a person."""
 
 
 class Gate(Protocol):
@@ -169,7 +175,9 @@ class Approval:
     """A question to whoever may answer for this run."""
 
     request: GateRequest
+    """The call that waits."""
     question: str
+    """What is asked, in words."""
     digest: str
     """Of the request: the answer holds for exactly these arguments."""
     offers: tuple[Extent, ...] = ONCE
@@ -181,6 +189,7 @@ class Approval:
 Decision: TypeAlias = Allow | Deny | Rewrite | Stop
 """What the user, or whoever approves, says to a question of a gate."""
 Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
+"""Asks whoever decides, and returns the decision; `Host(approve=…)` takes it."""
 
 
 class DecisionCodec:

@@ -27,6 +27,7 @@ Status: TypeAlias = Literal["queued", "delivered", "withdrawn", "kept"]
 """What became of a text. `kept`: the chat was left, and the text waits in its session."""
 
 Queue: TypeAlias = Literal["steering", "follow_ups"]
+"""`steering`: read before the next model call. `follow_ups`: read at the next natural stop."""
 
 
 class Receipt:

@@ -34,8 +34,11 @@ from journeyman.types import (
 )
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
+"""How much the model reasons before it answers."""
 CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]
+"""What is marked for the provider's cache: nothing, the usual blocks, or only those with a mark of their own."""
 ToolChoice: TypeAlias = Literal["auto", "any", "none"]
+"""Whether the model may, must or must not call tools."""
 
 
 @frozen

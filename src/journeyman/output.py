@@ -33,9 +33,11 @@ class Submit:
     """The tool with which the model hands in the draft it is satisfied with. It takes no arguments."""
 
     name: str = "submit"
+    """The name of the tool."""
     description: str = (
         "Submit the output you proposed last. Call this once you are satisfied with it; it is then validated."
     )
+    """What the model reads about it."""
 
 
 # No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Output[Report](…)`.
@@ -47,6 +49,7 @@ class Reflection(Generic[T, Needs]):
     """Renders the draft as the model should see it. What it raises reaches the model as an error."""
     _: KW_ONLY
     submit: Submit = Submit()
+    """The tool with which the model submits its draft."""
     require_clean: bool = False
     """Refuse to submit a draft whose reflection failed. Otherwise validation decides."""
     submit_alone: bool = False
@@ -64,6 +67,7 @@ class Output(Generic[T, Needs]):
     the single property `value`."""
     _: KW_ONLY
     name: str = "output"
+    """The name of the tool with which the model hands in."""
     description: str = ""
     """What the model is told about the tool; a plain instruction when empty."""
     reflection: Renderer[T, Needs] | Reflection[T, Needs] | None = None
@@ -123,6 +127,7 @@ class Stopping:
     attempt: int
     iteration: int
     trigger: Literal["answer", "stop_after"]
+    """What would end the attempt: an answer, or a call of a tool in `stop_after`."""
     path: RunPath = ()
     """The run, from the root down."""
     agent: str = ""
@@ -136,6 +141,7 @@ class KeepGoing:
     """The run continues; the model reads `text`. A blank text lets it stop."""
 
     text: str
+    """What the model reads."""
 
 
 @frozen_in_order
@@ -143,9 +149,11 @@ class Escalate:
     """The run ends with `Failure(STOP_GUARD)`."""
 
     reason: str
+    """Why the run ends as `STOP_GUARD`."""
 
 
 StopVerdict: TypeAlias = KeepGoing | Escalate | None
+"""What a stop guard answers; None lets the attempt end."""
 StopGuard: TypeAlias = (
     Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
     | Callable[[Stopping, Needs], StopVerdict | Awaitable[StopVerdict]]

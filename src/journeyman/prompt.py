@@ -31,6 +31,7 @@ class Rejection:
     description: str
     """The first line of the layer's docstring."""
     report: ValidationReport
+    """What the checks found."""
     attempt: int
     max_attempts: int
 

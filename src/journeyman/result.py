@@ -31,9 +31,13 @@ class LayerOutcome:
     """What one validation layer said."""
 
     name: str
+    """The name of the layer."""
     kind: Literal["schema", "validator"]
+    """What the layer is: the output's type, or a function that checks."""
     description: str
+    """What it checks, in words."""
     passed: bool
+    """Whether the output passed it."""
     feedback: str = ""
     """What the model is told when the layer did not pass."""
     error: BaseException | None = field(default=None, compare=False)
@@ -45,9 +49,11 @@ class ValidationReport:
     """What the layers said, in order, up to and with the first that did not pass."""
 
     layers: tuple[LayerOutcome, ...]
+    """What each layer said."""
 
     @property
     def passed(self) -> bool:
+        """Whether all of them passed."""
         return all([layer.passed for layer in self.layers])
 
     @property
@@ -61,13 +67,17 @@ class AttemptRecord:
     """One attempt, after the fact."""
 
     number: int
+    """The number of the attempt, from 1."""
     iterations: int
+    """How many iterations it took."""
     usage: Usage
+    """What it used."""
     report: ValidationReport | None
     """None when the attempt ended before validation."""
 
 
 ToolKind: TypeAlias = Literal["tool", "output", "submit", "unknown"]
+"""What a call is of: a tool, the agent's output, its submit, or a name that no tool has."""
 
 COUNTED: Final[tuple[ToolKind, ...]] = ("tool", "unknown")
 """The kinds of calls that counts and limits of calls are about: not those that hand in."""
@@ -78,9 +88,13 @@ class ToolStats:
     """How one tool was used in a run."""
 
     kind: ToolKind
+    """What its calls are of."""
     calls: int = 0
+    """How many calls there were."""
     succeeded: int = 0
+    """How many of them did not fail."""
     cache_hits: int = 0
+    """How many got the result of an earlier call."""
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many calls failed, by kind: `unknown`, `invalid_input`, `raised`, `timeout`, `denied`, `over_budget`,
     `interrupted`, `skipped`, `rejected`."""
@@ -93,7 +107,9 @@ class CallbackError:
     """A callback or listener raised. The run went on."""
 
     callback: str
+    """Which callback or listener raised."""
     error: BaseException
+    """What it raised."""
 
 
 @value_class(kw_only=True)
@@ -101,6 +117,7 @@ class ChildRecord:
     """What a run that this run started used. Its usage is part of this run's."""
 
     path: tuple[str, ...]
+    """The run, as the names from the outermost run down to it."""
     usage: Usage
     """With that of the runs that it started in turn."""
     code: ErrorCode | None
@@ -112,6 +129,7 @@ class ChildRecord:
     calls: int = 0
     """Tool calls of its own; output and submit are not counted."""
     latency_s: float = 0.0
+    """How long it took, in seconds."""
     children: tuple[ChildRecord, ...] = ()
     """The runs that it started in turn."""
 
@@ -123,12 +141,15 @@ class Metadata:
     usage: Usage | None
     """All requests of all attempts and children; None when the agent does not track tokens."""
     latency_s: float
+    """How long the run took, in seconds."""
     agent: str = ""
     """The agent's name."""
     attempts: tuple[AttemptRecord, ...] = ()
+    """The attempts, in order."""
     tools: Mapping[str, ToolStats] = field(default_factory=dict[str, ToolStats])
     """By tool name. All names that no tool has are counted together, under `(unknown)`."""
     callback_errors: tuple[CallbackError, ...] = ()
+    """What callbacks and listeners raised."""
     children: tuple[ChildRecord, ...] = ()
     """The runs that this one started, in the order in which they began; not those in the background."""
     overshoot_tokens: int = 0
@@ -169,6 +190,7 @@ class Success(Generic[Out]):
     """The output passed every check."""
 
     output: Out
+    """The output that passed every check."""
     metadata: Metadata
     history: tuple[Message, ...] = field(repr=False)
     """The whole conversation; can be sent, continued or stored."""
@@ -220,6 +242,7 @@ class Failure:
     """The run ended without an output that passed; `error` says why."""
 
     error: Ending
+    """Why the run failed."""
     metadata: Metadata
     history: tuple[Message, ...] = field(repr=False)
     """The conversation so far; can be sent, continued or stored."""

@@ -49,6 +49,7 @@ class Shortened:
     """The messages to send."""
 
     messages: Sequence[Message]
+    """What is sent instead."""
     changed: bool = False
     """True when they are not the ones that were given."""
 
@@ -100,6 +101,7 @@ class Informed(Protocol):
 
 
 AnyStrategy: TypeAlias = Strategy | Informed
+"""A strategy of compaction, also one that asks a model or remembers something."""
 
 
 @value_class()
@@ -111,6 +113,7 @@ class Compaction:
     """
 
     strategies: Sequence[AnyStrategy]
+    """What is tried, in order."""
     _: KW_ONLY
     reserve_tokens: int | None = None
     """What stays free of the window. None: 13% of it, at least 4,096 and at most 16,384 tokens, but never less than

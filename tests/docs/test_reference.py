@@ -11,22 +11,33 @@ from textwrap import dedent
 from types import FunctionType
 from typing import get_args
 
+import griffe
 import pytest
 
 from journeyman import errors
 from journeyman.events import Event
-from tests.support import pages, public
-from tests.support.reference import described, package
+from tests.support import pages, public, signatures
+from tests.support.reference import described, final, package
+from tests.support.value_classes import SENTENCES, classes_of, port_says
 from tests.test_docs import leads_somewhere
 
 NAMES = sorted({*public.homes().values()})
 
 
 def test_every_public_name_is_in_the_reference_once_and_nothing_else_is() -> None:
-    found = [
-        name for page in public.reference_pages() for name in public.DIRECTIVE.findall(page.read_text(encoding="utf-8"))
-    ]
+    pages_of_names = [page for page in public.reference_pages() if page != signatures.PAGE]
+    found = [name for page in pages_of_names for name in public.DIRECTIVE.findall(page.read_text(encoding="utf-8"))]
     assert sorted(found) == NAMES
+
+
+def test_every_type_that_is_met_only_in_signatures_has_an_entry_and_nothing_else_has() -> None:
+    found = public.DIRECTIVE.findall(signatures.PAGE.read_text(encoding="utf-8"))
+    assert sorted(found) == sorted(signatures.named_only_in_signatures())
+
+
+@pytest.mark.parametrize("name", sorted(signatures.named_only_in_signatures()))
+def test_every_type_that_is_met_only_in_signatures_has_a_docstring(name: str) -> None:
+    assert has_docstring(name)
 
 
 def test_every_public_name_is_used_in_a_program_that_the_tests_run() -> None:
@@ -45,6 +56,44 @@ def has_docstring(name: str) -> bool:
 def test_the_reference_has_every_field_of_an_event(event: type) -> None:
     text = described(f"journeyman.events.{event.__name__}")
     assert [field.name for field in fields(event) if f"- `{field.name}: " not in text] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_field_and_method_of_a_public_class_has_a_sentence(name: str) -> None:
+    assert [member.name for member in public_members(name) if not member.has_docstring] == []
+
+
+def public_members(name: str) -> Iterator[griffe.Object]:
+    described_class = final(package()[name.removeprefix("journeyman.")])
+    for member in described_class.all_members.values() if isinstance(described_class, griffe.Class) else ():
+        if not member.name.startswith("_") and member.name != "model_config":
+            yield final(member)
+
+
+def test_a_sentence_that_stands_beside_the_source_is_needed_there() -> None:
+    source = griffe.load("journeyman", search_paths=[pages.ROOT / "src"])
+    assert isinstance(source, griffe.Module)
+    classes = [*classes_of(source)]
+    assert [
+        f"{name}.{field}"
+        for name, sentences in SENTENCES.items()
+        for field in (sentences if name not in {"aliases", "everywhere", "hidden", "ports"} else ())
+        if not any(each.name == name and is_silent(source, each, field) for each in classes)
+    ] == []
+    assert [each for each in SENTENCES["everywhere"] if not any(is_silent(source, cls, each) for cls in classes)] == []
+
+
+def test_what_is_hidden_from_the_reference_is_there_and_not_in_it() -> None:
+    source = griffe.load("journeyman", search_paths=[pages.ROOT / "src"])
+    assert isinstance(source, griffe.Module)
+    members = {f"{cls.name}.{member}" for cls in classes_of(source) for member in cls.members}
+    hidden = {f"{name}.{member}" for name, those in SENTENCES["hidden"].items() for member in those}
+    assert hidden - members == set()
+    assert "requested" not in described("journeyman.models.google.GoogleModel")
+
+
+def is_silent(source: griffe.Module, cls: griffe.Class, member: str) -> bool:
+    return member in cls.members and not cls.members[member].has_docstring and not port_says(source, cls, member)
 
 
 def test_what_a_public_name_raises_itself_is_in_its_docstring() -> None:

@@ -54,6 +54,12 @@ def test_a_name_of_the_reference_is_followed_by_the_pages_that_use_it() -> None:
     assert "::: journeyman.Chat\n\nUsed in a program: " in site.with_examples("::: journeyman.Chat\n", page)
 
 
+def test_a_type_that_no_program_imports_is_shown_with_its_module() -> None:
+    directive = "::: journeyman.agent.Maker"
+    shown = site.with_examples(directive, site.signatures.PAGE)
+    assert shown == f"{directive}\n    options:\n      show_root_full_path: true"
+
+
 def test_the_site_and_the_package_name_the_same_addresses() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     configured = tomllib.loads((site.DOCS / "zensical.toml").read_text(encoding="utf-8"))["project"]
@@ -81,6 +87,15 @@ def test_a_planted_fault_of_a_built_page_is_found(html: str, fault: str | None, 
 def test_a_style_that_fetches_a_font_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.css").write_text("@font-face { src: url(https://fonts.example/a.woff) }", encoding="utf-8")
     assert site.faults(tmp_path) == ["a.css: fetches https://fonts.example/a.woff"]
+
+
+def test_the_search_of_a_page_that_is_opened_from_a_folder_loads_nothing_from_elsewhere() -> None:
+    html = (
+        '<script src="https://unpkg.com/iframe-worker/shim"></script><script src="../assets/javascripts/bundle.1.js">'
+    )
+    kept = site.keep_at_home(html)
+    assert site.Built(kept).loaded == ["../worker-in-a-frame.js", "../assets/javascripts/bundle.1.js"]
+    assert (site.DOCS / "worker-in-a-frame.js").is_file()
 
 
 def test_the_title_of_a_page_is_its_first_heading() -> None:

@@ -26,8 +26,14 @@ def package() -> griffe.Object:
 def described(name: str) -> str:
     """Return what the reference says of a name, under a heading with the name in full."""
     found = package()[name.removeprefix("journeyman.")]
+    return "\n\n".join([f"### `{name}`", *_parts(final(found))])
+
+
+def final(found: griffe.Object | griffe.Alias) -> griffe.Object:
+    """Return what a name stands for, where it was only imported."""
     target = found.final_target if isinstance(found, griffe.Alias) else found
-    return "\n\n".join([f"### `{name}`", *_parts(target)])
+    assert isinstance(target, griffe.Object)
+    return target
 
 
 def _parts(target: griffe.Object) -> Iterator[str]:
@@ -40,7 +46,7 @@ def _parts(target: griffe.Object) -> Iterator[str]:
 
 def _members(target: griffe.Class) -> Iterator[str]:
     for member in target.all_members.values():
-        inner = member.final_target if isinstance(member, griffe.Alias) else member
+        inner = final(member)
         if not inner.name.startswith("_") and inner.name != "model_config":
             said = f": {' '.join(inner.docstring.value.split())}" if inner.docstring else ""
             yield f"- `{_signature(inner)}`{said}"

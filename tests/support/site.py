@@ -17,12 +17,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tests.support import pages, public
+from tests.support import pages, public, signatures
 from tests.support.reference import described
 
 DOCS = pages.ROOT / "docs"
 WORK = pages.ROOT / ".cache" / "site"
 BUILT = WORK / "site"
+WITH_ITS_MODULE = "\n    options:\n      show_root_full_path: true"
+"""For names that are not met in programs: a reader may have to import them."""
+_WORKER_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
 
 
@@ -46,12 +49,13 @@ def staged(page: Path, docs: Path = DOCS) -> str:
 
 
 def with_examples(text: str, page: Path) -> str:
-    """Add below each name of the reference where a program uses it."""
+    """Add to each name of the reference where a program uses it, or else its module."""
 
     def example(directive: re.Match[str]) -> str:
         shown = [each for each in public.shown_on().get(directive[1], []) if each != page]
         links = [f"[{title(each)}]({link_to(each, page)})" for each in shown[:3]]
-        return directive[0] + (f"\n\nUsed in a program: {', '.join(links)}." if links else "")
+        shown_with = WITH_ITS_MODULE if page == signatures.PAGE else ""
+        return directive[0] + shown_with + (f"\n\nUsed in a program: {', '.join(links)}." if links else "")
 
     return public.DIRECTIVE.sub(example, text)
 
@@ -112,13 +116,19 @@ def stage() -> None:
     )
 
 
-# -- what stands beside the built pages --------------------------------------------------------------------------------
+# -- what the builder leaves to do --------------------------------------------------------------------------------
+
+
+def keep_at_home(html: str) -> str:
+    """Let a page load the worker of its search from the site; the builder names one on another host."""
+    bundle = re.search(r'src="([^"]*)assets/javascripts/bundle', html)
+    return html.replace(_WORKER_ELSEWHERE, f"{bundle[1] if bundle else ''}worker-in-a-frame.js")
 
 
 def write_texts() -> None:
     """Put each page as Markdown beside its HTML, with the reference written out, and `llms.txt` as their list."""
     for page in all_pages():
-        text = (WORK / "docs" / page.relative_to(DOCS)).read_text(encoding="utf-8")
+        text = (WORK / "docs" / page.relative_to(DOCS)).read_text(encoding="utf-8").replace(WITH_ITS_MODULE, "")
         text = public.DIRECTIVE.sub(lambda directive: described(directive[1]), text)
         (BUILT / page.relative_to(DOCS)).write_text(text, encoding="utf-8")
     site = tomllib.loads((DOCS / "zensical.toml").read_text(encoding="utf-8"))["project"]
@@ -189,6 +199,8 @@ def main() -> int:
     if done.returncode:
         sys.stderr.write(f"{done.stdout}\n{done.stderr}\n")
         return 1
+    for page in BUILT.rglob("*.html"):
+        page.write_text(keep_at_home(page.read_text(encoding="utf-8")), encoding="utf-8")
     write_texts()
     found = faults(BUILT)
     sys.stderr.writelines(f"{fault}\n" for fault in found)

@@ -1,18 +1,25 @@
-"""For griffe: the constructors of the classes that `journeyman.types` makes dataclasses of."""
+"""For griffe: the constructors of the classes that `journeyman.types` makes dataclasses of, and what is said of members
+that have no docstring: that of the port which they keep, or the sentence that `fields.toml` has for them."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import griffe
+
+SENTENCES: Final = tomllib.loads(Path(__file__).with_name("fields.toml").read_text(encoding="utf-8"))
+"""By class, and there by field; `everywhere` has those of all classes, `aliases` those of `journeyman.types`, `ports`
+the ports that a class keeps, `hidden` what is not for programs."""
 
 KINDS: Final = {"frozen": True, "frozen_in_order": False, "value_class": False, "record_class": False}
 """The decorators, each with whether arguments go by name only unless it says otherwise."""
 
 
 class ValueClasses(griffe.Extension):
-    """Gives each of them the `__init__` that its fields make."""
+    """Gives each of them the `__init__` that its fields make, and each member its sentence."""
 
     def on_class(self, *, cls: griffe.Class, **_: object) -> None:
         for decorator in cls.decorators:
@@ -22,6 +29,43 @@ class ValueClasses(griffe.Extension):
                 itself = griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword)
                 parameters = griffe.Parameters(itself, *fields_of(cls, by_name=by_name))
                 cls.set_member("__init__", griffe.Function("__init__", parameters=parameters))
+
+    def on_package(self, *, pkg: griffe.Module, **_: object) -> None:
+        for alias, sentence in SENTENCES["aliases"].items():
+            pkg["types"][alias].docstring = griffe.Docstring(sentence)
+        for cls in classes_of(pkg):
+            for name in SENTENCES["hidden"].get(cls.name, ()):
+                cls.members.pop(name, None)
+            for name, member in cls.members.items():
+                sentence = sentence_of(pkg, cls, name)
+                if sentence and not name.startswith("_") and not member.has_docstring and not member.is_alias:
+                    member.docstring = griffe.Docstring(sentence, parent=cls)
+
+
+def classes_of(scope: griffe.Module | griffe.Class) -> Iterator[griffe.Class]:
+    """Yield every class that is defined in a package, those within others included."""
+    for member in scope.members.values():
+        if isinstance(member, griffe.Class):
+            yield member
+        if isinstance(member, griffe.Module | griffe.Class):
+            yield from classes_of(member)
+
+
+def sentence_of(package: griffe.Module, cls: griffe.Class, name: str) -> str | None:
+    """Return what is said of a member that says nothing itself: by its port, its class, or its name."""
+    said = port_says(package, cls, name) or SENTENCES.get(cls.name, {}).get(name)
+    if said is None and isinstance(cls.members[name], griffe.Attribute):
+        said = SENTENCES["everywhere"].get(name)
+    return said
+
+
+def port_says(package: griffe.Object, cls: griffe.Class, name: str) -> str | None:
+    """Return the docstring that a port has for a member of a class that keeps it."""
+    for port in SENTENCES["ports"].get(cls.name, ()):
+        kept = package[port].all_members.get(name)
+        if kept is not None and kept.docstring is not None:
+            return kept.docstring.value
+    return None
 
 
 def fields_of(cls: griffe.Class, *, by_name: bool) -> Iterator[griffe.Parameter]:

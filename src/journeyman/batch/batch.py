@@ -59,8 +59,11 @@ class BatchOptions(RunOptions, total=False):
     """What `run_many` takes beside the agent, its inputs and the deps."""
 
     at_once: int
+    """How many runs go on at the same time."""
     order: Order
+    """`input`: results come in the order of the inputs; `done`: as they end."""
     budget: Budget | Allowance | None
+    """What all runs together may use; None: no limit but each run's own."""
 
 
 @overload

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 FileKind: TypeAlias = Literal["image", "document", "audio"]
+"""What a file is for a model."""
 
 LARGEST_BYTES: Final = 64_000_000
 """No larger file is read: no provider takes one within a request."""
@@ -240,8 +241,11 @@ class Media:
     """Which files a model takes from users. None of a kind: it takes none."""
 
     image: Taken | None = None
+    """Which images it takes."""
     document: Taken | None = None
+    """Which documents it takes."""
     audio: Taken | None = None
+    """Which sounds it takes."""
     largest_request_bytes: int | None = None
     """How large all that is said at once may be, as Base64; None: not known."""
 

@@ -37,9 +37,17 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         """What brings the runs to workers. None: the rows are the queue, and workers ask for what is `ready`."""
         ...
 
-    async def open(self) -> None: ...
+    async def open(self) -> None:
+        """Get ready to be used; before anything else.
 
-    async def close(self) -> None: ...
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of the store. Runs that this engine has claimed can be claimed by others from now on."""
+        ...
 
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         """Store a run with its first records, and return it; or the one that has its name, or its agent and `dedup`.

@@ -177,8 +177,11 @@ class CallbackContext:
     max_iterations: int
     tool_use_id: str | None = None
     kind: ToolKind | None = None
+    """What the call is, for `on_tool_call` and `on_tool_result`; None elsewhere."""
     is_error: bool | None = None
+    """For `on_tool_result`: whether the call failed; None elsewhere."""
     cached: bool | None = None
+    """For `on_tool_result`: whether the result is that of an earlier call; None elsewhere."""
 
 
 @frozen
@@ -190,11 +193,15 @@ class Callbacks:
     """
 
     on_run_start: Callable[[CallbackContext], object] | None = None
+    """Called before anything of the run."""
     on_attempt_start: Callable[[CallbackContext], object] | None = None
+    """Called before anything of an attempt."""
     on_attempt_complete: Callable[[CallbackContext, bool], object] | None = None
     """Gets whether the attempt succeeded."""
     on_iteration_start: Callable[[CallbackContext], object] | None = None
+    """Called before each model call."""
     on_model_response: Callable[[CallbackContext, ModelResponded], object] | None = None
+    """Gets the response, before any of its calls."""
     on_tool_call: Callable[[CallbackContext, str, JsonObject], object] | None = None
     """Gets the tool's name and its input (a copy of its own)."""
     on_tool_result: Callable[[CallbackContext, str, str], object] | None = None
@@ -202,8 +209,10 @@ class Callbacks:
     on_layer_start: Callable[[CallbackContext, str], object] | None = None
     """Gets the layer's name."""
     on_layer_complete: Callable[[CallbackContext, LayerOutcome], object] | None = None
+    """Gets what came of the layer."""
     on_validation_failure: Callable[[CallbackContext, str], object] | None = None
     """Gets the feedback."""
     on_success: Callable[[CallbackContext, object], object] | None = None
     """Gets the output."""
     on_failure: Callable[[CallbackContext, Ending], object] | None = None
+    """Gets why the run failed."""

@@ -35,6 +35,7 @@ class BatchPaused:
     path: RunPath
     """Where the batch is: the runs above it."""
     provider: str
+    """The provider that asked to wait."""
     seconds: float
     """How long the pause is, from now."""
 

@@ -17,9 +17,11 @@ class ApprovalRequested:
     id: str
     """What to answer to."""
     question: str
+    """What is asked, in words."""
     tool_use_id: str
     tool_name: str
     arguments: JsonObject
+    """What the call is to be made with."""
     digest: str
     """Of tool and arguments: the answer holds for exactly these."""
     offers: tuple[str, ...]
@@ -34,8 +36,11 @@ class ApprovalAnswered:
 
     path: RunPath
     id: str
+    """That of the question."""
     decision: Literal["allow", "deny", "rewrite", "stop"]
+    """What was decided."""
     reason: str
+    """Why, in words; perhaps empty."""
 
 
 @frozen
@@ -47,6 +52,7 @@ class QuestionAsked:
     id: str
     """What to answer to."""
     question: str
+    """What is asked, in words."""
     options: tuple[str, ...]
     """Answers to choose from; any other text will do as well."""
 
@@ -57,6 +63,7 @@ class QuestionAnswered:
 
     path: RunPath
     id: str
+    """That of the question."""
     answer: str | None
     """None: the turn ended before there was one."""
 

@@ -19,7 +19,9 @@ class RunQueued:
     run: str
     """Its id in the store; of every event here."""
     queue: str
+    """The queue from which workers take it."""
     priority: int
+    """Of the runs that are due, those with the higher number go first."""
     after_s: float
     """It does not begin before so many seconds."""
 
@@ -63,6 +65,7 @@ class StepStored:
     worker: str
     epoch: int
     key: str
+    """The step."""
     bytes: int
     """The size of its body, as it is stored; 0 for the mark that it was begun."""
     duration_s: float
@@ -98,6 +101,7 @@ class RunHalted:
     worker: str
     epoch: int
     why: str
+    """Why it cannot go on, and what to do."""
 
 
 DurableEvent: TypeAlias = RunQueued | RunClaimed | RunWoken | StepStored | RunSuspended | RunFenced | RunHalted

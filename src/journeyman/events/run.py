@@ -23,6 +23,7 @@ class RunStarted:
 
     path: RunPath
     agent: str
+    """The agent's name."""
     model: str
     """`provider:name`, or the name that could not be resolved."""
     max_attempts: int
@@ -55,6 +56,7 @@ class MessageCommitted:
 
     path: RunPath
     message: Message
+    """The message as it stands in the history."""
     index: int = 0
     """Its place in the history, from 0."""
 
@@ -82,6 +84,7 @@ class TextDelta:
 
     path: RunPath
     text: str
+    """The new piece."""
 
 
 @frozen
@@ -90,6 +93,7 @@ class ThinkingDelta:
 
     path: RunPath
     text: str
+    """The new piece."""
 
 
 @frozen
@@ -100,6 +104,7 @@ class ToolInputDelta:
     tool_use_id: str
     tool_name: str
     json: str
+    """The new piece."""
 
 
 @frozen
@@ -152,9 +157,13 @@ class ModelRetried:
     request: int
     """The number of the request that failed, from 1."""
     max_requests: int
+    """How many requests may be made for one response."""
     delay_s: float
+    """How long it waits before the next, in seconds."""
     kind: str
+    """How the request failed."""
     message: str
+    """What the provider said, or what broke."""
 
 
 @frozen
@@ -172,7 +181,9 @@ class ModelAnswered:
 
     path: RunPath
     provider: str
+    """The provider of the model that answers."""
     model: str
+    """The name of the model that answers."""
 
 
 @frozen
@@ -183,10 +194,13 @@ class ModelResponded:
     attempt: int
     iteration: int
     stop_reason: StopReason
+    """Why the model stopped."""
     text: str
+    """The text of the response; empty when it only calls tools."""
     usage: Usage
     """Of this iteration's model call, failed requests included."""
     model: str
+    """The model that answered, as its provider names it."""
 
 
 @frozen
@@ -198,6 +212,7 @@ class HostedToolRan:
     attempt: int
     iteration: int
     call: HostedCall
+    """The call with its result."""
 
 
 @frozen
@@ -205,6 +220,7 @@ class CompactionStep:
     """What one strategy did for a `ContextCompacted`."""
 
     strategy: str
+    """The name of the strategy."""
     saved_tokens: int
     """About so many; 0 when its view was not used."""
     error: str | None
@@ -227,6 +243,7 @@ class ContextCompacted:
     before_tokens: int
     """The size of the request, about; in tokens."""
     after_tokens: int
+    """The size of what is sent instead, about; in tokens."""
     steps: tuple[CompactionStep, ...]
     """What the strategies did, in order, as far as they were asked."""
     usage: Usage
@@ -243,7 +260,9 @@ class ToolCalled:
     tool_use_id: str
     tool_name: str
     kind: ToolKind
+    """What the call is: of a tool, of output, of submit, or of a name that no tool has."""
     tool_input: JsonObject
+    """What the model wrote as arguments, parsed."""
 
 
 @frozen
@@ -254,6 +273,7 @@ class ToolProgress:
     tool_use_id: str
     tool_name: str
     message: str
+    """What the tool says."""
     fraction: float | None
     """How much is done, 0 to 1; None when unknown."""
 
@@ -269,11 +289,15 @@ class ToolFinished:
     tool_use_id: str
     tool_name: str
     kind: ToolKind
+    """What the call was: of a tool, of output, of submit, or of a name that no tool has."""
     tool_result: str
     """The text that the model gets."""
     is_error: bool
+    """Whether the call failed: the text then says why."""
     cached: bool
+    """Whether the result is that of an earlier call."""
     duration_s: float
+    """How long the call took, in seconds."""
 
 
 @frozen
@@ -294,8 +318,11 @@ class LayerStarted:
     path: RunPath
     attempt: int
     name: str
+    """The name of the layer."""
     description: str
+    """What it checks, in words."""
     kind: str
+    """`schema`: the output's type; `validator`: one of the agent's functions, or what looks at a draft."""
 
 
 @frozen
@@ -305,6 +332,7 @@ class LayerCompleted:
     path: RunPath
     attempt: int
     outcome: LayerOutcome
+    """Whether it passed, and what it found."""
 
 
 @frozen
@@ -314,6 +342,7 @@ class ValidationFailed:
     path: RunPath
     attempt: int
     feedback: str
+    """What the model reads."""
 
 
 @frozen
@@ -323,6 +352,7 @@ class AttemptCompleted:
     path: RunPath
     attempt: int
     succeeded: bool
+    """Whether its output passed every check."""
 
 
 @frozen
@@ -331,6 +361,7 @@ class RecordingEnded:
 
     path: RunPath
     reason: str
+    """Why nothing more is recorded."""
 
 
 @frozen
@@ -339,6 +370,7 @@ class RunSucceeded:
 
     path: RunPath
     output: object
+    """The output that passed every check."""
     metadata: Metadata
 
 
@@ -348,4 +380,5 @@ class RunFailed:
 
     path: RunPath
     error: Ending
+    """Why the run failed."""
     metadata: Metadata

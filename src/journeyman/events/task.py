@@ -30,7 +30,9 @@ class Identity:
     """Who a member of a team is."""
 
     name: str
+    """The member's name, of which the team has one at a time."""
     team: str
+    """The name of the team."""
 
     @property
     def id(self) -> str:
@@ -43,14 +45,19 @@ class TaskInfo:
     """One task, as it was at one moment."""
 
     id: str
+    """The task's id: `bg1`, `sh2`, `tm3`."""
     kind: TaskKind
+    """What it is: work of a tool, a run of an agent, a shell command, or a member of a team."""
     description: str
+    """What it does, in words."""
     started: datetime
+    """When it was started."""
     ended: datetime | None = None
     """None while it runs."""
     duration_s: float = 0.0
     """From start to end, or until now."""
     status: TaskStatus = "running"
+    """How far it is."""
     path: RunPath = ()
     """The run that started it, from the root down; empty for a program."""
     agent: str = ""
@@ -96,6 +103,7 @@ class TaskStarted:
 
     path: RunPath
     info: TaskInfo
+    """The task as it begins."""
 
 
 @frozen
@@ -104,8 +112,11 @@ class TaskMessaged:
 
     path: RunPath
     id: str
+    """The id of the task."""
     text: str
+    """What was written."""
     delivery: Delivery
+    """What came of it."""
 
 
 @frozen
@@ -114,6 +125,7 @@ class TaskEnded:
 
     path: RunPath
     info: TaskInfo
+    """The task as it ended."""
 
 
 TaskEvent: TypeAlias = TaskStarted | TaskMessaged | TaskEnded

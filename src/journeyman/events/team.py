@@ -22,15 +22,21 @@ class Mail:
     """One message from one member of a team to another. It ends delivered or as a dead letter, exactly once."""
 
     id: str
+    """The id of the mail."""
     sender: str
+    """The name of the member who wrote it."""
     to: str
+    """The name of the member whom it is for."""
     text: str
+    """What it says."""
     summary: str = ""
     """What it is about, in a few words."""
     kind: MailKind = "message"
+    """What it is: somebody's words, or a notice of the team."""
     incarnation: int = 0
     """Which member of the addressee's name it is for, counted from 1; 0 for the leader."""
     sent: datetime
+    """When it was sent."""
 
 
 @frozen
@@ -38,8 +44,11 @@ class DeadLetter:
     """Mail that could not be delivered."""
 
     mail: Mail
+    """The mail."""
     reason: Reason
+    """Why it could not be delivered."""
     at: datetime
+    """When that was found."""
 
 
 @frozen
@@ -49,6 +58,7 @@ class MailSent:
     path: RunPath
     """Of the sender."""
     mail: Mail
+    """The mail."""
 
 
 @frozen
@@ -58,6 +68,7 @@ class MailDelivered:
     path: RunPath
     """Of the addressee."""
     mail: Mail
+    """The mail."""
 
 
 @frozen
@@ -67,6 +78,7 @@ class MailReturned:
     path: RunPath
     """Of the team: the run that leads it; empty where a program does."""
     letter: DeadLetter
+    """The mail, and why it came back."""
 
 
 @frozen
@@ -76,9 +88,14 @@ class MemberChanged:
     path: RunPath
     """Of the member."""
     team: str
+    """The name of the team."""
     name: str
+    """The name of the member."""
     incarnation: int
+    """Which member of that name it is: 1 for the first."""
     liveness: Liveness
+    """What it does from now on."""
     at: datetime
+    """When it began to."""
     error: str | None = None
     """Why it ended, when it failed."""

@@ -34,6 +34,7 @@ class HostedCall:
     tool: str
     """`web_search`, `code_execution` or `file_search`; of any other tool, the provider's name for it."""
     provider: str
+    """The provider that ran it."""
     id: str
     """The provider's; empty where it gives none."""
     asked: str
@@ -41,6 +42,7 @@ class HostedCall:
     output: str = ""
     """What the code wrote."""
     found: tuple[Found, ...] = ()
+    """The pages or files that it found."""
     error: str | None = None
     """Why the call failed, in the provider's word; None when it did not."""
 

@@ -20,7 +20,9 @@ class Location:
     """About where the user is, so that a search finds what is near."""
 
     city: str | None = None
+    """The city, by its name."""
     region: str | None = None
+    """The region or state, by its name."""
     country: str | None = None
     """Two letters, such as `DE`."""
     timezone: str | None = None
@@ -38,6 +40,7 @@ class WebSearch:
     blocked_domains: tuple[str, ...] = ()
     """Nothing of these is found."""
     location: Location | None = None
+    """Where the user is, for results that depend on it."""
     context_size: Literal["low", "medium", "high"] | None = None
     """How much of what is found the model reads."""
     type: Literal["web_search"] = field(default="web_search", repr=False)
@@ -70,8 +73,11 @@ class Hosting:
     """Which hosted tools a model has. Of each: the options that it takes; None: the model has no such tool."""
 
     web_search: frozenset[str] | None = None
+    """The options of `WebSearch`."""
     code_execution: frozenset[str] | None = None
+    """The options of `CodeExecution`."""
     file_search: frozenset[str] | None = None
+    """The options of `FileSearch`."""
     beside_tools: bool = True
     """Whether an agent may have tools of its own as well."""
 

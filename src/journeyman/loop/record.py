@@ -53,15 +53,20 @@ class StreamOptions(TypedDict, total=False):
 
     max_attempts: int | None
     callbacks: Callbacks | None
+    """Functions to call at the steps of the run."""
     abort: Abort | None
+    """The signal that ends the run."""
     history: Sequence[Message]
+    """The conversation to go on from."""
     host: Host | None
+    """What is around the run: journal, gate, approvals, telemetry."""
 
 
 class RunOptions(StreamOptions, total=False):
     """What `run` takes beside the agent, its input and the deps."""
 
     on_event: Listener | None
+    """Called with every event, in order; it may be async."""
 
 
 @record_class(kw_only=True)

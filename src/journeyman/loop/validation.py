@@ -329,6 +329,7 @@ class from_checker(Generic[T]):
     """Make a validator of a function that returns the value or raises: its return value is not used."""
 
     checker: Callable[[T], object]
+    """The function that checks."""
 
     @property
     def __name__(self) -> str:

@@ -45,10 +45,15 @@ class Resource:
     """Something that a server lets read."""
 
     uri: str
+    """What it is read by."""
     name: str
+    """Its name."""
     title: str | None = None
+    """Its name for people, if the server has one."""
     description: str | None = None
+    """What it is, as the server says."""
     media_type: str | None = None
+    """Its media type, if the server says it."""
     size: int | None = None
     """In bytes, if the server says it."""
 
@@ -58,10 +63,15 @@ class ResourceTemplate:
     """A kind of resources: each is read by its URI, which the template tells how to write (RFC 6570)."""
 
     uri_template: str
+    """How the URIs of these resources are written."""
     name: str
+    """Its name."""
     title: str | None = None
+    """Its name for people, if the server has one."""
     description: str | None = None
+    """What these resources are, as the server says."""
     media_type: str | None = None
+    """Their media type, if they all have one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +79,11 @@ class ResourceContent:
     """What was read: one file, say, of a resource that is a folder."""
 
     uri: str
+    """What it is read by."""
     content: str | bytes
     """A text, or the bytes of anything else."""
     media_type: str | None = None
+    """Its media type, if the server says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +91,11 @@ class PromptArgument:
     """What a prompt is to be given."""
 
     name: str
+    """The argument's name."""
     description: str | None = None
+    """What it is for, as the server says."""
     is_required: bool = False
+    """Whether it has to be given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +103,13 @@ class ServerPrompt:
     """Messages that a server has prepared, to begin a conversation with."""
 
     name: str
+    """Its name."""
     title: str | None = None
+    """Its name for people, if the server has one."""
     description: str | None = None
+    """What it is for, as the server says."""
     arguments: tuple[PromptArgument, ...] = ()
+    """What it takes."""
 
 
 class ConnectedServer:

@@ -29,7 +29,9 @@ class Stdio:
     """A server that is a program: started here, and spoken to over its standard input and output."""
 
     command: str
+    """The program to start."""
     args: Sequence[str] = field(default=(), repr=False)
+    """What it is started with."""
     _: KW_ONLY
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Environment variables that it gets in addition to those of this process that do not look like secrets."""
@@ -62,6 +64,7 @@ class Http:
     """A server at an address, spoken to over streamable HTTP."""
 
     url: str = field(repr=False)
+    """The address of the server."""
     _: KW_ONLY
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Headers that are sent with every request, for example `Authorization`."""

@@ -114,8 +114,11 @@ class FromFunction:
     """A model that a function plays: it reads the request and gives the answer."""
 
     function: Policy
+    """The function that answers."""
     name: str = "function"
+    """The model's name."""
     price: Price | None = None
+    """What it costs; None: not known."""
     provider: str = "scripted"
     facts: Facts = field(init=False)
     """What is known of the model: its price, if it has one."""

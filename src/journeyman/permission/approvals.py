@@ -257,10 +257,13 @@ class Pending:
     path: RunPath
     """The run that wants the call."""
     tool: str
+    """The name of the tool."""
     arguments: JsonObject | None
     """The arguments; None when they are too long to be stored."""
     question: str
+    """What is asked, in words."""
     offers: tuple[Extent, ...]
+    """How far an approval may reach."""
     expires_at: float
     """Seconds since 1970."""
     rule: str = ""

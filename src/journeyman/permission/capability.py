@@ -26,10 +26,13 @@ class Action:
     tool: str
     """The tool that runs in the end: where `call_tool` is called, the tool that it names."""
     capability: Capability
+    """What kind of thing it would do."""
     paths: tuple[str, ...] = ()
     """The paths that it touches, as the model wrote them; for a command, the folder that it runs in."""
     command: str | None = None
+    """The command that it would run; None: it runs none."""
     url: str | None = None
+    """The address that it would fetch; None: it fetches none."""
     agents: tuple[str, ...] = ()
     """The agents that it gives a task."""
     digest: str = ""

@@ -371,16 +371,21 @@ class AuditEntry:
     time: float
     """Seconds since 1970."""
     mode: str
+    """The mode of the permission."""
     path: RunPath
     """The run that wanted the call."""
     tool: str
+    """The name of the tool."""
     capability: Capability
+    """What kind of thing the call would have done."""
     summary: str
     """What the call would have done, in at most 200 characters."""
     digest: str
     """The digest of tool and arguments."""
     decision: Decided
+    """What was decided."""
     reason: str
+    """Why, in words."""
 
 
 def append_to_log(path: str | Path, entry: AuditEntry) -> None:

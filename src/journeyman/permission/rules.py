@@ -395,7 +395,9 @@ class Root:
     """A folder that an agent may work in."""
 
     path: str | Path
+    """The folder."""
     read_only: bool = False
+    """True: nothing may be changed there."""
 
 
 class Roots:

@@ -22,6 +22,7 @@ from journeyman.store.recordings import grown, unpacked
 from journeyman.types import JsonObject, RunPath, Usage
 
 RecordedKind: TypeAlias = Literal["run", "chat", "team", "durable"]
+"""What a recording is of."""
 RecordedStatus: TypeAlias = Literal["live", "success", "failure", "cancelled", "left", "died"]
 """`live`: it goes on. `left`: a chat or a team that was left. `died`: its process ended before it did. `cancelled`: the
 surrounding task was cancelled, so that there is no result."""
@@ -37,7 +38,9 @@ class RecordedRun:
     id: str
     """36 characters, which sort by the time of the beginning; of a durable run, the run's own id."""
     kind: RecordedKind
+    """What was recorded: a run, a chat, a team, or a durable run."""
     agent: str
+    """The agent's name; of a chat, that of its last turn."""
     model: str
     """`provider:name`, of the outermost run."""
     input: str
@@ -51,6 +54,7 @@ class RecordedRun:
     ended: float | None
     """Seconds since 1970; None while it goes on."""
     status: RecordedStatus
+    """Whether it goes on, and how it ended."""
     code: str | None
     """The code of the failure; of a chat, that of its last turn."""
     attempts: int
@@ -88,9 +92,13 @@ class RecordedEvent:
     kind: str
     """The name of the event's class; of a note: `Input`, `GateDecided` or `StepRecalled`."""
     attempt: int | None
+    """The attempt in which it happened, from 1; None outside of any."""
     iteration: int | None
+    """The iteration within the attempt, from 1; None outside of any."""
     tool_use_id: str | None
+    """The call that it is about; None: it is about none."""
     tool_name: str | None
+    """The tool that it is about; None: it is about none."""
     facts: JsonObject
     """The other fields of the event. Where no content is kept, a text is `{"characters": …, "digest": …}`."""
 
@@ -110,6 +118,7 @@ class SentRequest:
     """`http`: the bytes as they were sent. `neutral`: of a model that sends none over our transport; its request is
     written as JSON of ours."""
     model: str
+    """The model that was asked."""
     size: int
     """In bytes."""
     around: JsonObject
@@ -137,6 +146,7 @@ class Found:
     run: str
     """The id of the recording."""
     event: RecordedEvent
+    """The event that holds the text."""
 
 
 _RUN: Final = (

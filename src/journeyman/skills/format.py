@@ -49,9 +49,11 @@ class Skill:
     description: str
     """What it does and when to use it, on one line of at most 1,024 characters."""
     license: str = ""
+    """Its licence; empty when it names none."""
     compatibility: str = ""
     """What it needs around it; at most 500 characters."""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What else its author says, by name."""
     allowed_tools: Sequence[str] = ()
     """The tools that its author would approve beforehand. Kept for programs: nothing is allowed by it."""
     instructions: str = field(repr=False)

@@ -24,8 +24,11 @@ class FileJournal(Journal):
     """The journal of one run. Give it to the same run again, and finished steps are not repeated."""
 
     file: File
+    """The file in which it stands."""
     run: str
+    """The id of the run."""
     lock: Lock
+    """What keeps other writers out."""
     _lives: Lives = field(default_factory=Lives, init=False)
 
     def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> StoredStep:
@@ -86,7 +89,9 @@ class EventLog:
     """The recorded events of one run, as JSON objects, in order."""
 
     file: File
+    """The file in which it stands."""
     run: str
+    """The id of the run."""
 
     def append(self, *events: Mapping[str, JsonValue]) -> None:
         """Record events, all or none."""

@@ -40,6 +40,7 @@ class SessionInfo:
     """A session in a list."""
 
     id: str
+    """The id of the session."""
     agent: str
     """The name of the agent; empty when it could not be recovered."""
     title: str
@@ -49,7 +50,9 @@ class SessionInfo:
     updated: float
     """Seconds since 1970."""
     messages: int
+    """How many messages it has."""
     usage: Usage
+    """What its runs have used."""
     parent: str | None = None
     """The session that it was branched from."""
 

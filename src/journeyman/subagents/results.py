@@ -36,7 +36,9 @@ class SubagentUsage(_Document):
     output: int | None = 0
     """Output tokens."""
     cache_read: int | None = None
+    """Input tokens read from a cache."""
     cache_write: int | None = None
+    """Input tokens written to a cache."""
     cost: float | None = None
     """US dollars."""
     turns: int = 0
@@ -53,6 +55,7 @@ class SingleResult(_Document):
     output: Any
     """The text that it answered with, or its output as JSON."""
     usage: SubagentUsage
+    """What the sub-agent used."""
     terminal_result: str | None = None
     """The result of the call that ended its run through `stop_after`."""
     value: Any = Field(default=None, exclude=True, repr=False)
@@ -65,6 +68,7 @@ class ItemResult(_Document):
     step: int | None = None
     """The number of the step in a chain, from 1."""
     agent: str
+    """The name of the sub-agent."""
     task: str
     """The task as the sub-agent got it."""
     is_error: bool | None = None
@@ -74,6 +78,7 @@ class ItemResult(_Document):
     terminal_result: str | None = None
     """The result of the call that ended its run through `stop_after`."""
     usage: SubagentUsage
+    """What it used."""
     value: Any = Field(default=None, exclude=True, repr=False)
     """Its output as the Python value that was validated."""
 
@@ -84,13 +89,16 @@ class ParallelResult(_Document):
     summary: str
     """`k/n succeeded`."""
     results: tuple[ItemResult, ...]
+    """What came of each task."""
 
 
 class ChainResult(_Document):
     """What came of a chain: the last output, or why it stopped."""
 
     output: Any = None
+    """The output of the last step; None when a step failed."""
     error: str | None = None
+    """Why a step failed; None when none did."""
     results: tuple[ItemResult, ...]
     """The results of the steps that were done, the one that failed included."""
     value: Any = Field(default=None, exclude=True, repr=False)
@@ -101,19 +109,26 @@ class BackgroundResult(_Document):
     """A task that was started."""
 
     task_id: str
+    """The id of the task."""
     description: str
+    """What it does, in words."""
     status: str = "running"
+    """How far it is."""
     message: str
+    """What the model should know of it."""
 
 
 class TeamResult(_Document):
     """A member that was made."""
 
     task_id: str
+    """The id of the background task that the member lives in."""
     agent_id: str
     """`name@team`."""
     status: str = "running"
+    """How far it is."""
     message: str
+    """What the model should know of it."""
 
 
 SubagentResult: TypeAlias = SingleResult | ParallelResult | ChainResult | BackgroundResult | TeamResult

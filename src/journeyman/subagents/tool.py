@@ -90,6 +90,7 @@ class Subagents(Tool[..., Any, Needs]):
     """
 
     label: Final = LABEL
+    """What it is called where a call of it is shown."""
     tasks: BackgroundTasks | None
     """Where background work is started; None: the tasks of the run's host."""
     notify: Notify | None

@@ -23,6 +23,7 @@ from journeyman.inbox import Post
 T = TypeVar("T")
 
 Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
+"""Gives an idle member its next task, as a text; None: there is none."""
 
 
 _MARK: Final = re.compile(r"<(?=\s*+(?:/\s*+)?team-message)", re.IGNORECASE)

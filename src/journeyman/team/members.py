@@ -34,16 +34,22 @@ class MemberInfo:
     """A member, as it was at one moment."""
 
     name: str
+    """The member's name."""
     team: str
+    """The name of the team."""
     incarnation: int
     """Which member of that name: 1 for the first."""
     agent: str
     """The name of its definition."""
     description: str
+    """What the member is for."""
     color: str
+    """The colour in which a screen may show it."""
     task_id: str
+    """The id of the background task that it lives in."""
     path: RunPath
     liveness: Liveness
+    """What it does."""
     last_sign: datetime
     """When it last gave a sign of life: it called its model, sent mail, or did something else."""
     quiet_s: float
@@ -73,7 +79,9 @@ class Roster:
     """A team, as it was at one moment."""
 
     name: str
+    """The name of the team."""
     description: str
+    """What the team is for."""
     members: tuple[MemberInfo, ...]
     """By name, also those that are gone, unless another has their name."""
     n_waiting: int

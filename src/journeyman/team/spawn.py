@@ -48,7 +48,9 @@ class TeamSpawnResult:
     agent_id: str
     """`name@team`."""
     name: str
+    """The member's name."""
     team_name: str
+    """The name of the team."""
     incarnation: int = 1
     """Tells this member from earlier ones of that name: 1 for the first."""
 

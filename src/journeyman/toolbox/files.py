@@ -83,6 +83,7 @@ class Refusal(Rejected):
 
 
 Kind: TypeAlias = Literal["file", "folder", "link", "other"]
+"""What a name in a folder is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,9 @@ class Entry:
     """One name in a folder."""
 
     name: str
+    """The name, without the folder."""
     kind: Kind
+    """`file`, `folder`, `link` or `other`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Facts:
     """What is known of a path without reading it."""
 
     kind: Kind
+    """`file`, `folder`, `link` or `other`."""
     size: int
     """The size in bytes."""
     modified_ns: int

@@ -18,6 +18,7 @@ from journeyman.toolbox.search import glob_tool, grep_tool
 from journeyman.tools.tools import AnyTool
 
 ToolName: TypeAlias = Literal["read", "write", "edit", "bash", "glob", "grep", "ls"]
+"""The tools of a workspace."""
 
 _MAKERS: Final[dict[ToolName, Callable[[Bench], AnyTool]]] = {
     "read": read_tool,

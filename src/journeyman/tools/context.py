@@ -32,6 +32,7 @@ Asked = TypeVar("Asked", default=object, covariant=True)
 
 
 Which: TypeAlias = Literal["run", "attempt"]
+"""Whose state: that of the run, or of the attempt."""
 
 
 @record_class()

@@ -47,6 +47,7 @@ D = TypeVar("D")
 
 
 CacheScope: TypeAlias = Literal["attempt", "run"]
+"""How long a cached result is good: for the attempt, or for the run."""
 
 
 # -- what may wrap a call ---------------------------------------------------------------------------------------------
@@ -60,6 +61,7 @@ class MiddlewareCall:
     arguments: dict[str, object]
     """As the tool will get them. What a middleware changes here, those inside it and the tool see."""
     context: ToolContext[Any]
+    """What the tool gets to know about its call."""
 
     @property
     def tool_use_id(self) -> str:
@@ -114,9 +116,13 @@ class Tool(Generic[P, R, Needs]):
     """
 
     name: str
+    """The name by which the model calls it."""
     description: str
+    """What the model reads about it."""
     input_schema: JsonObject
+    """The JSON schema of its arguments."""
     handler: Callable[P, R]
+    """The function that does the work."""
     _: KW_ONLY
     parallel: bool = False
     """True: it may run at the same time as its neighbours in a response. It may then not set state."""
@@ -220,6 +226,7 @@ class Tool(Generic[P, R, Needs]):
 
 
 AnyTool: TypeAlias = Tool[..., object, Any]
+"""A tool, whatever its parameters and its result."""
 
 
 def _bound_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:

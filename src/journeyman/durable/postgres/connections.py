@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
+    """A connection to the database, as psycopg has it."""
 
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from journeyman.errors import StoreError
 from journeyman.store.database import MAKE, MAKE_RECORDINGS, Database
 
 DispatcherName: TypeAlias = Literal["procrastinate", "pgqueuer"]
+"""The queues in Postgres that are built in."""
 _DEFAULT: Final[DispatcherName] = "procrastinate"
 DISPATCHERS: Final = {"procrastinate": Procrastinate, "pgqueuer": PgQueuer}
 _SCHEMAS: Final = {"procrastinate": procrastinate.schema, "pgqueuer": pgqueuer.schema}

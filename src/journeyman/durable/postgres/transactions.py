@@ -214,6 +214,7 @@ class Transactions:
         await self.written(work)
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do `work` on a connection, and again on another one when that breaks."""
         return await self.connections.patiently(lambda connection, _: work(connection))
 
     async def written(self, work: Callable[[Connection, bool], Awaitable[T]], *, takes_long: bool = False) -> T:

@@ -65,6 +65,7 @@ class AnthropicModel(OverHttp):
     """
 
     name: str
+    """The model's name, as its provider writes it."""
     _: KW_ONLY
     api_key: str | None = None
     """Sent as `x-api-key`."""
@@ -73,6 +74,7 @@ class AnthropicModel(OverHttp):
     base_url: str = BASE_URL
     """The service's address, without `/v1/messages`."""
     version: str = API_VERSION
+    """The version of the API, sent as `anthropic-version`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     timeouts: Timeouts = field(default_factory=Timeouts)
     price: Price | None = None

@@ -89,6 +89,7 @@ class BridgeModel:
     """A model of pydantic-ai's as one of ours."""
 
     model: ForeignModel
+    """The model of the other library."""
     _: KW_ONLY
     make: Callable[[], ForeignModel] | None = None
     """Makes the same model once more, for each event loop that opens it. None: `model` itself is used, so that only

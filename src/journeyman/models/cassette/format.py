@@ -137,19 +137,25 @@ class RecordedRequest:
     """One recorded request and its answer."""
 
     number: int
+    """The number of the request, from 1."""
     run: int
+    """The number of the run that made it, from 1."""
     line: int
+    """The number of its line in the file."""
     body: JsonObject
     """The whole request: `model`, `system`, `tools`, `settings`, `messages`."""
     digest: str
+    """The digest by which it is found."""
     canonical: list[bytes]
     """The bytes of each message."""
     answer: AnswerLine | None = None
     """None when the recording ended before the answer."""
     answer_line: int = 0
+    """The number of the answer's line in the file; 0 without one."""
     parts: list[tuple[float, Part]] = field(default_factory=list[tuple[float, Part]])
     """The parts of the answer, each with the milliseconds since the request."""
     is_used: bool = False
+    """Whether a replay has taken it."""
 
     @property
     def is_stopped(self) -> bool:
@@ -166,8 +172,11 @@ class RecordedCall:
     """One recorded tool call."""
 
     line: int
+    """The number of its line in the file."""
     call: CallLine
+    """What the line holds."""
     is_used: bool = False
+    """Whether a replay has taken it."""
 
 
 @dataclass(slots=True)

@@ -89,6 +89,7 @@ class GoogleModel(OverHttp):
     """
 
     name: str
+    """The model's name, as its provider writes it."""
     _: KW_ONLY
     api_key: str | None = None
     """Sent as `x-goog-api-key`."""

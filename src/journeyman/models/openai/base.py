@@ -55,10 +55,12 @@ class OpenAIStyleModel(OverHttp, ABC):
     """Whether it is Chat Completions."""
 
     name: str
+    """The model's name, as its provider writes it."""
     _: KW_ONLY
     endpoint: Endpoint = OPENAI
     """What the service can do, and where its paths are."""
     api_key: str | None = None
+    """The key; None: it is read from the environment."""
     base_url: str | None = None
     """The address that the endpoint's path follows, usually with `/v1`; None: the endpoint's own."""
     streaming: bool = True

@@ -22,7 +22,9 @@ from journeyman.models.answers import kind_of_status, kinds_of_labels, upstream,
 from journeyman.models.requests import by_longest_prefix
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
+"""How the key is sent: as a bearer token, or as it is in the header `api-key`."""
 EffortField: TypeAlias = Literal["reasoning_effort", "reasoning"]
+"""In which form the service takes the effort of reasoning."""
 
 SOUNDS: Final = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 """The sounds that Chat Completions take, and their names for them."""
@@ -44,6 +46,7 @@ class Endpoint:
     key_variable: str | None = None
     """The environment variable for the key."""
     needs_key: bool = False
+    """True: without a key, no request is made."""
     key_header: KeyHeader = "authorization"
     """`authorization`: sent as a bearer token; `api-key`: as it is, in a header of that name."""
     chat_path: str = "/chat/completions"
