@@ -56,6 +56,12 @@ def chromium() -> str:
     pytest.skip("there is no Chromium here: apt-get install chromium")
 
 
+@pytest.fixture(params=["file", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store, of each kind that there is."""
+    return request.getfixturevalue("emptied") if request.param == "postgres" else str(tmp_path / "runs.db")
+
+
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """The Chromium of this machine."""

@@ -64,6 +64,10 @@ class Desk:
         async with self.session.post(f"{self.url}/api/runs/{run}/signals", json=given) as answer:
             return {"http": answer.status, **await answer.json()}
 
+    async def forget(self, *runs: str) -> dict[str, Any]:
+        async with self.session.post(f"{self.url}/api/forget", json={"runs": runs}) as answer:
+            return {"http": answer.status, **await answer.json()}
+
     async def live(self, query: str = "") -> AsyncGenerator[tuple[str, Any]]:
         """Give what the stream tells."""
         timeout = aiohttp.ClientTimeout(total=30)

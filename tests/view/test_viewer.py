@@ -34,12 +34,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.db"
 
 
-@pytest.fixture(params=["file", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store, of each kind that there is."""
-    return request.getfixturevalue("emptied") if request.param == "postgres" else str(tmp_path / "runs.db")
-
-
 async def recorded(path: Path | str, *inputs: str) -> list[str]:
     for text in inputs:
         agent = Agent(name="scout", model=Scripted([LOOK, say("They rise.")]), tools=[look])

@@ -119,6 +119,8 @@ export interface SignalAnswer {
 // GET  /api/runs/{id}/requests/{n}/body            the bytes
 // GET  /api/runs/{id}/export?as=jsonl|markdown|html|cassette
 // POST /api/runs/{id}/signals                      SignalAnswer
+// POST /api/forget { runs: string[] }              { forgotten: number, notice: string | null }: all of them, or none; 409 where one
+//                                                  has not ended. `notice`: why their room could not be given back
 // GET  /api/live?run={id}&after={n}                SSE: `events` Happened[], `run` Run, `words` { path, text } (the last words
 //                                                  of an answer that is being written), `gone` when the store went away
 // GET  /api/live                                   SSE: `runs` Run[] that are new or have changed

@@ -78,9 +78,18 @@ export function runOf(id: string): Promise<Run> {
   return get(ofRun(id));
 }
 
-export async function say(id: string, signal: Signal): Promise<SignalAnswer> {
-  const options = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(signal) };
-  return (await (await asked(ofRun(id, "/signals"), options)).json()) as SignalAnswer;
+async function post<T>(path: string, told: unknown): Promise<T> {
+  const options = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(told) };
+  return (await (await asked(path, options)).json()) as T;
+}
+
+export function say(id: string, signal: Signal): Promise<SignalAnswer> {
+  return post(ofRun(id, "/signals"), signal);
+}
+
+/** Forget all of these runs; or none, where one of them cannot be forgotten. */
+export function forget(runs: string[]): Promise<{ forgotten: number; notice: string | null }> {
+  return post("api/forget", { runs });
 }
 
 export function parsed(value: Json | undefined): Json | undefined {

@@ -339,7 +339,7 @@ async def prepare(run: Run) -> None:
             if each.untrusted == "throughout" and not (each.deferred or each.stands_in):
                 run.guard.describe(each.name, f"{each.description} {json.dumps(each.spec.input_schema)}")
     if run.tape is not None:
-        run.tape.note("Input", (run.path, run.place), input=run.task)
+        run.tape.note("Input", (run.path, run.place), input=run.task, limits=run.agent.limits.run_allowance())
     run.clock.prepared_s = run.clock.now()
 
 

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from journeyman.errors import StoreError
+from journeyman.errors import StoreError, count
 from journeyman.record.fold import dumped
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings
 from journeyman.record.tables import is_url
@@ -27,7 +27,7 @@ from journeyman.types import adapter_of
 from journeyman.view.guard import Doorkeeper, TooLong, refusal
 from journeyman.view.live import TEXT_SHOWN, Live, Reader
 from journeyman.view.source import Filters, is_anothers
-from journeyman.view.steering import Given, Steering
+from journeyman.view.steering import Given, Steering, Unwanted
 
 Form: TypeAlias = Callable[[Recordings, RecordedRun], Iterator[str]]
 """Gives the lines of an export."""
@@ -147,6 +147,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         return [
             Route("/api/store", self.store),
             Route("/api/runs", self.runs),
+            Route("/api/forget", self.forget, methods=["POST"]),
             Route("/api/days", self.days),
             Route("/api/live", self.live),
             Route(one, self.run),
@@ -246,14 +247,36 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_told
     async def say(self, request: Request) -> Response:
-        if self._read_only:
-            return refusal(403, "The store is only looked at here.", "Say it where the store is yours.")
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            return refusal(415, "The body is not said to be JSON.", "Send content-type: application/json.")
+        if (refused := self._refused(request)) is not None:
+            return refused
         id, signal = _id(request), adapter_of(Given).validate_json(await request.body())
         is_durable = await self._reader.read(lambda source: source.has_row(id))
         await self._reader.read(lambda source: source.run(id))  # who is not there is said so
         return _json(await self._steering.say(id, signal, is_durable=is_durable))
+
+    @_told
+    async def forget(self, request: Request) -> Response:
+        if (refused := self._refused(request)) is not None:
+            return refused
+        ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(await request.body()).runs)]
+        stored = await self._reader.read(lambda source: source.stored(ids))  # who is not there is said so
+        if stored.going:
+            first, *others = stored.going
+            told = f"The run {first['id']} of {first['agent']}"
+            told += f" and {count(len(others), 'other')} have" if others else " has"
+            return refusal(
+                409, f"{told} not ended. Nothing was forgotten.", "Stop what goes on first, or leave it out."
+            )
+        notice = await self._steering.forget(stored.recordings, stored.durable)
+        return _json({"forgotten": len(ids), "notice": notice})
+
+    def _refused(self, request: Request) -> Response | None:
+        """Return the answer to what would change the store and must not; None to what may."""
+        if self._read_only:
+            return refusal(403, "The store is only looked at here.", "Do it where the store is yours.")
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return refusal(415, "The body is not said to be JSON.", "Send content-type: application/json.")
+        return None
 
     @_told
     async def live(self, request: Request) -> Response:

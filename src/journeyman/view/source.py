@@ -65,6 +65,17 @@ class Filters:
     """The name of a tool that was called."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What is stored of some runs."""
+
+    recordings: Sequence[RecordedRun]
+    durable: Sequence[str]
+    """The ids of those that are durable."""
+    going: Sequence[Document]
+    """Those that have not ended."""
+
+
 class Source:  # noqa: PLR0904 - one for each thing that is looked at
     """One open store, for one reader at a time; several may be open at once."""
 
@@ -277,6 +288,21 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
     def has_row(self, id: str) -> bool:
         """Tell whether a durable run is kept in this store."""
         return bool(self._rows("id = ?", (id,), limit=1))
+
+    def stored(self, ids: Sequence[str]) -> Stored:
+        """Return what is stored of the runs with exactly these ids.
+
+        Raises:
+            LookupError: one of them is not there.
+        """
+        runs = [self.run(id) for id in ids]
+        rows = {id: row for id in ids for row in self._rows("id = ?", (id,), limit=1)}
+        open_ones = {id for id, row in rows.items() if row.status not in OVER}
+        return Stored(
+            recordings=[found for id in ids if (found := self.recording(id)) is not None],
+            durable=[*rows],
+            going=[run for run in runs if run["status"] == "live" or run["id"] in open_ones],
+        )
 
     def _has_durable(self) -> bool:
         """Tell whether there is a table of durable runs: a database may be empty."""

@@ -1,22 +1,24 @@
-"""What the viewer says to runs: through the signals of the store, so that a run may be in any process."""
+"""What people do in the viewer: what they say to runs, through the signals of the store, so that a run may be in any
+process; and what they forget."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from journeyman.durable.durable import Durable
 from journeyman.durable.handle import Handle
 from journeyman.errors import RunOver, RunUnknown
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite
 from journeyman.processes import somebody
-from journeyman.record.reading import Recordings
+from journeyman.record.reading import MOST, RecordedRun, Recordings
 from journeyman.record.speaking import RecordedHandle
 from journeyman.types import JsonObject
 
@@ -51,8 +53,18 @@ class SteeringAnswer:
     """What was done or decided, by whom and when, as one sentence."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwanted:
+    """What somebody wants to be forgotten."""
+
+    runs: Annotated[list[str], Field(min_length=1, max_length=MOST)]
+    """The ids of the runs."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+
 class Steering:
-    """Says things to the runs of one store."""
+    """Says things to the runs of one store, and forgets them."""
 
     def __init__(self, path: Path | str) -> None:
         self._path = path
@@ -77,7 +89,12 @@ class Steering:
         key = id, given.kind, given.dedup
         async with self._alone:
             if key not in self._answers:
-                handle = await self._handle(id, is_durable=is_durable)
+                handle: _AnyHandle
+                if is_durable:
+                    handle = await (await self._runs()).get(id)
+                else:
+                    recordings = self._recorded()
+                    handle = RecordedHandle(recordings, await asyncio.to_thread(recordings.find, id))
                 try:
                     self._answers[key] = SteeringAnswer(status="taken", told=await _said(handle, given))
                 except RunOver as over:
@@ -90,14 +107,32 @@ class Steering:
                 self._answers.popitem(last=False)
             return self._answers[key]
 
-    async def _handle(self, id: str, *, is_durable: bool) -> _AnyHandle:
-        if is_durable:
-            if self._durable is None:
-                self._durable = await self._open.enter_async_context(Durable(self._path))
-            return await self._durable.get(id)
+    async def forget(self, recordings: Sequence[RecordedRun], durable: Sequence[str]) -> str | None:
+        """Forget recordings, and the durable runs with these ids, as `journeyman prune` does. Return why their room
+        could not be given back, if so.
+
+        Raises:
+            LookupError: one of the durable runs was forgotten meanwhile.
+            ValueError: one of them goes on again.
+            StoreError: the store cannot be written.
+        """
+        async with self._alone:
+            if durable:
+                try:
+                    await (await self._runs()).forget(*durable)
+                except RunUnknown as unknown:
+                    raise LookupError(str(unknown)) from unknown
+            return await asyncio.to_thread(self._recorded().forget, recordings) if recordings else None
+
+    async def _runs(self) -> Durable:
+        if self._durable is None:
+            self._durable = await self._open.enter_async_context(Durable(self._path))
+        return self._durable
+
+    def _recorded(self) -> Recordings:
         if self._recordings is None:
             self._recordings = self._open.enter_context(Recordings(self._path))
-        return RecordedHandle(self._recordings, await asyncio.to_thread(self._recordings.find, id))
+        return self._recordings
 
 
 async def _said(handle: _AnyHandle, given: Given) -> str:

@@ -79,6 +79,8 @@ export interface RunStep extends Step {
   mode: string;
   maxAttempts: number;
   maxIterations: number;
+  /** Of its own budget: tokens, cost, seconds, calls, as far as they are limited. */
+  limits: Facts;
   ended: Happened | null;
   attempts: Step[];
   drafts: Draft[];
@@ -151,7 +153,7 @@ export class Tree {
   private runStep(parent: Step | null, key: string, path: string[], start: number): RunStep {
     const run = this.step("run", parent, null, key, start) as RunStep;
     Object.assign(run, {
-      path, agent: path[path.length - 1] ?? "", model: "", mode: "", maxAttempts: 0, maxIterations: 0, ended: null,
+      path, agent: path[path.length - 1] ?? "", model: "", mode: "", maxAttempts: 0, maxIterations: 0, limits: {}, ended: null,
       attempts: [], drafts: [], calls: new Map<string, Step>(), nowAttempt: null, nowIteration: null, verdictNow: null, input: "",
     });
     return run;
@@ -266,6 +268,7 @@ export class Tree {
       case "Input": {
         const run = this.runOf(event);
         run.input = text(facts["input"]);
+        run.limits = object(facts["limits"]);
         run.events.push(event);
         if (this.turn && run.parent === this.turn && !this.turn.detail) this.turn.detail = firstOf(run.input);
         return;

@@ -24,15 +24,16 @@ export function DraftPane({ step, draft, recording, tree }: PaneGiven & { draft:
   const feedback = verdict?.feedback ?? "";
   const paths = useMemo(() => split(feedback, input).flatMap((part) => (part.path ? [part.path] : [])), [feedback, called?.n, finished]);
   const rows = useMemo(() => (previewBefore === null ? null : beside(lines(previewBefore, preview))), [preview, previewBefore]);
+  const inRows = rows ? { "--rows": rows.length + 1 } : {};
   const [lit, setLit] = useState("");
   const changed = rows ? rows.filter((row) => row.before !== row.after).length : 0;
   const handedBefore = before ? (before.verdict ? "rejected" : "never handed in") : "";
   return (
     <>
       {words && <p class="quote">“{words}”</p>}
-      <div class={`drafts${rows ? "" : " one"}`}>
+      <div class={`drafts ${rows ? "two" : "one"}`}>
         {rows && before && (
-          <section class="draft" aria-label={`Draft ${before.number}`}>
+          <section class="draft" aria-label={`Draft ${before.number}`} style={inRows}>
             <header>
               <b class="light">Draft {before.number}</b>{" "}
               <span class="quiet">
@@ -46,7 +47,7 @@ export function DraftPane({ step, draft, recording, tree }: PaneGiven & { draft:
             </div>
           </section>
         )}
-        <section class="draft" aria-label={`Draft ${draft.number}`}>
+        <section class="draft" aria-label={`Draft ${draft.number}`} style={inRows}>
           <header>
             <b>Draft {draft.number}</b> <span class="quiet">what the model saw</span>
             <span class="spacer" />

@@ -1,46 +1,20 @@
 // How a run ended, what it used, by whom, and how near its limits it was.
 
+import { type ComponentChildren, Fragment } from "preact";
 import type { Facts, Usage } from "../api";
 import { parsed } from "../client";
 import { count, DASH, duration, exact, money, percent } from "../logic/format";
+import { type Gauge, gaugesOf, type Party, partiesOf } from "../logic/gauges";
 import type { RunStep, Step, Tree } from "../logic/tree";
 import { allTokens, isObject, NOTHING, number, object, sentTokens, sum, text, usage } from "../logic/values";
+import type { Recording } from "../recording";
 import { type PaneGiven, ResultView, useEntire } from "./details";
 import { allLayers, VerdictView } from "./draft";
 import { WhoDidWhat } from "./operator";
 import { JsonView, StateIcon } from "./parts";
 
-interface Party {
-  run: RunStep;
-  used: Usage;
-  mode: string;
-}
-
-/** Which runs a step holds, itself first. */
-function parties(tree: Tree, step: Step): Party[] {
-  const top = step.kind === "turn" || step.kind === "root" ? step : step.run;
-  const isInside = (run: RunStep) => {
-    for (let at: Step | null = run; at; at = at.parent) if (at === top) return true;
-    return false;
-  };
-  const merged = new Map<string, Party>();
-  for (const run of tree.runs.filter(isInside)) {
-    const known = merged.get(run.path.join("/"));
-    if (known) merged.set(run.path.join("/"), { ...known, run, used: sum(known.used, run.used) });
-    else merged.set(run.path.join("/"), { run, used: run.used, mode: run === top || run.path.length === 1 ? "itself" : run.mode });
-  }
-  return [...merged.values()];
-}
-
-interface GaugeGiven {
-  name: string;
-  parts: { look: string; amount: number }[];
-  limit: number | null;
-  told: string;
-  ended: boolean;
-}
-
-function Gauge({ name, parts, limit, told, ended }: GaugeGiven) {
+function GaugeRow({ gauge, told }: { gauge: Gauge; told: ComponentChildren }) {
+  const { name, parts, limit, ended } = gauge;
   const used = parts.reduce((all, part) => all + part.amount, 0);
   const whole = Math.max(limit ?? used, used, 1e-9);
   return (
@@ -59,7 +33,7 @@ export function EndingPane({ step, tree, recording }: PaneGiven) {
   const run = step.kind === "turn" ? ((step.children.findLast((each) => each.kind === "run") as RunStep | undefined) ?? step.run) : step.run;
   const ended = useEntire(recording, run.ended);
   const error = run.ended?.kind === "RunFailed" && (step.kind !== "attempt") ? object(ended?.facts["error"]) : null;
-  const told = parties(tree, step);
+  const told = partiesOf(tree, step);
   const all = told.reduce((used, each) => sum(used, each.used), NOTHING);
   const metadata = object(ended?.facts["metadata"]);
   const output = ended?.facts["output"];
@@ -74,7 +48,7 @@ export function EndingPane({ step, tree, recording }: PaneGiven) {
         </section>
       )}
       {!error && output !== undefined && step.kind === "run" && <ResultView value={output} isError={false} />}
-      <Gauges run={run} told={told} error={error} metadata={metadata} seconds={(run.end ?? recording.run?.seen ?? run.start) - run.start} />
+      <Gauges run={run} told={told} error={error} metadata={metadata} recording={recording} />
       {recording.signals.length > 0 && <WhoDidWhat recording={recording} tree={tree} />}
       {told.length > 1 && <ByChild told={told} all={all} />}
       <div class="columns">
@@ -140,44 +114,39 @@ function ErrorBox({ error }: { error: Facts }) {
   );
 }
 
-function Gauges({ run, told, error, metadata, seconds }: { run: RunStep; told: Party[]; error: Facts | null; metadata: Facts; seconds: number }) {
-  const context = object(error?.["context"]);
-  const policy = error?.["code"] === "BUDGET_EXCEEDED" ? text(context["policy"]) : error?.["code"] === "MAX_ITERATIONS" ? "iterations" : error?.["code"] === "MAX_ATTEMPTS_EXCEEDED" ? "attempts" : "";
-  const limit = number(context["limit"]);
-  const used = number(context["used"]);
-  const own = told.filter((each) => each.mode === "itself");
-  const back = told.filter((each) => each.mode === "background");
-  const children = told.filter((each) => each.mode !== "itself" && each.mode !== "background");
-  const parts = (amount: (used: Usage) => number) => [
-    { look: "own", amount: own.reduce((n, each) => n + amount(each.used), 0) },
-    { look: "children", amount: children.reduce((n, each) => n + amount(each.used), 0) },
-    { look: "background", amount: back.reduce((n, each) => n + amount(each.used), 0) },
-  ];
-  const tokens = parts(allTokens);
-  const inAll = tokens.reduce((n, part) => n + part.amount, 0);
-  const costs = told.map((each) => each.used.cost);
-  const cost = costs.some((each) => each === null) ? null : costs.reduce<number>((n, each) => n + (each ?? 0), 0);
-  const attempts = run.attempts.length;
-  const last = run.attempts[run.attempts.length - 1];
-  const iterations = last ? last.children.filter((each) => each.kind === "iteration" && each.answered !== null).length : 0;
-  const needed = number(context["needed"]);
-  const reserved = policy === "tokens" && limit !== null ? Math.max(0, Math.min(needed ?? 0, limit - (used ?? inAll))) : 0;
-  const tokensTold = policy === "tokens" && limit !== null ? (
-    <><b class="bad">{exact(used ?? inAll)}</b> <span>of {exact(limit)}{needed !== null ? ` · ${exact(needed)} needed` : ` · ${exact(Math.max(0, limit - (used ?? inAll)))} left`}</span></>
-  ) : exact(inAll);
+/** How much it was, and of how much, in the unit of the budget. */
+function figures({ name, used, limit, needed, ended }: Gauge, place: string): ComponentChildren {
+  const written = (n: number | null) => (n === null ? DASH : name === "cost" ? money(n) : name === "seconds" ? (limit === null ? duration(n) : n.toFixed(1)) : exact(n));
+  if (limit === null) return name === "attempts" || name === "iterations" ? `${written(used)} of ?${place}` : written(used);
+  const most = name === "seconds" ? exact(limit) : written(limit);
+  const rest = !ended || used === null || name === "attempts" || name === "iterations" ? "" : needed !== null ? ` · ${written(needed)} needed` : ` · ${written(Math.max(0, limit - used))} left`;
+  return (
+    <>
+      {ended ? <b class="bad">{written(used)}</b> : written(used)} <span>{`of ${most}${rest}${place}`}</span>
+    </>
+  );
+}
+
+function Gauges({ run, told, error, metadata, recording }: { run: RunStep; told: Party[]; error: Facts | null; metadata: Facts; recording: Recording }) {
+  const seconds = (run.end ?? recording.run?.seen ?? run.start) - run.start;
+  const gauges = gaugesOf(run, told, error, seconds, recording.run?.kind !== "durable"); // between its lives, a durable run's clock stands still
+  const has = (look: string) => gauges.some(({ parts }) => parts.some((part) => part.look === look && part.amount > 0));
   return (
     <section class="gauges" aria-label="Budgets">
       <h3>
         Budgets <span>of this run{told.length > 1 ? " and all below" : ""}</span>
         <span class="legend">
-          <i class="own" /> itself {children.length > 0 && <><i class="children" /> children</>} {back.length > 0 && <><i class="background" /> background</>} {reserved > 0 && <><i class="reserved" /> reserved</>}
+          <i class="own" /> itself{" "}
+          {["children", "background", "reserved"].filter(has).map((look) => (
+            <Fragment key={look}>
+              <i class={look} /> {look}{" "}
+            </Fragment>
+          ))}
         </span>
       </h3>
-      <Gauge name="tokens" parts={[...tokens, { look: "reserved", amount: reserved }]} limit={policy === "tokens" ? limit : null} told={tokensTold as unknown as string} ended={policy === "tokens"} />
-      <Gauge name="cost" parts={cost === null ? [] : parts((each) => each.cost ?? 0)} limit={policy === "cost" ? limit : null} told={policy === "cost" && limit !== null ? `${money(used ?? cost)} of ${money(limit)}` : money(cost)} ended={policy === "cost"} />
-      <Gauge name="seconds" parts={[{ look: "own", amount: seconds }]} limit={policy === "seconds" ? limit : null} told={policy === "seconds" && limit !== null ? `${seconds.toFixed(1)} of ${exact(limit)}` : duration(seconds)} ended={policy === "seconds"} />
-      <Gauge name="attempts" parts={[{ look: "own", amount: attempts }]} limit={run.maxAttempts || null} told={`${attempts} of ${run.maxAttempts || "?"}`} ended={policy === "attempts"} />
-      <Gauge name="iterations" parts={[{ look: "own", amount: iterations }]} limit={run.maxIterations || null} told={`${iterations} of ${run.maxIterations || "?"} in ${attempts > 1 ? "the last" : "this"} attempt`} ended={policy === "iterations"} />
+      {gauges.map((gauge) => (
+        <GaugeRow key={gauge.name} gauge={gauge} told={figures(gauge, gauge.name === "iterations" ? ` in ${run.attempts.length > 1 ? "the last" : "this"} attempt` : "")} />
+      ))}
       {number(metadata["overshoot_tokens"]) ? <p class="quiet">{exact(number(metadata["overshoot_tokens"]))} tokens beyond what was reserved.</p> : null}
     </section>
   );

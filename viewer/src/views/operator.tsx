@@ -4,13 +4,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Facts, Signal, SignalAnswer, Told } from "../api";
 import { Failed, say } from "../client";
-import { lines } from "../logic/diff";
 import { clock, utc } from "../logic/format";
 import type { Step, Tree } from "../logic/tree";
 import { list, object, text } from "../logic/values";
 import type { Recording } from "../recording";
 import { useEntire } from "./details";
-import { DiffLine, Icon, JsonView, Key, StateIcon, toast, useKeys } from "./parts";
+import { Icon, Key, StateIcon, toast, useKeys } from "./parts";
+import { WouldHappen } from "./would";
 
 const SETTLES_MS = 500;
 
@@ -114,7 +114,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
   if (!waiting || !event || recording.isReadOnly) return null;
   if (answer && answer.status !== "taken") {
     return (
-      <section class="approval late" role="region" aria-label="Operator">
+      <section class="approval late" role="region" aria-label="What waits for you">
         <header>
           <StateIcon state="done" isGood /> <b>{answer.status === "over" ? "The run has ended" : "Already decided"}</b> {answer.told}
         </header>
@@ -134,7 +134,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
   if (isQuestion) {
     const options = list(facts["options"]).map(text);
     return (
-      <section class="approval" role="region" aria-label="Operator" ref={ref as never}>
+      <section class="approval" role="region" aria-label="What waits for you" ref={ref as never}>
         <header>
           <StateIcon state="waits" /> <b>{text(facts["question"])}</b>
         </header>
@@ -156,7 +156,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
   const target = text(args["path"] ?? args["file"] ?? args["command"]);
   const rule = text(facts["rule"]);
   return (
-    <section class={`approval${isPinned ? " pinned" : ""}`} role="region" aria-label="Operator" ref={ref as never}>
+    <section class={`approval${isPinned ? " pinned" : ""}`} role="region" aria-label={isPinned ? "Your answer" : "What waits for you"} ref={ref as never}>
       {!isPinned && (
         <>
           <header>
@@ -172,7 +172,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
           <p class="why">
             {text(facts["question"])} {rule && <span class="quiet">For the session this allows: {rule}</span>}
           </p>
-          <WouldHappen name={name} args={args} />
+          <WouldHappen recording={recording} step={step} name={name} args={args} />
         </>
       )}
       {mode === "changes" && (
@@ -230,43 +230,6 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
         </button>
       </div>
     </section>
-  );
-}
-
-/** What a call would do: a diff for what edits, a command line for what runs, else its arguments. */
-export function WouldHappen({ name, args }: { name: string; args: Facts }) {
-  const before = args["old"] ?? args["old_text"] ?? args["old_string"];
-  const after = args["new"] ?? args["new_text"] ?? args["new_string"];
-  if (typeof before === "string" && typeof after === "string") {
-    return (
-      <div class="would">
-        {lines(before, after).map((line, n) => (
-          <DiffLine line={line} key={n} />
-        ))}
-      </div>
-    );
-  }
-  if (name === "write" && typeof args["content"] === "string") {
-    return (
-      <div class="would">
-        {lines("", args["content"]).filter((line) => line.sign === "+").slice(0, 200).map((line, n) => (
-          <DiffLine line={line} key={n} isNumbered />
-        ))}
-      </div>
-    );
-  }
-  if (typeof args["command"] === "string") {
-    return (
-      <pre class="would command">
-        <span class="quiet">$ </span>
-        {args["command"]}
-      </pre>
-    );
-  }
-  return (
-    <div class="would">
-      <JsonView value={args} />
-    </div>
   );
 }
 

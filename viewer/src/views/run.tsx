@@ -6,7 +6,7 @@ import { isMissed, told } from "../logic/cache";
 import { count, duration, exact, money, percent, plural, shortId, clock, utc } from "../logic/format";
 import { childrenOf, isFailing, reveal, type Row, rowsOf, selectedAtFirst } from "../logic/rows";
 import type { State, Step, Tree } from "../logic/tree";
-import { sentTokens, text } from "../logic/values";
+import { number, sentTokens, text } from "../logic/values";
 import { embedded } from "../offline";
 import { Recording } from "../recording";
 import { go, goOn, type Route } from "../route";
@@ -215,7 +215,10 @@ function Head({ tree, recording, now }: { tree: Tree; recording: Recording; now:
   const main = tree.runs.find((each) => each.path.length === 1) ?? null;
   const sent = sentTokens(run.usage);
   const isLive = run.status === "live";
-  const own = tree.runs.filter((each) => each.path.length === 1).reduce((all, each) => all + each.used.requests, 0);
+  const outermost = tree.runs.filter((each) => each.path.length === 1);
+  const own = outermost.reduce((all, each) => all + each.used.requests, 0);
+  /** What is allowed, while it matters. */
+  const most = (name: string) => (isLive && outermost.length === 1 ? number(outermost[0]?.limits[name]) : null);
   const title = run.input || main?.input || `${run.agent}, without input`;
   const attempt = main?.nowAttempt?.attempt ?? 0;
   const iteration = main?.nowIteration?.iteration ?? 0;
@@ -255,8 +258,12 @@ function Head({ tree, recording, now }: { tree: Tree; recording: Recording; now:
         <Figure name="out" title={exact(run.usage.output_tokens)}>
           {run.usage.output_tokens < 100_000 ? exact(run.usage.output_tokens) : count(run.usage.output_tokens)}
         </Figure>
-        <Figure name="cost">{money(run.usage.cost)}</Figure>
-        <Figure name={isLive ? "for" : "took"}>{duration((isLive ? now : (run.ended ?? run.seen)) - run.started)}</Figure>
+        <Figure name="cost">
+          {money(run.usage.cost)} {most("cost") !== null && <span class="name">of {money(most("cost"))}</span>}
+        </Figure>
+        <Figure name={isLive ? "for" : "took"}>
+          {duration((isLive ? now : (run.ended ?? run.seen)) - run.started)} {most("seconds") !== null && <span class="name">of {duration(most("seconds"))}</span>}
+        </Figure>
         <Figure name="began" title={utc(run.started)}>
           {clock(run.started)}
         </Figure>

@@ -4,8 +4,10 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import type { Day, Run, Store } from "../api";
 import { Failed, get, query } from "../client";
 import { age, clock, count, duration, exact, money, percent, plural, size, utc } from "../logic/format";
+import { choose } from "../logic/selection";
 import { sentTokens } from "../logic/values";
 import { go, goOn, href, type Route } from "../route";
+import { Forget } from "./forget";
 import { announce, Icon, Key, Loading, Problem, StateIcon, To, useKeys, useNarrow, useWindow } from "./parts";
 import { HelpButton, stateOf } from "./run";
 
@@ -36,11 +38,13 @@ interface Listed {
   lost: number | null;
   next: () => void;
   again: () => void;
+  /** Drop these from the list. */
+  drop: (ids: ReadonlySet<string>) => void;
 }
 
 function useRuns(route: Route): Listed {
   const key = FILTERS.map((name) => route[name] ?? "").join("\n");
-  const [state, set] = useState<Omit<Listed, "next" | "again"> & { behind: string | null }>({ runs: [], more: false, behind: null, pages: 0, error: null, isHere: false, lost: null });
+  const [state, set] = useState<Omit<Listed, "next" | "again" | "drop"> & { behind: string | null }>({ runs: [], more: false, behind: null, pages: 0, error: null, isHere: false, lost: null });
   const [tries, setTries] = useState(0);
   const busy = useRef(false);
   const now = useRef(key);
@@ -87,6 +91,12 @@ function useRuns(route: Route): Listed {
       if (!busy.current && state.more && behind) void load(behind);
     },
     again: () => setTries(tries + 1),
+    drop: (ids) => {
+      const runs = state.runs.filter((run) => !ids.has(run.id));
+      if (runs.length === 0) setTries(tries + 1);
+      // The next page is asked for by the run before it, which has to be there.
+      else set((old) => ({ ...old, runs: old.runs.filter((run) => !ids.has(run.id)), behind: old.behind && ids.has(old.behind) ? null : old.behind }));
+    },
   };
 }
 
@@ -96,7 +106,10 @@ export function RunsPage({ route }: { route: Route }) {
   const [store, setStore] = useState<Store | null>(null);
   const [days, setDays] = useState<Day[]>([]);
   const isNarrow = useNarrow();
-  const [selected, setSelected] = useState<Set<string>>(new Set());
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [unwanted, setUnwanted] = useState<Run[]>([]);
+  const [forgotten, setForgotten] = useState(0);
+  const clicked = useRef<string | null>(null);
   const [isSelecting, setSelecting] = useState(false);
   const [isFiltering, setFiltering] = useState(false);
   const [index, setIndex] = useState(-1);
@@ -110,7 +123,7 @@ export function RunsPage({ route }: { route: Route }) {
     if (!isHere) return; // the rows come first
     get<Store>("api/store").then(setStore).catch(() => undefined); // what fails is told by the list
     get<{ days: Day[] }>("api/days?days=30").then((told) => setDays(told.days)).catch(() => undefined);
-  }, [isHere]);
+  }, [isHere, forgotten]);
   const n = runs.length;
   const height = isNarrow ? 56 : 32;
   const { ref, from, to, onScroll } = useWindow(n + (listed.more ? 1 : 0), height);
@@ -118,11 +131,12 @@ export function RunsPage({ route }: { route: Route }) {
     if (to >= n - 20) listed.next();
   }, [to, n, listed.pages, listed.more]);
   const hasFilters = FILTERS.some((name) => route[name]);
-  const toggle = (id: string) => {
-    const next = new Set(selected);
-    if (!next.delete(id)) next.add(id);
-    setSelected(next);
+  const toggle = (id: string, isRange = false) => {
+    setSelected(choose(selected, runs.map((run) => run.id), id, isRange ? clicked.current : null));
+    clicked.current = id;
   };
+  const canForget = store !== null && !store.read_only;
+  const ask = () => canForget && setUnwanted(runs.filter((run) => selected.has(run.id)));
   const compare = () => {
     const [one, other] = runs.filter((run) => selected.has(run.id)).map((run) => run.id);
     if (selected.size === 2 && one && other) go({ compare: `${one},${other}` });
@@ -139,10 +153,12 @@ export function RunsPage({ route }: { route: Route }) {
   useKeys(
     (key) => {
       const run = runs[index];
+      if (unwanted.length) return false;
       if (key === "j" || key === "ArrowDown") show(index + 1);
       else if (key === "k" || key === "ArrowUp") show(index - 1);
       else if ((key === "Enter" || key === "l" || key === "ArrowRight") && run && !(document.activeElement instanceof HTMLButtonElement) && !(document.activeElement instanceof HTMLAnchorElement)) go({ run: run.id });
-      else if (key === "x" && run) toggle(run.id);
+      else if ((key === "x" || key === "X") && run) toggle(run.id, key === "X");
+      else if (key === "Delete") ask();
       else if (key === "d") compare();
       else if (key === "e" || key === "E") {
         const by = key === "e" ? 1 : -1;
@@ -280,7 +296,7 @@ export function RunsPage({ route }: { route: Route }) {
                 </div>
               </div>
             )}
-            <div class="rbody" role="rowgroup" ref={ref} onScroll={onScroll} tabIndex={0} aria-label="Runs, the newest first">
+            <div class={`rbody${selected.size > 0 ? " under" : ""}`} role="rowgroup" ref={ref} onScroll={onScroll} tabIndex={0} aria-label="Runs, the newest first">
               <div class="tall" role="presentation" style={{ height: `${(n + (listed.more ? 1 : 0)) * height}px` }}>
                 {runs.slice(from, to).map((run, at) => (
                   <RunRow
@@ -291,7 +307,7 @@ export function RunsPage({ route }: { route: Route }) {
                     isSelecting={isSelecting}
                     isHere={from + at === index}
                     isSelected={selected.has(run.id)}
-                    toggle={() => toggle(run.id)}
+                    toggle={(isRange) => toggle(run.id, isRange)}
                   />
                 ))}
                 {listed.more && to > n && (
@@ -314,10 +330,31 @@ export function RunsPage({ route }: { route: Route }) {
           <button type="button" onClick={() => exportAll([...selected])}>
             Export
           </button>
-          <button type="button" class="plain" aria-label="Select none" onClick={() => setSelected(new Set())}>
-            <Key>esc</Key>
+          {canForget && (
+            <button type="button" class="danger" onClick={ask}>
+              Forget… <Key>del</Key>
+            </button>
+          )}
+          <button type="button" class="plain wideonly" onClick={() => setSelected(new Set())}>
+            <span class="sr">Select none</span> <Key>esc</Key>
           </button>
         </div>
+      )}
+      {unwanted.length > 0 && (
+        <Forget
+          runs={unwanted}
+          keep={(onlyOpen) => {
+            if (onlyOpen) setSelected(new Set(unwanted.flatMap((run) => (run.status === "live" ? [] : [run.id]))));
+            setUnwanted([]);
+          }}
+          gone={() => {
+            listed.drop(new Set(unwanted.map((run) => run.id)));
+            setForgotten(forgotten + 1);
+            setSelected(new Set());
+            setUnwanted([]);
+          }}
+          failed={listed.again}
+        />
       )}
     </div>
   );
@@ -384,7 +421,7 @@ interface RunRowGiven {
   isSelecting: boolean;
   isHere: boolean;
   isSelected: boolean;
-  toggle: () => void;
+  toggle: (isRange: boolean) => void;
 }
 
 function ending(run: Run): { told: string; look: string } {
@@ -406,7 +443,7 @@ function RunRow({ run, top, isNarrow, isSelecting, isHere, isSelected, toggle }:
   const look = `rrow${isHere ? " here" : ""}${isSelected ? " selected" : ""}`;
   const open = (event: MouseEvent) => {
     if ((event.target as HTMLElement).closest("input,a,label") || event.metaKey || event.ctrlKey) return;
-    if (isSelecting) toggle();
+    if (isSelecting) toggle(event.shiftKey);
     else go({ run: run.id });
   };
   const cached = percent(run.usage.cache_read_tokens, sent);
@@ -414,7 +451,7 @@ function RunRow({ run, top, isNarrow, isSelecting, isHere, isSelected, toggle }:
     const inShort = told.look === "mono" ? [plural(run.attempts, "attempt"), plural(run.iterations, "iteration"), run.children ? `${run.children} children` : ""].filter(Boolean).join(", ") : told.told;
     return (
       <div class={`${look} two`} role="row" style={place} onClick={open}>
-        <span role="cell">{isSelecting ? <input type="checkbox" checked={isSelected} aria-label={`Select ${run.agent}`} onChange={toggle} /> : <StateIcon state={state} />}</span>
+        <span role="cell">{isSelecting ? <input type="checkbox" checked={isSelected} aria-label={`Select ${run.agent}`} onClick={(event) => toggle(event.shiftKey)} /> : <StateIcon state={state} />}</span>
         <span class="first" role="cell">
           <a href={href({ run: run.id })} onClick={(event) => (event.preventDefault(), go({ run: run.id }))}>
             {run.agent}
@@ -433,7 +470,7 @@ function RunRow({ run, top, isNarrow, isSelecting, isHere, isSelected, toggle }:
   return (
     <div class={look} role="row" style={place} onClick={open}>
       <span role="cell" class="box">
-        <input type="checkbox" checked={isSelected} aria-label={`Select ${run.agent}, ${run.input.slice(0, 40)}`} onChange={toggle} />
+        <input type="checkbox" checked={isSelected} aria-label={`Select ${run.agent}, ${run.input.slice(0, 40)}`} onClick={(event) => toggle(event.shiftKey)} />
       </span>
       <span role="cell">
         <StateIcon state={state} />
