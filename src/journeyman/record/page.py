@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import fields
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from operator import attrgetter
 from typing import Any, Final
 
 from journeyman.record.fold import dumped
@@ -20,25 +21,26 @@ _USED: Final = (
     *("requests", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
     "cost",
 )
+_RUN: Final = [each.name for each in fields(RecordedRun) if each.name != "usage"]
 _EVENT: Final = [each.name for each in fields(RecordedEvent)]
 _REQUEST: Final = [each.name for each in fields(SentRequest)]
+_of_run, _of_event, _of_request = attrgetter(*_RUN), attrgetter(*_EVENT), attrgetter(*_REQUEST)
 
 
 def run_document(run: RecordedRun) -> dict[str, Any]:
     """Return a run as the viewer reads it."""
-    facts = asdict(run)
-    usage = facts["usage"]
-    return facts | {"usage": {name: usage.get(name) or (None if name == "cost" else 0) for name in _USED}}
+    usage = {name: getattr(run.usage, name) or (None if name == "cost" else 0) for name in _USED}
+    return {**dict(zip(_RUN, _of_run(run), strict=True)), "usage": usage}
 
 
 def event_document(event: RecordedEvent) -> dict[str, Any]:
     """Return what happened as the viewer reads it."""
-    return {name: getattr(event, name) for name in _EVENT}
+    return dict(zip(_EVENT, _of_event(event), strict=True))
 
 
 def request_document(request: SentRequest) -> dict[str, Any]:
     """Return a request as the viewer reads it, except its pieces."""
-    return {name: getattr(request, name) for name in _REQUEST}
+    return dict(zip(_REQUEST, _of_request(request), strict=True))
 
 
 def page(recordings: Recordings, run: RecordedRun) -> Iterator[str]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -153,6 +153,7 @@ _RUN: Final = (
     "n, id, kind, agent, model, input, owner, has_content, started, seen, ended, status, code, attempts, iterations,"
     " calls, children, input_tokens, cached_tokens, output_tokens, cost, bytes, dropped, why"
 )
+_OF_A_RUN: Final = "run = (SELECT n FROM rec_runs WHERE id = ?) AND n > ?"
 _EVENT: Final = "n, at, path, kind, attempt, iteration, call, tool, body, refs"
 _REQUEST: Final = "n, at, path, attempt, iteration, form, model, size, around, answer, refs"
 
@@ -353,7 +354,7 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
             most: Of a longer text, only so many characters of its beginning are read: it is given as
                 `{"cut": ..., "characters": about how many it has}`.
         """
-        where, given = ["run = (SELECT n FROM rec_runs WHERE id = ?)", "n > ?"], list[object]([run.id, after])
+        where, given = [_OF_A_RUN], list[object]([run.id, after])
         if path is not None:
             where.append("path = ?")
             given.append("/".join(path))
@@ -363,6 +364,28 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
         query = f"SELECT {_EVENT} FROM rec_events WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
         known: dict[int, bytes | None] = {}
         return [self._event(row, most, known) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
+
+    def event_documents(
+        self, run: RecordedRun, *, after: int = 0, limit: int = MOST, most: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Return what `events` does, each as a dictionary of its fields: for who shows thousands at once, to whom
+        making objects of them would take longer than reading them."""
+        query = f"SELECT {_EVENT} FROM rec_events WHERE {_OF_A_RUN} ORDER BY n LIMIT ?"
+        known: dict[int, bytes | None] = {}
+        return [
+            {
+                "n": row[0],
+                "at": row[1],
+                "path": _path_of(row[2]),
+                "kind": row[3],
+                "attempt": row[4],
+                "iteration": row[5],
+                "tool_use_id": row[6],
+                "tool_name": row[7],
+                "facts": self._facts(row[8], row[9], most, known),
+            }
+            for row in self._rows(query, (run.id, after, max(1, min(limit, MOST))))
+        ]
 
     def all_events(self, run: RecordedRun, *, path: RunPath | None = None) -> Iterator[RecordedEvent]:
         """Give everything that happened in a run, in order, read in pages."""
@@ -375,11 +398,6 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
         self, row: Sequence[Any], most: int | None = None, known: dict[int, bytes | None] | None = None
     ) -> RecordedEvent:
         n, at, path, kind, attempt, iteration, call, tool, body, refs = row
-        text = unfold(self.file, body or "{}", refs, most=most, known=known)
-        lost: JsonObject = {"lost": "a part of this event is not in the store"}
-        facts = _json_of(text)
-        if most is not None and text is not None and len(text) > most:
-            facts = shortened(facts, most)
         return RecordedEvent(
             n=n,
             at=at,
@@ -389,8 +407,19 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
             iteration=iteration,
             tool_use_id=call,
             tool_name=tool,
-            facts=lost if facts is None else facts,
+            facts=self._facts(body, refs, most, known),
         )
+
+    def _facts(
+        self, body: str | None, refs: bytes | None, most: int | None, known: dict[int, bytes | None] | None
+    ) -> JsonObject:
+        text = body or "{}"
+        if refs:
+            text = unfold(self.file, text, refs, most=most, known=known)
+        facts = _json_of(text)
+        if most is not None and text is not None and len(text) > most:
+            facts = shortened(facts, most)
+        return {"lost": "a part of this event is not in the store"} if facts is None else facts
 
     def search(self, text: str, *, tool: str | None = None, limit: int = 50) -> list[Found]:
         """Return events that hold a text, the newest first; cases are told apart.
@@ -451,12 +480,15 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
             where.append("path = ?")
             given.append("/".join(path))
         query = f"SELECT {_REQUEST} FROM rec_requests WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
-        return [self._request(row) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
+        heads: dict[int | None, bytes | None] = {None: None}
+        return [self._request(row, heads) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
 
-    def _request(self, row: Sequence[Any]) -> SentRequest:
+    def _request(self, row: Sequence[Any], heads: dict[int | None, bytes | None]) -> SentRequest:
+        """Return a request. `heads`: what stood around those before it, by its number; most have the same."""
         n, at, path, attempt, iteration, form, model, size, around, answer, refs = row
         text = None if answer is None else unfold(self.file, answer, refs)
-        head = None if around is None else piece_of(self.file, around)
+        if around not in heads:
+            heads[around] = piece_of(self.file, around)
         return SentRequest(
             n=n,
             at=at,
@@ -466,7 +498,7 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
             form=form,
             model=model,
             size=size,
-            around=_json_of(head) or {},
+            around=_json_of(heads[around]) or {},
             answer=_json_of(text),
         )
 
@@ -523,6 +555,7 @@ def _json_of(text: str | bytes | None) -> JsonObject | None:
         return None
 
 
+@lru_cache(maxsize=1_000)
 def _path_of(text: str) -> RunPath:
     return tuple(text.split("/")) if text else ()
 

@@ -55,6 +55,12 @@ def refusal(status: int, error: str, hint: str) -> Response:
     return JSONResponse({"error": error, "hint": hint}, status)
 
 
+def asked_path(exchange: Exchange) -> str:
+    """Return what is asked for of this application, wherever it is mounted."""
+    path, mounted = exchange["path"], exchange.get("root_path", "")
+    return path.removeprefix(mounted) if path.startswith(f"{mounted}/") else path
+
+
 @dataclass(frozen=True, slots=True)
 class Doorkeeper:
     """Lets through what may be asked."""
@@ -93,7 +99,7 @@ class Doorkeeper:
             hint = f"Open it as {self.hosts[0]}, or allow the name with --host."
             return refusal(421, f"This is not {host[:100]!r}.", hint)
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        is_page = exchange["method"] == "GET" and not exchange["path"].startswith("/api/")
+        is_page = exchange["method"] == "GET" and not asked_path(exchange).startswith("/api/")
         if (origin is not None and origin.partition("://")[2] != host) or (site == "cross-site" and not is_page):
             return refusal(403, "Another page asks.", "Open the viewer itself.")
         if int(headers.get("content-length") or 0) > MOST_BYTES:
@@ -105,7 +111,7 @@ class Doorkeeper:
         given = [value for name, value in _query(exchange) if name == "token"]
         if given and exchange["method"] == "GET":
             return self._signed_in(exchange, given[-1], token)
-        if exchange["path"].startswith("/api/") and not any(
+        if asked_path(exchange).startswith("/api/") and not any(
             hmac.compare_digest(each.encode(), token.encode()) for each in self._brought(headers)
         ):
             return refusal(401, "The token is missing or wrong.", "Open the address that journeyman view has printed.")
