@@ -285,6 +285,48 @@ async def test_of_two_operators_the_second_is_told_who_was_first(floor: Floor, o
     assert "about tides; south" in done.stdout
 
 
+async def test_of_two_who_answer_one_question_the_second_is_told_who_was_first(floor: Floor, open_page: Opened) -> None:
+    one = await looked_at(floor, open_page)
+    async with floor.going("asker", "recorded", "words-2") as process:
+        await shown(one, "asker")
+        two = await open_page(one.url)
+        await expect(one.get_by_role("button", name="Approve", exact=False)).to_be_enabled()
+        await one.keyboard.press("y")
+        heard = asyncio.Event()
+        await before_it_is_heard(two, heard.wait)
+        await two.get_by_role("button", name="north").click()
+        await one.get_by_role("button", name="south").click()
+        await expect(one.locator(".approval")).to_have_count(0)
+        heard.set()
+        told = f"Already decided. This was answered before: a text, by {somebody()} in the viewer"
+        await expect(two.locator("#toast")).to_contain_text(told)
+        floor.go_on("words-2")
+        done = await asyncio.to_thread(process.done)
+    assert "about tides; south" in done.stdout
+
+
+async def test_what_is_typed_right_after_a_key_is_the_reason_and_no_key(floor: Floor, open_page: Opened) -> None:
+    page = await looked_at(floor, open_page)
+    async with floor.going("asker", "recorded") as process:
+        await shown(page, "asker")
+        await expect(page.get_by_role("button", name="Approve", exact=False)).to_be_enabled()
+        # All at once, as a keyboard that is faster than the page: y would approve, n deny without a reason.
+        await page.evaluate("""() => {
+            const press = (key) => document.activeElement.dispatchEvent(
+                new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+            press("n");
+            queueMicrotask(() => queueMicrotask(() => ["y", "n"].forEach(press)));
+        }""")
+        await expect(page.get_by_label("Why not? The model reads it; it may be empty.")).to_be_focused()
+        await page.keyboard.type("yes, but not now")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".approval")).to_contain_text("Which sea?")
+        await page.get_by_role("button", name="south").click()
+        done = await asyncio.to_thread(process.done)
+    assert "yes, but not now" in done.stdout
+    assert "about tides" not in done.stdout
+
+
 async def test_a_run_that_ends_while_it_is_steered_says_so(floor: Floor, open_page: Opened) -> None:
     page = await looked_at(floor, open_page)
     async with floor.going("reader", "recorded", "stop-2") as process:

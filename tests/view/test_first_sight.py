@@ -64,6 +64,27 @@ async def test_a_recording_in_one_file_opens_without_a_network(site: Site, open_
 
 
 @pytest.mark.browser
+async def test_what_a_page_shows_first_is_asked_for_once_and_before_its_script_runs(
+    site: Site, open_page: Opened
+) -> None:
+    told = "performance.getEntriesByType('resource').map((each) => [each.initiatorType, each.name])"
+    page = await open_page(site.url)
+    await expect(page.locator(".rbody [role=row]").first).to_be_visible()
+    found: list[tuple[str, str]] = await page.evaluate(told)
+    assert [how for how, name in found if "/api/runs" in name] == ["link"]
+    run = site.of("archivist", "success")
+    await page.goto(run)
+    await expect(page.get_by_role("treeitem", selected=True)).to_contain_text("Ending")
+    found = await page.evaluate(told)
+    id = run.rpartition("=")[2]
+    asked = [(how, name.partition(f"/{id}")[2]) for how, name in found if f"/{id}" in name]
+    assert [each for each in asked if "requests" not in each[1] and "signals" not in each[1]] == [
+        ("link", ""),
+        ("link", "/events?after=0&limit=1000&most=4000"),
+        ("link", "/events?after=0&skip=1000&limit=10000&most=4000"),
+    ]
+
+
 async def test_runs_that_a_search_finds_late_are_listed_as_well(site: Site, open_page: Opened) -> None:
     late: dict[str, object] = {"runs": [], "more": True, "next": "elsewhere"}
     pages: list[str] = []

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from journeyman import Agent, Chat, Failure, Host, Success, run, tool
 from journeyman.chat.questions import ask_user
@@ -22,7 +25,8 @@ from journeyman.model import Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.types import Text
-from journeyman.view import serve_view
+from journeyman.view import app, serve_view
+from journeyman.view.guard import Doorkeeper
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -60,6 +64,9 @@ async def test_a_run_is_shown_with_its_events_requests_and_figures(place: str) -
         assert whole["facts"]["tool_result"] == "about tides"
         first = await desk.get(f"/api/runs/{id}/events?limit=2")
         assert (len(first["events"]), first["more"]) == (2, True)
+        rest = await desk.get(f"/api/runs/{id}/events?after=0&skip=2&most=5")
+        assert (rest["events"], rest["more"]) == (page["events"][2:], False)
+        assert await desk.get(f"/api/runs/{id}/events?skip=999") == {"events": [], "more": False}
         requests = (await desk.get(f"/api/runs/{id}/requests"))["requests"]
         request = await desk.get(f"/api/runs/{id}/requests/{requests[1]['n']}")
         body = await desk.get(f"/api/runs/{id}/requests/{requests[1]['n']}/body")
@@ -87,6 +94,22 @@ async def test_runs_come_in_pages_and_are_found_by_what_was_said(place: str) -> 
             ("over_cost=1", []),
         ):
             assert [each["id"] for each in (await desk.get(f"/api/runs?{query}"))["runs"]] == expected, query
+
+
+async def test_who_has_a_list_hears_what_has_changed_since_it_was_read(place: str) -> None:
+    with Recorder(place, asks=True) as recorder:
+        going = asyncio.create_task(run(asking(LOOK, say("No.")), "What?", host=Host(record=recorder)))
+        async with viewing(place) as desk:
+            waits = await desk.newest()
+            listed = await desk.get("/api/runs")
+            assert [(each["id"], each["status"]) for each in listed["runs"]] == [(waits, "live")]
+            going.cancel()
+            await asyncio.wait((going,))
+            await recorder.flush()
+            new, _ = await recorded(place, "one")
+            stream = desk.live(f"?newest={listed['newest']}&shown={waits},nobody")
+            told = {each["id"]: each["status"] for each in (await anext(stream))[1]}
+    assert told == {waits: "cancelled", new: "success"}
 
 
 async def test_durable_runs_that_are_not_recorded_appear_with_what_they_wait_for(place: str) -> None:
@@ -286,6 +309,38 @@ async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
             assert "unsafe" not in policy
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert "<script" in await answer.text()
+
+
+async def test_a_viewer_that_is_mounted_asks_for_its_token_and_finds_its_files(path: Path) -> None:
+    await recorded(path, "one")
+    viewer = app(path, token=TOKEN, hosts=["a.example.org"])
+    assert isinstance(viewer, Doorkeeper)
+    assert isinstance(viewer.app, Starlette)
+    outer = Starlette(routes=[Mount("/seen", viewer)], lifespan=viewer.app.router.lifespan_context)
+    headers, base = {"authorization": f"Bearer {TOKEN}"}, "http://a.example.org"
+    async with (
+        outer.router.lifespan_context(outer),
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(outer), base_url=base) as client,
+    ):
+        assert (await client.get("/seen/api/runs")).status_code == 401
+        assert len((await client.get("/seen/api/runs", headers=headers)).json()["runs"]) == 1
+        assert "<script" in (await client.get("/seen/")).text
+        assert (await client.get("/seen/app.js")).headers["content-type"].startswith("text/javascript")
+        assert (await client.get("/seen/elsewhere")).headers["location"] == "/seen/"
+
+
+async def test_a_browser_that_has_the_script_is_not_sent_it_again(path: Path) -> None:
+    await recorded(path, "one")
+    async with viewing(path) as desk, desk.session.get(f"{desk.url}/app.js") as first:
+        assert first.headers["cache-control"] == "no-cache"
+        assert await desk.status("/app.js", "GET", None, if_none_match=first.headers["etag"]) == 304
+        assert await desk.status("/app.js", "GET", None, if_none_match='"another"') == 200
+        assert await desk.status("/app.js", "POST") == 405
+        async with desk.session.get(f"{desk.url}/?token={TOKEN}") as page:
+            assert page.headers["link"] == "<api/runs?limit=100>; rel=preload; as=fetch; crossorigin"
+        for place in ("/?run=%3Cb%3E", "/?run=a%0D%0Ab", "/?agent=scout", "/?run=a&compare=a,b"):
+            async with desk.session.get(f"{desk.url}{place}") as page:
+                assert (page.status, page.headers.get("link")) == (200, None), place
 
 
 async def test_what_cannot_be_said_gets_one_line(path: Path) -> None:

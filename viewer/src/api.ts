@@ -80,6 +80,14 @@ export interface Store {
   notice: string | null;
 }
 
+export interface Runs {
+  runs: Run[];
+  more: boolean;
+  next: string | null;
+  /** The number of the newest recording when this was read. */
+  newest: number;
+}
+
 export interface Day {
   /** Midnight UTC. */
   day: number;
@@ -109,11 +117,11 @@ export interface SignalAnswer {
 }
 
 // GET  /api/store                                  Store
-// GET  /api/runs?agent&status&failed&since&over_cost&q&tool&before&limit   { runs: Run[], more: boolean, next: string | null }
+// GET  /api/runs?agent&status&failed&since&over_cost&q&tool&before&limit   Runs
 //      a page may be short of `limit`, or empty, while there is more: go on with before={next}
 // GET  /api/days?days=30                           { days: Day[] }
 // GET  /api/runs/{id}                              Run
-// GET  /api/runs/{id}/events?after=n&limit=1000    { events: Happened[], more: boolean }
+// GET  /api/runs/{id}/events?after=n&skip=0&limit=1000   { events: Happened[], more: boolean }
 // GET  /api/runs/{id}/requests                     { requests: Sent[] }
 // GET  /api/runs/{id}/requests/{n}                 Sent & { pieces: Piece[] }
 // GET  /api/runs/{id}/requests/{n}/body            the bytes
@@ -123,7 +131,7 @@ export interface SignalAnswer {
 //                                                  has not ended. `notice`: why their room could not be given back
 // GET  /api/live?run={id}&after={n}                SSE: `events` Happened[], `run` Run, `words` { path, text } (the last words
 //                                                  of an answer that is being written), `gone` when the store went away
-// GET  /api/live                                   SSE: `runs` Run[] that are new or have changed
+// GET  /api/live?newest={n}&shown={ids}             SSE: `runs` Run[] that are new or have changed since a list was read
 // An error is { error: string, hint: string } with a status of 4xx or 5xx.
 
 /** What was said to a run, and what came of it. */

@@ -2,6 +2,7 @@
 
 import type { Facts, Happened, Json, Run, Sent, Signal, SignalAnswer } from "./api";
 import { answer, embedded } from "./offline";
+import type { Route } from "./route";
 
 export class Failed extends Error {
   constructor(
@@ -40,8 +41,30 @@ async function asked(path: string, options?: RequestInit): Promise<Response> {
   }
 }
 
+/** What was asked for before the first view was there to ask: each is taken once. */
+const early = new Map<string, Promise<unknown>>();
+
+/** Ask for what a place shows first. The server's answer to the page names the same addresses, so that the browser asks
+ * while it still reads this script; this takes over what has come. */
+export function askFirst(route: Route): Promise<unknown> {
+  const { run, compare } = route;
+  const isList = Object.keys(route).length === 0;
+  const asked = embedded || compare ? [] : run ? [ofRun(run), eventPage(run, 0), eventPage(run, FIRST)] : isList ? [listPage({})] : [];
+  for (const path of asked) {
+    const told = get<unknown>(path);
+    told.catch(() => undefined); // whoever takes it is told
+    early.set(path, told);
+  }
+  return Promise.allSettled(asked.slice(0, 2).map((path) => early.get(path)));
+}
+
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   if (embedded) return found<T>(path);
+  const told = early.get(path);
+  if (told) {
+    early.delete(path);
+    return told as Promise<T>;
+  }
   return (await (await asked(path, signal ? { signal } : undefined)).json()) as T;
 }
 
@@ -61,9 +84,27 @@ export function ofRun(id: string, rest = ""): string {
 /** Longer texts come when they are looked at. */
 export const MOST = 4_000;
 
-/** The first page is small, so that something is seen at once. */
-export function eventsOf(id: string, after: number): Promise<{ events: Happened[]; more: boolean }> {
-  return get(`${ofRun(id, "/events")}${query({ after, limit: after === 0 ? 1_000 : 10_000, most: MOST })}`);
+/** The first page is small, so that something is seen at once; the second is asked for beside it, by how many to skip. */
+export const FIRST = 1_000;
+
+function eventPage(id: string, skip: number, after = 0): string {
+  const limit = after === 0 && skip === 0 ? FIRST : 10_000;
+  return `${ofRun(id, "/events")}${query({ after, skip: skip || null, limit, most: MOST })}`;
+}
+
+export interface EventPage {
+  events: Happened[];
+  more: boolean;
+}
+
+/** What happened in a run: all but the first `skip` of what has a higher number than `after`. */
+export function eventsOf(id: string, after: number, skip = 0): Promise<EventPage> {
+  return get(eventPage(id, skip, after));
+}
+
+/** The address of a page of the list. */
+export function listPage(wanted: Record<string, string | number | undefined>, before: string | null = null): string {
+  return `api/runs${query({ ...wanted, before, limit: 100 })}`;
 }
 
 export function eventOf(id: string, n: number): Promise<Happened> {

@@ -2,7 +2,8 @@
 
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { go, useRoute } from "./route";
+import { askFirst } from "./client";
+import { go, now, useRoute } from "./route";
 import "./style.css";
 import { Compare } from "./views/compare";
 import { Key, useKeys } from "./views/parts";
@@ -88,5 +89,9 @@ function App() {
   );
 }
 
+/** How long the first view waits for what it shows: to be drawn once, and not empty before, is sooner done. */
+const PATIENCE_MS = 150;
+
 const root = document.getElementById("app");
+await Promise.race([askFirst(now()), new Promise((done) => window.setTimeout(done, PATIENCE_MS))]);
 if (root) render(<App />, root);

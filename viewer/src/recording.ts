@@ -1,7 +1,7 @@
 // A recording as it is read and as it grows: its events in pages, its requests, and what comes while it is live.
 
 import type { Happened, Run, Sent, Told } from "./api";
-import { eventOf, eventsOf, Failed, get, ofRun, query, requestsOf, runOf } from "./client";
+import { eventOf, type EventPage, eventsOf, Failed, FIRST, get, ofRun, query, requestsOf, runOf } from "./client";
 import { Tree } from "./logic/tree";
 import { isCut } from "./logic/values";
 
@@ -15,6 +15,8 @@ export class Recording {
   error: Failed | null = null;
   /** Since when nothing was heard; null while all is well. */
   lost: number | null = null;
+  /** Why the store cannot be looked at any more. */
+  gone: Failed | null = null;
   isWhole = false;
   version = 0;
   private readonly whole = new Map<number, Promise<Happened>>();
@@ -23,29 +25,27 @@ export class Recording {
   private isClosed = false;
   private frame = 0;
   private later = 0;
+  private isAsking = false;
+  private isWanted = false;
 
   constructor(readonly id: string) {}
 
   async open(): Promise<void> {
     try {
       const both = Promise.all([runOf(this.id), eventsOf(this.id, 0)]);
-      const requests = requestsOf(this.id); // asked for last: the rows come first
-      requests.catch(() => undefined);
+      const rest = eventsOf(this.id, 0, FIRST); // asked for before it is known whether there is more: that is sooner done
+      rest.catch(() => undefined);
       const [run, first] = await both;
       if (this.isClosed) return;
       this.run = run;
       this.tree = new Tree(run);
-      for (let page: typeof first | null = first; page && !this.isClosed; ) {
-        const after: number = page.events[page.events.length - 1]?.n ?? this.tree.last;
-        const next: ReturnType<typeof eventsOf> | null = page.more ? eventsOf(this.id, after) : null; // it is read while this one is shown
-        next?.catch(() => undefined);
+      for (let page: EventPage | null = first; page && !this.isClosed; ) {
         this.tree.add(page.events);
         this.tell();
-        page = await next;
+        const isFirst: boolean = page === first && first.events.length === FIRST;
+        page = page.more ? await (isFirst ? rest : eventsOf(this.id, this.tree.last)) : null;
       }
       this.isWhole = true;
-      this.tell();
-      this.requests = await requests;
       this.tell();
       if (run.status === "live") this.follow();
       else void this.ask();
@@ -81,8 +81,9 @@ export class Recording {
         if (run.path.join("/") === path.join("/") && run.nowIteration?.isLive) run.nowIteration.words = text;
       }
     });
-    heard<unknown>("gone", () => {
-      this.lost = Date.now() / 1000;
+    heard<{ error: string; hint: string }>("gone", (told) => {
+      this.gone = new Failed(told.error, told.hint, 500);
+      source.close(); // asked again, it would only say so again
     });
     source.onerror = () => {
       this.lost ??= Date.now() / 1000;
@@ -97,6 +98,7 @@ export class Recording {
 
   again(): void {
     this.source?.close();
+    this.gone = null;
     this.follow();
   }
 
@@ -108,21 +110,25 @@ export class Recording {
     }, 300);
   }
 
-  /** What is not told by itself. */
+  /** Ask for what is not told by itself. Whoever asks meanwhile has it asked once more: an older answer never comes last. */
   async ask(): Promise<void> {
-    try {
-      this.requests = await requestsOf(this.id);
-    } catch {
-      return; // what is lost is told by the stream
+    this.isWanted = true;
+    if (this.isAsking) return;
+    this.isAsking = true;
+    while (this.isWanted && !this.isClosed) {
+      this.isWanted = false;
+      try {
+        const told = await get<{ signals: Told[]; read_only: boolean }>(ofRun(this.id, "/signals"));
+        this.signals = told.signals;
+        this.isReadOnly = told.read_only;
+        this.tell();
+        this.requests = await requestsOf(this.id);
+        this.tell();
+      } catch {
+        // What is lost is told by the stream; what was known before stays.
+      }
     }
-    try {
-      const told = await get<{ signals: Told[]; read_only: boolean }>(ofRun(this.id, "/signals"));
-      this.signals = told.signals;
-      this.isReadOnly = told.read_only;
-    } catch {
-      this.signals = []; // nothing can be said to this one
-    }
-    this.tell();
+    this.isAsking = false;
   }
 
   /** An event as it is in the store, with all of its texts. */

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, get_args
@@ -15,7 +17,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from journeyman.errors import StoreError, count
@@ -24,7 +25,7 @@ from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordi
 from journeyman.record.tables import is_url
 from journeyman.serve.listening import LOOPBACK
 from journeyman.types import adapter_of
-from journeyman.view.guard import Doorkeeper, TooLong, refusal
+from journeyman.view.guard import Doorkeeper, TooLong, asked_path, refusal
 from journeyman.view.live import TEXT_SHOWN, Live, Reader
 from journeyman.view.source import Filters, is_anothers
 from journeyman.view.steering import Given, Steering, Unwanted
@@ -37,8 +38,13 @@ _TYPES: Final[Mapping[str, tuple[str, str]]] = {
     "html": ("text/html; charset=utf-8", "html"),
     "cassette": ("application/json", "json"),
 }
+_MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _MOST_DAYS: Final = 366
 _MOST_EVENTS: Final = 10_000
+_MOST_SHOWN: Final = 500
+_LISTED: Final = 100
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
+"""An id that stands in an address as it is."""
 
 
 def app(
@@ -67,7 +73,6 @@ def app(
     with Recordings(path):  # what cannot be opened is said now, and not to the first who looks
         pass
     view = _Viewer(path, read_only=read_only, forms=forms or {})
-    static = StaticFiles(directory=str(files("journeyman.view") / "static"), html=True)
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncGenerator[None]:
@@ -76,26 +81,61 @@ def app(
         finally:
             await view.close()
 
-    routes = [*view.routes(), Mount("/", _Pages(static))]
+    routes = [*view.routes(), Mount("/", _Pages())]
     return Doorkeeper(Starlette(routes=routes, lifespan=life), token, [each.lower() for each in hosts])
 
 
 class _Pages:
-    """The files of the viewer. An address that is no file is a place in it."""
+    """The files of the viewer, kept in memory. An address that is no file is a place in it."""
 
-    def __init__(self, static: StaticFiles) -> None:
-        self._static = static
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[bytes, str, str]] = {}
+        """Each with its type, and with what it is known by: a browser that has it already is not sent it again."""
+        for each in (files("journeyman.view") / "static").iterdir():
+            body = each.read_bytes()
+            media_type = _MEDIA_TYPES[each.name.rpartition(".")[2]]
+            self._files[f"/{each.name}"] = body, media_type, f'"{sha256(body).hexdigest()[:32]}"'
+        self._files["/"] = self._files["/index.html"]
+        self._files["/favicon.ico"] = self._files["/favicon.svg"]  # browsers ask for it where no page names an icon
 
     async def __call__(self, exchange: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
-        path = cast("str", exchange["path"])
+        await self._answer(Request(exchange))(exchange, receive, send)
+
+    def _answer(self, request: Request) -> Response:
+        path = asked_path(request.scope)
         if path.startswith("/api/"):
-            await refusal(404, f"There is no {path[:200]}.", "Look at viewer/src/api.ts.")(exchange, receive, send)
-        elif path != "/" and "." not in path.rpartition("/")[2]:
-            await RedirectResponse("/", 303)(exchange, receive, send)
-        elif path == "/favicon.ico":  # browsers ask for it beside an answer that is no page and names no icon
-            await self._static({**exchange, "path": "/favicon.svg"}, receive, send)
-        else:
-            await self._static(exchange, receive, send)
+            return refusal(404, f"There is no {path[:200]}.", "Look at viewer/src/api.ts.")
+        if request.method not in ("GET", "HEAD"):
+            return refusal(405, "Pages are only looked at.", "Send GET.")
+        if path not in self._files:
+            is_file = "." in path.rpartition("/")[2]
+            return (
+                refusal(404, f"There is no {path[:200]}.", "Open /.")
+                if is_file
+                else RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
+            )
+        body, media_type, tag = self._files[path]
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if path == "/" and (first := _asked_first(request)):
+            headers["link"] = first
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(body, media_type=media_type, headers=headers)
+
+
+def _asked_first(request: Request) -> str:
+    """Return what a page asks for as soon as its script runs, for its head: so the browser asks while it still reads
+    the script. In viewer/src/client.ts are the same addresses."""
+    given, id = request.query_params, request.query_params.get("run", "")
+    if not given:
+        asked = [f"api/runs?limit={_LISTED}"]
+    elif _PLAIN.fullmatch(id) and not given.get("compare"):
+        events = f"api/runs/{id}/events?after=0"
+        rest = f"&skip={MOST}&limit={_MOST_EVENTS}"
+        asked = [f"api/runs/{id}", *(f"{events}{page}&most={TEXT_SHOWN}" for page in (f"&limit={MOST}", rest))]
+    else:
+        asked = []
+    return ", ".join(f"<{each}>; rel=preload; as=fetch; crossorigin" for each in asked)
 
 
 def _told(work: Callable[[_Viewer, Request], Awaitable[Response]]) -> Callable[[_Viewer, Request], Awaitable[Response]]:
@@ -197,11 +237,13 @@ class _Viewer:  # noqa: PLR0904 - one for each address
     @_told
     async def events(self, request: Request) -> Response:
         after, limit = int(_number(request, "after") or 0), int(_number(request, "limit") or MOST)
-        most = _number(request, "most")
+        most, skip = _number(request, "most"), max(0, int(_number(request, "skip") or 0))
         shown = None if most is None else max(1, min(int(most), TEXT_SHOWN))
         allowed = MOST if shown is None else _MOST_EVENTS
         events, more = await self._reader.read(
-            lambda source: source.events(_id(request), after=after, limit=max(1, min(limit, allowed)), most=shown)
+            lambda source: source.events(
+                _id(request), after=after, skip=skip, limit=max(1, min(limit, allowed)), most=shown
+            )
         )
         return _json({"events": events, "more": more})
 
@@ -286,7 +328,12 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         after = int(request.headers.get("last-event-id") or _number(request, "after") or 0)
         if id:
             await self._reader.read(lambda source: source.run(id))
-        stream = self._live.of_run(id, after) if id else self._live.of_all()
+        newest, shown = _number(request, "newest"), request.query_params.get("shown", "").split(",")[:_MOST_SHOWN]
+        stream = (
+            self._live.of_run(id, after)
+            if id
+            else self._live.of_all(-1 if newest is None else int(newest), [each for each in shown if each])
+        )
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 

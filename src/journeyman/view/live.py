@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,14 +127,15 @@ class Live:
         """Look whether the store has changed, again and again."""
         version, surely_s = -1, 0.0
         while self.gone is None:
+            here_s = time.monotonic()
+            surely = here_s >= surely_s
             try:
-                now = await self._looker.read(lambda source: source.version())
+                now = await self._looker.read(lambda source, surely=surely: source.version(surely=surely))
             except StoreError as error:
                 if not error.is_busy:
                     self.gone = error
                 now = version
-            here_s = time.monotonic()
-            if here_s >= surely_s:
+            if surely:
                 surely_s = here_s + _SURELY_S
                 await self._say_so()
                 version = -1
@@ -205,10 +206,10 @@ class Live:
         if is_new:
             yield message("run", run)
 
-    async def of_all(self) -> AsyncGenerator[bytes]:
-        """Give the runs that are new or have changed."""
-        known: dict[str, Document] = {}
-        newest = -1
+    async def of_all(self, newest: int = -1, shown: Sequence[str] = ()) -> AsyncGenerator[bytes]:
+        """Give the runs that are new or have changed. At first those that go on; where somebody has a list already,
+        also those that are newer than the recording with the number `newest`, and those that were shown as live."""
+        known: dict[str, Document] = {id: {"id": id, "status": "live"} for id in shown}
         async with self._watching(""):
             while True:
                 mark = self._mark

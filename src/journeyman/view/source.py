@@ -22,7 +22,7 @@ from journeyman.record.fold import dumped
 from journeyman.record.page import event_document, request_document, run_document
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, SentRequest
 from journeyman.record.speaking import Told, outcomes, told
-from journeyman.record.tables import grown, shortened
+from journeyman.record.tables import grown, is_there, shortened
 
 Document: TypeAlias = dict[str, Any]
 """A JSON object of viewer/src/api.ts."""
@@ -44,6 +44,9 @@ _MARK: Final = (
 )
 _OPEN: Final = "status NOT IN ('done', 'failed')"
 _LAST_EVENT: Final = 2_000_000_000
+_NTH: Final = (
+    "SELECT n FROM rec_events WHERE run = (SELECT n FROM rec_runs WHERE id = ?) AND n > ? ORDER BY n LIMIT 1 OFFSET ?"
+)
 _EACH_TIME: Final = 100
 """How many events there may be of each state of a durable run that is not recorded."""
 _CALL: Final = re.compile(r"attempt/([0-9]+)/iteration/([0-9]+)/call/([^/]+)")
@@ -93,12 +96,15 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         """Close the store."""
         self.recordings.close()
 
-    def version(self) -> int:
-        """Return a number that changes when somebody else may have written.
+    def version(self, *, surely: bool) -> int:
+        """Return a number that changes when somebody else may have written. `surely`: look also whether a newer version
+        of this library has changed the tables.
 
         Raises:
-            StoreError: the file is gone, or was replaced by another one.
+            StoreError: the file is gone, was replaced by another one, is damaged, or is of a newer version.
         """
+        if surely:
+            is_there(self.recordings.file)
         return self.recordings.file.version()
 
     def store(self, *, read_only: bool) -> Document:
@@ -117,6 +123,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
     def runs(self, filters: Filters, *, before: str | None, limit: int) -> Document:
         """Return a page of runs, the newest first: those behind the one with the id `before`."""
         found: list[Document] = []
+        newest = self._newest()  # asked for first: what is newer than the page is told to who looks on
         until, last = time.monotonic() + _SEARCH_S, before
         behind = None if not before else self.run(before)
         at = None if behind is None else (behind["started"], behind["id"])
@@ -126,15 +133,20 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
                 if not self._holds(run, filters):
                     continue
                 if len(found) == limit:
-                    return {"runs": found, "more": True, "next": found[-1]["id"]}
+                    return {"runs": found, "more": True, "next": found[-1]["id"], "newest": newest}
                 found.append(run)
             last = cast("str", page[-1]["id"])
             if len(page) <= limit:
                 break
             if time.monotonic() > until:
-                return {"runs": found, "more": True, "next": last}
+                return {"runs": found, "more": True, "next": last, "newest": newest}
             page = self._page(filters, (cast("float", page[-1]["started"]), last), limit + 1)
-        return {"runs": found, "more": False, "next": None}
+        return {"runs": found, "more": False, "next": None, "newest": newest}
+
+    def _newest(self) -> int:
+        """Return the number of the newest recording; 0: there is none yet."""
+        rows = self.recordings.file.rows("SELECT max(n) FROM rec_runs") if self.recordings.has_any else [(0,)]
+        return rows[0][0] or 0
 
     def _page(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[Document]:
         """Return the next runs of both kinds, by what stands in their rows."""
@@ -347,9 +359,11 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
 
     # -- one run
 
-    def events(self, id: str, *, after: int, limit: int, most: int | None) -> tuple[list[Document], bool]:
-        """Return what happened in a run after the event with a number, and whether there is more. `most`: of a longer
-        text, only its beginning, as `{"cut": …, "characters": …}`.
+    def events(
+        self, id: str, *, after: int, limit: int, most: int | None, skip: int = 0
+    ) -> tuple[list[Document], bool]:
+        """Return what happened in a run after the event with a number and so many more, and whether there is more.
+        `most`: of a longer text, only its beginning, as `{"cut": …, "characters": …}`.
 
         Raises:
             LookupError: there is no such run.
@@ -357,22 +371,29 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         run = self.recording(id)
         if run is None:
             row = self.row(id)
-            lone = [each for each in _lone_events(row, self._answered(id)) if cast("int", each["n"]) > after]
+            lone = [each for each in _lone_events(row, self._answered(id)) if cast("int", each["n"]) > after][skip:]
             return (lone if most is None else shortened(lone, most)), False
+        if skip:
+            skipped = self.recordings.file.rows(_NTH, (id, after, skip - 1))
+            if not skipped:
+                return [], False
+            after = skipped[0][0]
         found: list[Document] = []
         n_bytes = 0
         while len(found) < limit:
             wanted = min(_AT_ONCE if most is None else MOST, limit - len(found))
-            page = self.recordings.events(run, after=after, limit=wanted, most=most)
-            for event in page:
-                document = event_document(event)
-                n_bytes += len(dumped(document)) if most is None else 0
-                if found and n_bytes > PAGE_BYTES:
-                    return found, True
-                found.append(document)
-                after = event.n
+            page = self.recordings.event_documents(run, after=after, limit=wanted, most=most)
+            if most is not None:
+                found += page
+            else:
+                for document in page:
+                    n_bytes += len(dumped(document))
+                    if found and n_bytes > PAGE_BYTES:
+                        return found, True
+                    found.append(document)
             if len(page) < wanted:
                 return found, False
+            after = page[-1]["n"]
         return found, True
 
     def _answered(self, id: str) -> list[str]:
@@ -464,12 +485,13 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         the number of the newest recording."""
         found: list[Document] = []
         if self.recordings.has_any:
-            top = self.recordings.file.rows("SELECT coalesce(max(n), 0) FROM rec_runs")[0][0]
+            top = self._newest()
             going = self.recordings.chosen("status = 'live'", limit=_MOST_LIVE)
             going += self._suspended(Filters(), None)
             new = self.recordings.chosen("n > ?", (newest,), limit=_MOST_LIVE) if newest >= 0 else []
             found += [self._shown(run) for run in (*going, *new)]
-            newest = top
+        else:
+            top = 0
         open_ones = f"{_OPEN} AND {self._lone()}"
         found += [self._lone_document(row) for row in self._rows(open_ones, (), limit=_MOST_LIVE)]
         now = {cast("str", run["id"]): run for run in found}
@@ -479,7 +501,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
                     now[id] = self.run(id)
                 except LookupError:  # it was forgotten
                     continue
-        return now, newest
+        return now, top
 
     def _is_live(self) -> bool:
         """Tell whether those who record here can show what is being written."""

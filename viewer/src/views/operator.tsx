@@ -1,7 +1,7 @@
 // What a person may say to a run that goes on: approve, answer, steer, pause, stop. A click counts once, however often
 // it is made, and only for the card that was looked at.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Facts, Signal, SignalAnswer, Told } from "../api";
 import { Failed, say } from "../client";
 import { clock, utc } from "../logic/format";
@@ -69,6 +69,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
   const [problem, setProblem] = useState("");
   const [answer, setAnswer] = useState<SignalAnswer | null>(null);
   const dedup = useRef(fresh());
+  const inPlace = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
   const args = object(facts["arguments"]);
   const offers = list(facts["offers"]).map(text);
   const isQuestion = waiting?.kind === "question";
@@ -100,12 +101,14 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
       setMode("denies");
     } else if (settled) void send({ kind: "approve", decision: "deny", text: written });
   };
+  // Before the next key comes: else the first letters of a reason would be keys of the page.
+  useLayoutEffect(() => inPlace.current?.focus(), [mode]);
   useKeys(
     (key) => {
       if (isQuestion || answer || isPinned) return false;
-      if (key === "y") approve();
-      else if (key === "m") change();
-      else if (key === "n") deny();
+      if (key === "y" && mode === "asks") approve();
+      else if (key === "m" && mode === "asks") change();
+      else if (key === "n" && mode === "asks") deny();
       else if (key === "Escape" && mode !== "asks") setMode("asks");
       else return false;
       return true;
@@ -114,7 +117,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
   if (!waiting || !event || recording.isReadOnly) return null;
   if (answer && answer.status !== "taken") {
     return (
-      <section class="approval late" role="region" aria-label="What waits for you">
+      <section class="approval late" role="region" aria-label="What was decided">
         <header>
           <StateIcon state="done" isGood /> <b>{answer.status === "over" ? "The run has ended" : "Already decided"}</b> {answer.told}
         </header>
@@ -179,7 +182,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
         <div class="inplace">
           <label>
             Arguments, as JSON
-            <textarea rows={8} value={written} onInput={(typed) => setWritten(typed.currentTarget.value)} onKeyDown={(typed) => keys(typed, change)} />
+            <textarea ref={inPlace} rows={8} value={written} onInput={(typed) => setWritten(typed.currentTarget.value)} onKeyDown={(typed) => keys(typed, change)} />
           </label>
           {problem && (
             <p class="bad" role="alert">
@@ -192,7 +195,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
         <div class="inplace">
           <label>
             Why not? The model reads it; it may be empty.
-            <input value={written} onInput={(typed) => setWritten(typed.currentTarget.value)} onKeyDown={(typed) => keys(typed, deny)} autoFocus />
+            <input ref={inPlace} value={written} onInput={(typed) => setWritten(typed.currentTarget.value)} onKeyDown={(typed) => keys(typed, deny)} />
           </label>
         </div>
       )}
@@ -358,10 +361,10 @@ export function Operator({ recording, tree, isNarrow }: { recording: Recording; 
             </span>
           )}
         </div>
-        <button type="button" aria-label={isHeld ? "Go on" : "Pause"} onClick={() => void hold()}>
+        <button type="button" {...(isNarrow ? { "aria-label": isHeld ? "Go on" : "Pause" } : {})} onClick={() => void hold()}>
           <Icon shape="pause" /> <span class="wideonly">{isHeld ? "Go on" : "Pause"}</span> <Key>p</Key>
         </button>
-        <button type="button" class="danger" aria-label="Stop" onClick={() => void stop()}>
+        <button type="button" class="danger" {...(isNarrow ? { "aria-label": "Stop" } : {})} onClick={() => void stop()}>
           <Icon shape="stop" /> <span class="wideonly">Stop</span> <Key>.</Key>
         </button>
       </div>

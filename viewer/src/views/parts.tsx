@@ -338,10 +338,11 @@ export function useWidth<T extends HTMLElement>(): [preactRef<T>, number] {
 
 type preactRef<T> = { current: T | null };
 
-/** Which rows of a long list are to be there: those that are seen, and half as many above and below. */
+/** Which rows of a long list are to be there: those that are seen and, once these are, half as many above and below. */
 export function useWindow(n: number, height: number): { ref: preactRef<HTMLDivElement>; from: number; to: number; onScroll: () => void } {
   const ref = useRef<HTMLDivElement>(null);
-  const [seen, set] = useState({ top: 0, height: 900 });
+  const [seen, set] = useState({ top: 0, height: innerHeight });
+  const [hasMore, setMore] = useState(false);
   const frame = useRef(0);
   const measure = () => {
     const element = ref.current;
@@ -355,11 +356,12 @@ export function useWindow(n: number, height: number): { ref: preactRef<HTMLDivEl
     observer.observe(element);
     return () => observer.disconnect();
   }, [height]);
+  useEffect(() => setMore(n > 0), [n > 0]);
   const onScroll = () => {
     cancelAnimationFrame(frame.current);
     frame.current = requestAnimationFrame(measure);
   };
-  const more = Math.ceil(seen.height / 2 / height);
+  const more = hasMore ? Math.ceil(seen.height / 2 / height) : 0;
   const top = Math.max(0, Math.min(seen.top, n * height - seen.height));
   const from = Math.max(0, Math.floor(top / height) - more);
   const to = Math.min(n, Math.ceil((top + seen.height) / height) + more);

@@ -163,9 +163,10 @@ export function HelpButton() {
 }
 
 function Notices({ recording }: { recording: Recording }) {
-  const { run, lost } = recording;
+  const { run, lost, gone } = recording;
   return (
     <>
+      {gone && <Problem error={gone} again={() => recording.again()} />}
       {lost !== null && (
         <div class="notice sunk" role="status">
           <StateIcon state="cancelled" />

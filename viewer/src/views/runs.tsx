@@ -1,8 +1,8 @@
 // All runs: a table in pages from the server, of which only the rows that are seen are there.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Day, Run, Store } from "../api";
-import { Failed, get, query } from "../client";
+import type { Day, Run, Runs, Store } from "../api";
+import { Failed, get, listPage, query } from "../client";
 import { age, clock, count, duration, exact, money, percent, plural, size, utc } from "../logic/format";
 import { choose } from "../logic/selection";
 import { sentTokens } from "../logic/values";
@@ -11,7 +11,6 @@ import { Forget } from "./forget";
 import { announce, Icon, Key, Loading, Problem, StateIcon, To, useKeys, useNarrow, useWindow } from "./parts";
 import { HelpButton, stateOf } from "./run";
 
-const PAGE = 100;
 const FILTERS = ["agent", "status", "failed", "since", "cost", "q", "tool", "attempts"] as const;
 const DAYS: [string, string][] = [["1", "today"], ["7", "7 days"], ["14", "14 days"], ["30", "30 days"]];
 
@@ -42,6 +41,24 @@ interface Listed {
   drop: (ids: ReadonlySet<string>) => void;
 }
 
+/** Whether a list leaves out nothing that is new. */
+function isPlain(key: string): boolean {
+  const given = key.split("\n");
+  return FILTERS.every((name, at) => !given[at] || name === "since");
+}
+
+/** A list with what was told of its runs, and before them those that are newer, if `takesNew`. */
+function withNews(runs: Run[], told: Iterable<Run>, takesNew: boolean): Run[] {
+  const known = new Map(runs.map((run) => [run.id, run]));
+  const fresh: Run[] = [];
+  for (const run of told) {
+    if (known.has(run.id)) known.set(run.id, run);
+    else if (takesNew && run.started > (runs[0]?.started ?? 0)) fresh.push(run);
+  }
+  fresh.sort((one, other) => other.started - one.started);
+  return [...fresh, ...runs.map((run) => known.get(run.id) ?? run)];
+}
+
 function useRuns(route: Route): Listed {
   const key = FILTERS.map((name) => route[name] ?? "").join("\n");
   const [state, set] = useState<Omit<Listed, "next" | "again" | "drop"> & { behind: string | null }>({ runs: [], more: false, behind: null, pages: 0, error: null, isHere: false, lost: null });
@@ -49,12 +66,21 @@ function useRuns(route: Route): Listed {
   const busy = useRef(false);
   const now = useRef(key);
   now.current = key;
+  const read = useRef<Runs | null>(null);
+  /** What was told since a list was asked for: it may be newer than the list. */
+  const news = useRef(new Map<string, Run>());
   const load = async (before: string | null) => {
     busy.current = true;
     try {
-      const page = await get<{ runs: Run[]; more: boolean; next: string | null }>(`api/runs${query({ ...wanted(route), before, limit: PAGE })}`);
+      if (!before) news.current.clear();
+      const page = await get<Runs>(listPage(wanted(route), before));
       if (now.current !== key) return;
-      set((old) => ({ ...old, runs: before ? [...old.runs, ...page.runs] : page.runs, more: page.more, behind: page.next, pages: old.pages + 1, error: null, isHere: true, lost: null }));
+      if (!before) read.current = page;
+      set((old) => {
+        const told = withNews(page.runs, news.current.values(), !before && isPlain(key));
+        const runs = before ? [...old.runs, ...told] : told;
+        return { ...old, runs, more: page.more, behind: page.next, pages: old.pages + 1, error: null, isHere: true, lost: null };
+      });
     } catch (error) {
       const failed = error instanceof Failed ? error : new Failed(String(error), "", 0);
       set((old) => ({ ...old, error: failed, isHere: true, lost: failed.status === 0 ? (old.lost ?? Date.now() / 1000) : old.lost }));
@@ -64,26 +90,23 @@ function useRuns(route: Route): Listed {
   };
   useLayoutEffect(() => void load(null), [key, tries]); // before anything is painted, which would take a while
   useEffect(() => {
-    const source = new EventSource("api/live");
+    if (!state.isHere) return; // the rows come first; nothing is missed, since it is said what was read
+    const shown = read.current?.runs.filter((run) => run.status === "live").map((run) => run.id).join(",");
+    const source = new EventSource(`api/live${query({ newest: read.current?.newest, shown })}`);
     source.addEventListener("runs", (event) => {
-      const news = JSON.parse((event as MessageEvent<string>).data) as Run[];
-      set((old) => {
-        if (!old.isHere) return old;
-        const known = new Map(old.runs.map((run) => [run.id, run]));
-        const isPlain = FILTERS.every((name) => !now.current.split("\n")[FILTERS.indexOf(name)] || name === "since");
-        const fresh: Run[] = [];
-        for (const run of news) {
-          if (known.has(run.id)) known.set(run.id, run);
-          else if (isPlain && run.started > (old.runs[0]?.started ?? 0)) fresh.push(run);
-        }
-        fresh.sort((one, other) => other.started - one.started);
-        return { ...old, runs: [...fresh, ...old.runs.map((run) => known.get(run.id) ?? run)], lost: null };
-      });
+      const told = JSON.parse((event as MessageEvent<string>).data) as Run[];
+      for (const run of told) news.current.set(run.id, run);
+      set((old) => ({ ...old, runs: withNews(old.runs, told, isPlain(now.current)), lost: null }));
+    });
+    source.addEventListener("gone", (event) => {
+      const told = JSON.parse((event as MessageEvent<string>).data) as { error: string; hint: string };
+      source.close(); // asked again, it would only say so again
+      set((old) => ({ ...old, error: new Failed(told.error, told.hint, 500), lost: null }));
     });
     source.onopen = () => set((old) => ({ ...old, lost: null }));
     source.onerror = () => set((old) => ({ ...old, lost: old.lost ?? Date.now() / 1000 }));
     return () => source.close();
-  }, []);
+  }, [state.isHere, tries]);
   return {
     ...state,
     next: () => {

@@ -89,7 +89,7 @@ export function TreeView({ tree, rows, selected, requests, missed, scale, isNarr
           </span>
         )}
       </div>
-      <div class="tbody" ref={ref} onScroll={onScroll} role="tree" aria-label={`Steps of ${tree.recording.agent}`} tabIndex={0} aria-activedescendant={index >= 0 ? `row-${index}` : undefined}>
+      <div class="tbody" ref={ref} onScroll={onScroll} role="tree" aria-label={`Steps of ${tree.recording.agent}`} tabIndex={0} aria-activedescendant={index >= from && index < to ? `row-${index}` : undefined}>
         <div class="tall" style={{ height: `${rows.length * height}px` }} role="presentation">
           {hasBars && (
             <div class="grid" aria-hidden="true">
