@@ -9,7 +9,8 @@ import { sentTokens } from "../logic/values";
 import { go, goOn, href, type Route } from "../route";
 import { Forget } from "./forget";
 import { announce, Icon, Key, Loading, Problem, StateIcon, To, useKeys, useNarrow, useWindow } from "./parts";
-import { HelpButton, stateOf } from "./run";
+import { stateOf } from "./run";
+import { HelpButton } from "./top";
 
 const PAGE = 100;
 const FILTERS = ["agent", "status", "failed", "since", "cost", "q", "tool", "attempts"] as const;
