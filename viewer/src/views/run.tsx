@@ -51,7 +51,7 @@ export function requestsByStep(tree: Tree, requests: readonly Sent[]): Map<strin
 export function RunPage({ route }: { route: Route }) {
   const recording = useRecording(route["run"] ?? "");
   const { run, tree, error } = recording;
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.title = run ? `${run.agent} · journeyman` : "journeyman";
   }, [run?.agent]);
   const top = (

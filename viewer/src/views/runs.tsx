@@ -58,6 +58,7 @@ function useRuns(route: Route): Listed {
       set((old) => ({ ...old, runs: before ? [...old.runs, ...page.runs] : page.runs, more: page.more, behind: page.next, pages: old.pages + 1, error: null, isHere: true, lost: null }));
     } catch (error) {
       const failed = error instanceof Failed ? error : new Failed(String(error), "", 0);
+      if (before && failed.status === 404) return setTries((n) => n + 1); // somebody has forgotten the last one that was read
       set((old) => ({ ...old, error: failed, isHere: true, lost: failed.status === 0 ? (old.lost ?? Date.now() / 1000) : old.lost }));
     } finally {
       busy.current = false;
@@ -91,10 +92,10 @@ function useRuns(route: Route): Listed {
       const behind = state.behind ?? state.runs[state.runs.length - 1]?.id;
       if (!busy.current && state.more && behind) void load(behind);
     },
-    again: () => setTries(tries + 1),
+    again: () => setTries((n) => n + 1),
     drop: (ids) => {
       const runs = state.runs.filter((run) => !ids.has(run.id));
-      if (runs.length === 0) setTries(tries + 1);
+      if (runs.length === 0) setTries((n) => n + 1);
       // The next page is asked for by the run before it, which has to be there.
       else set((old) => ({ ...old, runs: old.runs.filter((run) => !ids.has(run.id)), behind: old.behind && ids.has(old.behind) ? null : old.behind }));
     },
