@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -318,9 +319,13 @@ async def test_a_run_that_is_not_there_names_the_nearest(site: Site, open_page: 
 
 
 async def test_what_the_page_makes_of_events_and_requests_is_right() -> None:
-    tests = sorted(str(path.name) for path in (VIEWER / "tests").glob("*.test.ts"))
-    done = await asyncio.to_thread(_node, "--test", *(f"tests/{name}" for name in tests))
-    assert done.returncode == 0, done.stdout[-3_000:]
+    runner = json.loads((VIEWER / "package.json").read_text(encoding="utf-8"))["scripts"]["test"].split()
+    program = VIEWER / "node_modules" / "vitest" / "vitest.mjs"
+    if not program.exists():
+        pytest.skip("what tests the viewer's sources is not installed: npm cannot be reached")
+    assert runner[0] == "vitest"
+    done = await asyncio.to_thread(_node, str(program), *runner[1:])
+    assert done.returncode == 0, f"{done.stdout[-3_000:]}{done.stderr[-3_000:]}"
 
 
 async def test_the_page_in_the_wheel_is_built_from_these_sources(tmp_path: Path) -> None:
@@ -337,5 +342,5 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _node(*words: str, out: Path | None = None) -> subprocess.CompletedProcess[str | bytes]:
-    env = {**os.environ, **({"VIEWER_OUT": str(out)} if out else {})}
+    env = {**os.environ, "NO_COLOR": "1", **({"VIEWER_OUT": str(out)} if out else {})}
     return node([*words], return_completed_process=True, cwd=VIEWER, capture_output=True, text=True, env=env)

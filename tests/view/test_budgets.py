@@ -53,6 +53,25 @@ async def test_what_ended_a_run_stands_beside_what_was_left(site: Site, open_pag
     await expect(page.locator(".gauge.ended")).to_have_count(1)
 
 
+async def test_the_tables_of_an_ending_add_up(site: Site, open_page: Opened) -> None:
+    page = await open_page(site.of("lead", "BUDGET_EXCEEDED"))
+    await expect(page.get_by_role("group", name="Usage by child")).to_be_visible()
+    summed: dict[tuple[str, str], int] = {}
+    for by in ("child", "model", "tool"):
+        table = page.get_by_role("group", name=f"Usage by {by}").get_by_role("table")
+        columns = await table.get_by_role("columnheader").all_inner_texts()
+        for row in await table.locator("tbody").get_by_role("row").all():
+            for name, figure in zip(columns[1:], await row.get_by_role("cell").all_inner_texts(), strict=True):
+                told = figure.replace(",", "")
+                summed[by, name] = summed.get((by, name), 0) + (int(told) if told.isdigit() else 0)
+    with Recordings(site.path) as recordings:
+        found = recordings.find(site.runs["lead", "BUDGET_EXCEEDED"])
+        n_called = sum(event.kind == "ToolCalled" for event in recordings.all_events(found))
+    assert summed["child", "requests"] == summed["model", "requests"] > 0
+    assert summed["child", "out"] == summed["model", "out"] == found.usage.output_tokens
+    assert summed["tool", "calls"] == n_called
+
+
 async def test_calls_have_a_gauge_where_they_are_limited_and_time_none_where_it_is_not(
     tmp_path: Path, serve: Serve, open_page: Opened
 ) -> None:

@@ -20,6 +20,7 @@ from tests.view.conftest import Opened, Serve
 from tests.view.desk import Desk, asking, viewing
 from tests.view.test_browser import stands_in_nobodys_way
 
+NEWEST = "fetch('api/runs?limit=130').then(told => told.json()).then(({ runs }) => runs.map(run => run.id))"
 LOOK = say(call("look", {"topic": "tides"}, id="c1"))
 
 
@@ -188,6 +189,22 @@ async def test_runs_are_chosen_and_forgotten_by_keyboard_alone(tmp_path: Path, s
             await page.keyboard.press(key)
         await forgotten_by_keyboard(page)
         await expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
+
+
+@pytest.mark.browser
+async def test_a_list_goes_on_though_somebody_has_forgotten_its_last_row(
+    tmp_path: Path, serve: Serve, open_page: Opened
+) -> None:
+    path = tmp_path / "runs.db"
+    await recorded(path, *[f"agent-{n}" for n in range(130)])
+    async with serve(path) as url:
+        page = await open_page(url, height=600, bears="404")
+        await expect(page.get_by_text("100+ of 130", exact=True)).to_be_visible()
+        with Recordings(path) as recordings:
+            recordings.forget([recordings.find(id) for id in (await page.evaluate(NEWEST))[99:110]])
+        await page.locator(".rbody").evaluate("body => { body.scrollTop = 80 * 32 }")
+        await expect(page.get_by_text("119 of 130", exact=True)).to_be_visible()
+        await expect(page.get_by_role("alert")).to_have_count(0)
 
 
 @pytest.mark.browser

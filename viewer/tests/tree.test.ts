@@ -1,5 +1,4 @@
-import assert from "node:assert/strict";
-import { test } from "node:test";
+import { assert, test } from "vitest";
 import { childrenOf, reveal, rowsOf, selectedAtFirst, titleOf } from "../src/logic/rows.ts";
 import { Tree } from "../src/logic/tree.ts";
 import { allTokens } from "../src/logic/values.ts";
@@ -21,7 +20,7 @@ test("an iteration without words and with one call is one row", () => {
   const tree = new Tree(recording());
   tree.add(new Script().start().say("", ["c", "look", { topic: "tides" }]).finish("c", "look", "up").succeed().events);
   assert.deepEqual(told(tree), ["look", "Ending"]);
-  assert.equal(rowsOf(tree, shown).rows[0]?.only?.toolUseId, "c");
+  assert.strictEqual(rowsOf(tree, shown).rows[0]?.only?.toolUseId, "c");
 });
 
 test("several calls without words are counted and named", () => {
@@ -42,8 +41,8 @@ test("a run hangs under the call that began it, and calls of one id in two runs 
   const all = new Map([...tree.steps.values()].flatMap((step) => [[step.key, false]] as [string, boolean][]));
   for (const key of all.keys()) all.set(key, true);
   assert.deepEqual(told(tree, { opened: all }), ["I send one.", "  subagent", "    scout#1", "      Mine.", "        look", "Ending"]);
-  assert.equal(tree.steps.get("lead/1.1/c")?.title, "subagent");
-  assert.equal(tree.steps.get("lead/scout#1/1.1/c")?.title, "look");
+  assert.strictEqual(tree.steps.get("lead/1.1/c")?.title, "subagent");
+  assert.strictEqual(tree.steps.get("lead/scout#1/1.1/c")?.title, "look");
 });
 
 test("a rejected attempt says so, and what rejected it belongs to the draft that was handed in", () => {
@@ -59,15 +58,15 @@ test("a rejected attempt says so, and what rejected it belongs to the draft that
   assert.deepEqual(told(tree), ["Attempt 1 [rejected]", "  A draft.", "    report [draft 1]", "  It is good.", "    submit [rejected]", "Attempt 2", "  Again.", "Ending"]);
   const draft = tree.runs[0]?.drafts[0];
   assert.deepEqual(draft?.verdict?.layers.map((layer) => [layer.name, layer.passed]), [["schema", true], ["right", false]]);
-  assert.equal(draft?.verdict?.call?.toolUseId, "s");
+  assert.strictEqual(draft?.verdict?.call?.toolUseId, "s");
 });
 
 test("a request that was never sent is told as that, with its reason, and the ending by its figures", () => {
   const tree = new Tree(recording({ status: "failure", code: "BUDGET_EXCEEDED" }));
   tree.add(new Script().start().add("IterationStarted").fail("BUDGET_EXCEEDED", { policy: "tokens", limit: 60, used: 50 }).events);
   assert.deepEqual(told(tree), ["Not sent", "Ending"]);
-  assert.equal(tree.steps.get("lead/ending")?.detail, "50 of 60 tokens");
-  assert.equal(selectedAtFirst(tree)?.key, "lead/ending");
+  assert.strictEqual(tree.steps.get("lead/ending")?.detail, "50 of 60 tokens");
+  assert.strictEqual(selectedAtFirst(tree)?.key, "lead/ending");
 });
 
 test("what waits for a person is selected at first, and no more when it was answered", () => {
@@ -75,11 +74,11 @@ test("what waits for a person is selected at first, and no more when it was answ
   script.add("ApprovalRequested", { id: "q", question: "?", arguments: {}, digest: "d", offers: ["once"] }, { tool_use_id: "c", tool_name: "edit" });
   const tree = new Tree(recording({ status: "live", ended: null }));
   tree.add(script.events);
-  assert.equal(selectedAtFirst(tree)?.toolUseId, "c");
-  assert.equal(tree.steps.get("lead/1.1")?.state, "waits");
+  assert.strictEqual(selectedAtFirst(tree)?.toolUseId, "c");
+  assert.strictEqual(tree.steps.get("lead/1.1")?.state, "waits");
   tree.add([...script.add("ApprovalAnswered", { id: "q", decision: "allow" }).events]);
-  assert.equal(tree.waits, null);
-  assert.equal(tree.steps.get("lead/1.1")?.state, "live");
+  assert.strictEqual(tree.waits, null);
+  assert.strictEqual(tree.steps.get("lead/1.1")?.state, "live");
 });
 
 test("the turns of a chat stand above, and their usage adds up", () => {
@@ -103,7 +102,7 @@ test("of many siblings the first and the last are shown, and those that failed",
   const opened = new Map([...tree.steps.keys()].map((key) => [key, false]));
   const rows = told(tree, { opened });
   assert.deepEqual(rows.slice(9, 14), ["Step 10.", "9 more", "Step 20.", "15 more", "Step 36."]);
-  assert.equal(rows.length, 18);
+  assert.strictEqual(rows.length, 18);
   const hidden = tree.steps.get("lead/1.30");
   assert.ok(hidden);
   reveal(hidden, opened);
@@ -115,7 +114,7 @@ test("a filter keeps what is above of what it finds, and counts both", () => {
   tree.add(new Script().start().say("One.", ["a", "read"]).finish("a", "read", "").say("Two.").succeed().events);
   const found = rowsOf(tree, { ...shown, filter: "read" });
   assert.deepEqual(found.rows.map((row) => [titleOf(row.step).title, row.isGrey]), [["One.", true], ["read", false]]);
-  assert.equal(found.found, 1);
+  assert.strictEqual(found.found, 1);
 });
 
 test("it does not matter in which pages events come, or whether some come twice", () => {
@@ -129,7 +128,7 @@ test("it does not matter in which pages events come, or whether some come twice"
     other.add(events.slice(0, at));
     other.add(events.slice(Math.max(0, at - 3)));
     assert.deepEqual(told(other), told(whole));
-    assert.equal(other.events, events.length);
+    assert.strictEqual(other.events, events.length);
   }
 });
 

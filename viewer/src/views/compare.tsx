@@ -11,8 +11,9 @@ import { sentTokens, text } from "../logic/values";
 import { titleOf } from "../logic/rows";
 import type { Recording } from "../recording";
 import { go, type Route } from "../route";
-import { copy, Icon, Loading, Problem, StateIcon, To } from "./parts";
-import { HelpButton, requestsByStep, useRecording } from "./run";
+import { Loading, Problem, StateIcon, To } from "./parts";
+import { requestsByStep, useRecording } from "./run";
+import { HelpButton, LinkButton, Where } from "./top";
 import { stepKey } from "./tree";
 
 export function Compare({ route }: { route: Route }) {
@@ -26,31 +27,17 @@ export function Compare({ route }: { route: Route }) {
   return (
     <div class="page">
       <header class="top">
-        <nav aria-label="Where you are">
-          <To to={{}} class="home" aria-label="Runs">
-            <Icon shape="back" />
-          </To>
-          <To to={{}} class="wideonly">
-            journeyman
-          </To>
-          <i class="slash wideonly">/</i>
-          <To to={{}} class="wideonly">
-            Runs
-          </To>
-          <i class="slash wideonly">/</i>
-          <b>Compare</b>
+        <Where name="Compare">
           <i class="slash wideonly">/</i>
           <span class="mono id wideonly">
             {shortId(one)} {shortId(other)}
           </span>
-        </nav>
+        </Where>
         <span class="actions">
           <button type="button" class="plain" onClick={() => go({ compare: `${other},${one}` }, true)}>
             Swap
           </button>
-          <button type="button" class="plain wideonly" onClick={() => void copy(location.href, "The link")}>
-            Copy link
-          </button>
+          <LinkButton />
           <HelpButton />
         </span>
       </header>

@@ -152,57 +152,74 @@ function Gauges({ run, told, error, metadata, recording }: { run: RunStep; told:
   );
 }
 
-function ByChild({ told, all }: { told: Party[]; all: Usage }) {
-  const start = Math.min(...told.map((each) => each.run.start));
-  const end = Math.max(...told.map((each) => each.run.end ?? each.run.start));
+interface TableGiven {
+  /** By what: the name of the first column. */
+  by: string;
+  columns: string[];
+  rows: { key: string; name: ComponentChildren; figures: ComponentChildren[] }[];
+  /** The figures of all rows together. */
+  all?: ComponentChildren[];
+}
+
+function UsageTable({ by, columns, rows, all }: TableGiven) {
+  if (rows.length === 0) return null;
   return (
     <section>
-      <h3>By child</h3>
-      <div class="scroller" tabIndex={0} role="group" aria-label="Usage by child">
+      <h3>By {by}</h3>
+      <div class="scroller" tabIndex={0} role="group" aria-label={`Usage by ${by}`}>
         <table>
           <thead>
             <tr>
               <th scope="col">
-                <span class="sr">run</span>
+                <span class="sr">{by}</span>
               </th>
-              <th scope="col">requests</th>
-              <th scope="col">in</th>
-              <th scope="col">cached</th>
-              <th scope="col">out</th>
-              <th scope="col">cost</th>
-              <th scope="col">time</th>
+              {columns.map((name) => (
+                <th scope="col" key={name}>
+                  {name}
+                </th>
+              ))}
             </tr>
           </thead>
           <tbody>
-            {told.map(({ run, used, mode }) => (
-              <tr key={run.key}>
-                <th scope="row">
-                  <StateIcon state={run.state} /> <b>{run.title}</b> <span class="quiet">{mode}</span>
-                </th>
-                <td>{count(used.requests)}</td>
-                <td>{exact(sentTokens(used))}</td>
-                <td>{percent(used.cache_read_tokens, sentTokens(used))}</td>
-                <td>{exact(used.output_tokens)}</td>
-                <td>{used.requests ? money(used.cost) : DASH}</td>
-                <td>{duration(run.end === null ? null : run.end - run.start)}</td>
+            {rows.map(({ key, name, figures: told }) => (
+              <tr key={key}>
+                <th scope="row">{name}</th>
+                {told.map((each, n) => (
+                  <td key={n}>{each}</td>
+                ))}
               </tr>
             ))}
           </tbody>
-          <tfoot>
-            <tr>
-              <th scope="row">All</th>
-              <td>{count(all.requests)}</td>
-              <td>{exact(sentTokens(all))}</td>
-              <td>{percent(all.cache_read_tokens, sentTokens(all))}</td>
-              <td>{exact(all.output_tokens)}</td>
-              <td>{money(all.cost)}</td>
-              <td>{duration(end - start)}</td>
-            </tr>
-          </tfoot>
+          {all && (
+            <tfoot>
+              <tr>
+                <th scope="row">All</th>
+                {all.map((each, n) => (
+                  <td key={n}>{each}</td>
+                ))}
+              </tr>
+            </tfoot>
+          )}
         </table>
       </div>
     </section>
   );
+}
+
+function ByChild({ told, all }: { told: Party[]; all: Usage }) {
+  const start = Math.min(...told.map((each) => each.run.start));
+  const end = Math.max(...told.map((each) => each.run.end ?? each.run.start));
+  const row = (used: Usage, cost: string, took: number | null) => [count(used.requests), exact(sentTokens(used)), percent(used.cache_read_tokens, sentTokens(used)), exact(used.output_tokens), cost, duration(took)];
+  const rows = told.map(({ run, used, mode }) => ({
+    key: run.key,
+    name: (
+      <>
+        <StateIcon state={run.state} /> <b>{run.title}</b> <span class="quiet">{mode}</span>
+      </>
+    ),
+    figures: row(used, used.requests ? money(used.cost) : DASH, run.end === null ? null : run.end - run.start),
+  }));
+  return <UsageTable by="child" columns={["requests", "in", "cached", "out", "cost", "time"]} rows={rows} all={row(all, money(all.cost), end - start)} />;
 }
 
 function ByTool({ tree, told }: { tree: Tree; told: Party[] }) {
@@ -218,36 +235,12 @@ function ByTool({ tree, told }: { tree: Tree; told: Party[] }) {
       tools.set(call.title, known);
     }
   }
-  if (tools.size === 0) return null;
-  return (
-    <section>
-      <h3>By tool</h3>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">
-              <span class="sr">tool</span>
-            </th>
-            <th scope="col">calls</th>
-            <th scope="col">errors</th>
-            <th scope="col">time</th>
-          </tr>
-        </thead>
-        <tbody>
-          {[...tools].map(([name, each]) => (
-            <tr key={name}>
-              <th scope="row" class="mono">
-                {name}
-              </th>
-              <td>{count(each.calls)}</td>
-              <td class={each.errors ? "bad" : ""}>{count(each.errors)}</td>
-              <td>{duration(each.seconds)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
-  );
+  const rows = [...tools].map(([key, each]) => ({
+    key,
+    name: <span class="mono">{key}</span>,
+    figures: [count(each.calls), <span class={each.errors ? "bad" : ""}>{count(each.errors)}</span>, duration(each.seconds)],
+  }));
+  return <UsageTable by="tool" columns={["calls", "errors", "time"]} rows={rows} />;
 }
 
 function ByModel({ told }: { told: Party[] }) {
@@ -262,34 +255,6 @@ function ByModel({ told }: { told: Party[] }) {
       }
     }
   }
-  if (models.size === 0) return null;
-  return (
-    <section>
-      <h3>By model</h3>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">
-              <span class="sr">model</span>
-            </th>
-            <th scope="col">requests</th>
-            <th scope="col">out</th>
-            <th scope="col">cost</th>
-          </tr>
-        </thead>
-        <tbody>
-          {[...models].map(([name, used]) => (
-            <tr key={name}>
-              <th scope="row" class="mono">
-                {name}
-              </th>
-              <td>{count(used.requests)}</td>
-              <td>{exact(used.output_tokens)}</td>
-              <td>{money(used.cost)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
-  );
+  const rows = [...models].map(([key, used]) => ({ key, name: <span class="mono">{key}</span>, figures: [count(used.requests), exact(used.output_tokens), money(used.cost)] }));
+  return <UsageTable by="model" columns={["requests", "out", "cost"]} rows={rows} />;
 }

@@ -14,6 +14,7 @@ import { Conversation } from "./conversation";
 import { Details, tabsOf } from "./details";
 import { Operator } from "./operator";
 import { announce, copy, Figure, Icon, Key, Loading, Problem, StateIcon, To, toast, useKeys, useNarrow } from "./parts";
+import { HelpButton, LinkButton, Where } from "./top";
 import { stepKey, TreeView } from "./tree";
 
 export function useRecording(id: string): Recording {
@@ -50,32 +51,16 @@ export function requestsByStep(tree: Tree, requests: readonly Sent[]): Map<strin
 export function RunPage({ route }: { route: Route }) {
   const recording = useRecording(route["run"] ?? "");
   const { run, tree, error } = recording;
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.title = run ? `${run.agent} · journeyman` : "journeyman";
   }, [run?.agent]);
   const top = (
     <header class="top">
-      <nav aria-label="Where you are">
-        {!embedded && (
-          <>
-            <To to={{}} class="home" aria-label="Runs">
-              <Icon shape="back" />
-            </To>
-            <To to={{}} class="wideonly">
-              journeyman
-            </To>
-            <i class="slash wideonly">/</i>
-            <To to={{}} class="wideonly">
-              Runs
-            </To>
-            <i class="slash wideonly">/</i>
-          </>
-        )}
-        <b>{run?.agent ?? "…"}</b>
+      <Where name={run?.agent ?? "…"}>
         <span class="mono id" title={recording.id}>
           {shortId(recording.id)}
         </span>
-      </nav>
+      </Where>
       <span class="actions">
         {run?.status === "live" && (
           <span class="chip accent">
@@ -92,9 +77,7 @@ export function RunPage({ route }: { route: Route }) {
           </button>
         )}
         {!embedded && <ExportMenu id={recording.id} />}
-        <button type="button" class="plain wideonly" onClick={() => void copy(location.href, "The link")}>
-          Copy link
-        </button>
+        <LinkButton />
         <HelpButton />
       </span>
     </header>
@@ -151,14 +134,6 @@ function ExportMenu({ id }: { id: string }) {
         ))}
       </div>
     </details>
-  );
-}
-
-export function HelpButton() {
-  return (
-    <button type="button" class="plain help" aria-label="Keys" onClick={() => dispatchEvent(new CustomEvent("help"))}>
-      <Key>?</Key>
-    </button>
   );
 }
 

@@ -9,7 +9,8 @@ import { sentTokens } from "../logic/values";
 import { go, goOn, href, type Route } from "../route";
 import { Forget } from "./forget";
 import { announce, Icon, Key, Loading, Problem, StateIcon, To, useKeys, useNarrow, useWindow } from "./parts";
-import { HelpButton, stateOf } from "./run";
+import { stateOf } from "./run";
+import { HelpButton } from "./top";
 
 const FILTERS = ["agent", "status", "failed", "since", "cost", "q", "tool", "attempts"] as const;
 const DAYS: [string, string][] = [["1", "today"], ["7", "7 days"], ["14", "14 days"], ["30", "30 days"]];
@@ -83,6 +84,7 @@ function useRuns(route: Route): Listed {
       });
     } catch (error) {
       const failed = error instanceof Failed ? error : new Failed(String(error), "", 0);
+      if (before && failed.status === 404) return setTries((n) => n + 1); // somebody has forgotten the last one that was read
       set((old) => ({ ...old, error: failed, isHere: true, lost: failed.status === 0 ? (old.lost ?? Date.now() / 1000) : old.lost }));
     } finally {
       busy.current = false;
@@ -113,10 +115,10 @@ function useRuns(route: Route): Listed {
       const behind = state.behind ?? state.runs[state.runs.length - 1]?.id;
       if (!busy.current && state.more && behind) void load(behind);
     },
-    again: () => setTries(tries + 1),
+    again: () => setTries((n) => n + 1),
     drop: (ids) => {
       const runs = state.runs.filter((run) => !ids.has(run.id));
-      if (runs.length === 0) setTries(tries + 1);
+      if (runs.length === 0) setTries((n) => n + 1);
       // The next page is asked for by the run before it, which has to be there.
       else set((old) => ({ ...old, runs: old.runs.filter((run) => !ids.has(run.id)), behind: old.behind && ids.has(old.behind) ? null : old.behind }));
     },
