@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from journeyman.cli import COMMANDS
+from journeyman.cli.app import app
 from tests.cli.program import AGENTS, Warm, assert_one_error_line, command, environment
 from tests.support.messages_api import MessagesApi
 
@@ -43,7 +45,7 @@ BYTES = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
     made = tmp_path_factory.mktemp("bad")
     for name, text in FILES.items():
         lines = text.strip("\n").splitlines()
@@ -52,6 +54,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, data in BYTES.items():
         (made / name).write_bytes(data)
     (made / "folder").mkdir()
+    recorded = warm("run", "agents.py:analyst", "hi", "--record", "--store", "good.db", cwd=made)
+    assert (recorded.code, warm("record", "agents.py:analyst", "hi", "--cassette", "good.jsonl", cwd=made).code) == (
+        0,
+        0,
+    )
     return made
 
 
@@ -132,8 +139,8 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "a table of one column": ("demo --data narrow.csv", ["narrow.csv", "has one column only"]),
     "an unknown command": ("rnu", ["Unknown command", "Did you mean", "run", "See: journeyman --help"]),
     "an unknown option": ("run agents.py hi --jsn", ["Unknown option", "Did you mean --json?"]),
-    "no agent": ("run", ["FILE:AGENT requires an argument. See: journeyman --help"]),
-    "too many words": ("run agents.py:analyst hi there", ["there", "See: journeyman --help"]),
+    "no agent": ("run", ["FILE:AGENT requires an argument. See: journeyman run --help"]),
+    "too many words": ("run agents.py:analyst hi there", ["'there' is one word too many. See: journeyman run --help"]),
 }
 
 
@@ -147,7 +154,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(case: str, folder: Path, warm: Wa
 
 MORE: dict[str, str] = {
     "run agents.py:analyst hi --mode careful": 'Invalid value "careful" for --mode. Choose from: "strict", "balanced"',
-    "run agents.py:analyst hi --mode": "parameter --mode requires an argument. See: journeyman --help",
+    "run agents.py:analyst hi --mode": "parameter --mode requires an argument. See: journeyman run --help",
     "run agents.py:analyst hi --ask-store": "--ask-store is for a durable run. Add --durable.",
     "run agents.py:analyst hi --detach": "--detach is for a durable run. Add --durable.",
     "run agents.py:analyst hi --durable --mcp x.json": "--mcp is not for a durable run: it would go on without",
@@ -163,7 +170,7 @@ MORE: dict[str, str] = {
     "run agents.py:analyst hi --stream": "parameter --stream requires an argument.",
     "run agents.py:analyst hi --quiet=maybe": 'Invalid value for --quiet: unable to convert "maybe" into bool.',
     "run agents.py:analyst hi -m": "parameter -m requires an argument.",
-    "run agents.py:analyst hi -x": "Unknown option: -x. See: journeyman --help",
+    "run agents.py:analyst hi -x": "Unknown option: -x. See: journeyman run --help",
     "run '' hi": ". is a folder. Name a file in it",
     "run : hi": "There is no file :. Check the path",
     "run agents.py:analyst.name hi": "agents.py:analyst.name is a str, not an agent.",
@@ -237,6 +244,108 @@ MORE: dict[str, str] = {
     "completion": "parameter SHELL requires an argument.",
     "--nonsense": 'Unknown command "--nonsense". Available commands: run, batch, chat, check, record, ',
     "completion tcsh": 'Invalid value "tcsh" for SHELL. Choose from: "bash", "zsh", "fish".',
+    "batch agents.py:analyst narrow.csv --out out --order random": 'Invalid value "random" for --order. Choose from: ',
+    "batch agents.py:analyst narrow.csv --out out --durable notes.txt": "notes.txt is not a store of journeyman.",
+    "batch agents.py:analyst narrow.csv --out out --model nonsense": "The model name 'nonsense' is not of the form",
+    "batch agents.py:analyst narrow.csv --out out --mcp notes.txt": "The MCP configuration notes.txt: At the top",
+    "batch agents.py:analyst narrow.csv --out out --pins pins.json": "--pins is for the tools of MCP servers.",
+    "batch agents.py:analyst narrow.csv --out out --skills nope": "--skills: nope holds no skills",
+    "batch agents.py:analyst narrow.csv --out out --timeout 0": "--timeout 0 is no time.",
+    "batch agents.py:analyst narrow.csv --out ''": ". cannot be written: Is a directory.",
+    "chat agents.py:analyst --tools none": "--tools is for the assistant; agents.py:analyst has its own",
+    "chat agents.py:analyst --mcp notes.txt": "The MCP configuration notes.txt: At the top",
+    "chat agents.py:analyst --pins pins.json": "--pins is for the tools of MCP servers. Add --mcp",
+    "chat agents.py:analyst --skills nope": "--skills: nope holds no skills",
+    "chat agents.py:analyst --timeout -1": "--timeout -1 is no time.",
+    "check agents.py:analyst --skills nope": "--skills: nope holds no skills",
+    "check agents.py:analyst --timeout never": 'unable to convert "never" into float. See: journeyman check --help',
+    "check agents.py:analyst more": "'more' is one word too many. See: journeyman check --help",
+    "record agents.py:analyst --cassette t.jsonl --input-file nope.txt": "There is no file nope.txt.",
+    "record agents.py:analyst hi --cassette t.jsonl --mode sure": 'Invalid value "sure" for --mode.',
+    "record agents.py:analyst hi --cassette t.jsonl --timeout inf": "--timeout inf is no time.",
+    "record agents.py:analyst hi --cassette t.jsonl -m": "parameter -m requires an argument. See: journeyman record",
+    "replay good.jsonl agents.py:analyst --timeout 0": "--timeout 0 is no time.",
+    "replay good.jsonl agents.py:nope": "agents.py has no 'nope'.",
+    "replay": "parameter CASSETTE requires an argument. See: journeyman replay --help",
+    "runs --agent nobody --store nope.db": "There is no store nope.db.",
+    "runs --since yesterday --store good.db": "'yesterday' is no duration. Give a number and a unit",
+    "runs --over-cost much": 'Invalid value for --over-cost: unable to convert "much" into float.',
+    "runs --over-cost nan --store good.db": "--over-cost nan is no amount. Give US dollars, from 0 on",
+    "runs --over-cost -1 --store good.db": "--over-cost -1 is no amount.",
+    "runs more": "'more' is one word too many. See: journeyman runs --help",
+    "show last --path lead/scout --store good.db": "The recording has no run 'lead/scout'. It has: analyst.",
+    "show last --iteration first": 'Invalid value for --iteration: unable to convert "first" into int.',
+    "show last --iteration 0 --store good.db": "--iteration 0 is none. Give a number from 1 on.",
+    "show '' --store good.db": "good.db has no recording ''.",
+    "diff last": "parameter OTHER requires an argument. See: journeyman diff --help",
+    "diff last nothing --store good.db": "good.db has no recording 'nothing'.",
+    "tail": "parameter RUN requires an argument. See: journeyman tail --help",
+    "tail nothing --store good.db": "good.db has no recording 'nothing'.",
+    "view good.db --host 0.0.0.0 --no-open": "Others can reach 0.0.0.0, and could read and steer the runs.",
+    "view good.db --host 0.0.0.0 --token short --no-open": "The token has 5 characters, fewer than 16.",
+    "view good.db --port soon": 'Invalid value for --port: unable to convert "soon" into int.',
+    "export last --out folder --force --store good.db": "folder cannot be written: Is a directory.",
+    "export": "parameter RUN requires an argument. See: journeyman export --help",
+    "test": "parameter RUN requires an argument. See: journeyman test --help",
+    "test last --path": "parameter --path requires an argument. See: journeyman test --help",
+    "test last --out notes.txt --store good.db": "notes.txt is no name for a test file.",
+    "test last --timeout 0 --store good.db": "--timeout 0 is no time.",
+    "test last agents.py:nope --store good.db": "agents.py has no 'nope'.",
+    "resume nothing --agent nowhere.py:x --store good.db": "good.db has no recording 'nothing'.",
+    "resume nothing --timeout soon": 'Invalid value for --timeout: unable to convert "soon" into float.',
+    "cancel": "parameter RUN requires an argument. See: journeyman cancel --help",
+    "stop": "parameter RUN requires an argument. See: journeyman stop --help",
+    "hold": "parameter RUN requires an argument. See: journeyman hold --help",
+    "release": "parameter RUN requires an argument. See: journeyman release --help",
+    "cancel x --store nope.db": "There is no store nope.db.",
+    "stop x --store nope.db": "There is no store nope.db.",
+    "hold x --store nope.db": "There is no store nope.db.",
+    "release x --store nope.db": "There is no store nope.db.",
+    "cancel x --reason": "parameter --reason requires an argument. See: journeyman cancel --help",
+    "stop x --reason": "parameter --reason requires an argument. See: journeyman stop --help",
+    "steer x": "parameter TEXT requires an argument. See: journeyman steer --help",
+    "steer x hi --store good.db": "good.db has no recording 'x'.",
+    "approve x 123456 --arguments '{' --store good.db": "--arguments is no JSON: EOF while parsing",
+    "approve x 123456 --arguments '[]' --store good.db": "--arguments is no JSON object. Give an object:",
+    "approve x 123456 --arguments '{}' --deny no --store good.db": "A call is denied, or made with other arguments",
+    "deny x": "parameter DIGEST requires an argument. See: journeyman deny --help",
+    "deny x 123456 --store nope.db": "There is no store nope.db.",
+    "answer x 123456": "parameter TEXT requires an argument. See: journeyman answer --help",
+    "answer x 123456 yes --store nope.db": "There is no store nope.db.",
+    "fork x --at 1/1 --input": "parameter --input requires an argument. See: journeyman fork --help",
+    "fork x --at 1/1 --agent nowhere.py --store nope.db": "There is no store nope.db.",
+    "fork x --at 1/1 --id '' --store good.db": "good.db has no recording 'x'.",
+    "fork x --at 1/1 --timeout soon": 'Invalid value for --timeout: unable to convert "soon" into float.',
+    "fork x --at 0/0 --store good.db": "--at '0/0' is no place.",
+    "prune --status maybe --older-than 1d": "No run ends as 'maybe'. Give --status done or",
+    "prune x --store nope.db": "There is no store nope.db.",
+    "queues more": "'more' is one word too many. See: journeyman queues --help",
+    "worker agents.py:analyst --dispatcher nonsense --store w.db": "--dispatcher 'nonsense' is none.",
+    "worker agents.py:analyst --model nonsense --store w.db": "The model name 'nonsense' is not of the form",
+    "worker agents.py:analyst --mode sure": 'Invalid value "sure" for --mode.',
+    "worker agents.py:analyst --timeout 0 --store w.db": "--timeout 0 is no time.",
+    "serve agents.py:analyst --host 0.0.0.0": "Others can reach 0.0.0.0, and could run the agents: no token",
+    "serve agents.py:analyst --host 0.0.0.0 --allow-host a.example --authorize ''": ". is a folder. Name a file in it",
+    "serve agents.py:analyst --allow-host ''": "--allow-host '' is no name of a machine.",
+    "serve agents.py:analyst --allow-host https://example.org": "--allow-host 'https://example.org' is no name",
+    "serve agents.py:analyst --store mysql://x": "there is no kind 'mysql'.",
+    "serve agents.py:analyst --authorize agents.py:number": "--authorize 'agents.py:number' is an int, not a function.",
+    "serve agents.py:analyst --grace nan": "--grace nan is no time.",
+    "serve agents.py:analyst --model nonsense": "The model name 'nonsense' is not of the form",
+    "serve agents.py:analyst --timeout 0": "--timeout 0 is no time.",
+    "serve agents.py:analyst --port 99999": "--port 99999 is no port.",
+    "mcp agents.py:analyst --http --host ''": "Others can reach all addresses, and could run the agents",
+    "mcp agents.py:analyst --http --allow-host 'a b'": "--allow-host 'a b' is no name of a machine.",
+    "mcp agents.py:analyst --model nonsense": "The model name 'nonsense' is not of the form",
+    "mcp agents.py:analyst --timeout 0": "--timeout 0 is no time.",
+    "mcp pin uvx mcp-server-git": "The server has no name. Give it the one that your program uses",
+    "mcp pin --name '' uvx": "'' cannot be the name of a server.",
+    "mcp pin nope.json": "The MCP configuration nope.json: It cannot be read: No such file",
+    "mcp pin --name x servers.json": "servers.json has names for its servers. Leave out --name.",
+    "mcp pin --name x --pins folder nothing": "folder: the file cannot be read: Is a directory.",
+    "demo -m": "parameter -m requires an argument. See: journeyman demo --help",
+    "demo a b": "'b' is one word too many. See: journeyman demo --help",
+    "run agents.py:analyst hi --record=perhaps": 'Invalid value for --record: unable to convert "perhaps" into bool.',
     "-v": 'Unknown command "-v".',
 }
 """Words of the command line, and a part of the one line that says what is wrong."""
@@ -247,6 +356,21 @@ def test_whatever_is_wrong_on_the_command_line_is_one_line(line: str, folder: Pa
     done = warm(*shlex.split(line), cwd=folder)
     assert_one_error_line(done, 2, [MORE[line]])
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_tables_have_bad_input_for_every_command_and_every_option_with_a_value(name: str) -> None:
+    lines = [shlex.split(line) for line in (*MORE, *(line for line, _ in (*CASES.values(), *FAILURES.values())))]
+    given = [line[len(name.split()) :] for line in lines if line[: len(name.split())] == name.split()]
+    assert given, f"journeyman {name} has no bad input here"
+    used = {word.partition("=")[0] for line in given for word in line}
+    command = app
+    for word in name.split():
+        command = command[word]
+    for argument in command.assemble_argument_collection():
+        options = [each for each in argument.names if each.startswith("-")]
+        if options and not argument.is_flag() and not any(each.startswith("--no-") for each in options):
+            assert used & set(options), f"journeyman {name} has no bad input for {options[0]}"
 
 
 def test_an_input_of_null_bytes_and_a_stdout_that_is_closed_are_no_tracebacks(folder: Path, warm: Warm) -> None:

@@ -136,7 +136,11 @@ def test_a_file_of_servers_is_pinned_as_a_whole(warm: Warm, tmp_path: Path) -> N
     [
         ([], 2, "error: No server is named. Name a file of servers, an address or a command: journeyman mcp pin"),
         (["uvx", "mcp-server-git"], 2, "error: The server has no name. Give it the one that your program uses:"),
-        (["nowhere.json"], 2, "error: It cannot be read: No such file or directory. Check the path."),
+        (
+            ["nowhere.json"],
+            2,
+            "error: The MCP configuration nowhere.json: It cannot be read: No such file or directory. Check the path.",
+        ),
         (["--name", "a", "nowhere.json"], 2, "error: nowhere.json has names for its servers. Leave out --name."),
         (["--name", "a", "--pins", str(SERVED), "true"], 2, f"error: {SERVED}: the file is damaged"),
         (["--name", "a", "no-such-program"], 1, "error: The MCP server 'a' cannot be used: "),

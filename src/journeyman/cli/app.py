@@ -11,11 +11,11 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Literal
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from journeyman.cli import COMMANDS
 from journeyman.cli.show.screen import print_error
-from journeyman.errors import DefinitionError, JourneymanError
+from journeyman.errors import DefinitionError, JourneymanError, quoted
 
 USAGE, INTERRUPTED = 2, 130
 _EXTRAS = {"mcp": "journeyman[mcp]", **dict.fromkeys(("starlette", "uvicorn", "ag_ui"), "journeyman[serve]")}
@@ -85,7 +85,11 @@ def execute(words: Sequence[str]) -> int:
         return mistake.code
     except CycloptsError as error:
         told = str(error).removesuffix(".")
-        print_error(f"{told.rstrip('.')} …" if told.endswith("..") else f"{told}.", "See: journeyman --help")
+        if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+            told = f"{quoted(error.unused_tokens[0])} is one word too many"
+        named = next((name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS), "")
+        see = " ".join(["See: journeyman", *named.split(), "--help"])
+        print_error(f"{told.rstrip('.')} …" if told.endswith("..") else f"{told}.", see)
         return USAGE
     except ImportError as error:  # cyclopts imports a command when it is called, and says so
         cause = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error

@@ -23,8 +23,9 @@ from journeyman.cancel import Abort
 from journeyman.cli import COMMANDS
 from journeyman.cli.app import Mistake, usage
 from journeyman.cli.loading import load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout
+from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout, check_names
 from journeyman.cli.run import Flag, ModelName, Stdout, recording_in, telemetry_in
+from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.screen import Interrupt, print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
@@ -76,8 +77,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         mode: What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan. The client is asked
             about the rest, if it can be; else that is denied.
         record: Record what happens, in JOURNEYMAN_STORE or the nearest .journeyman/runs.db.
-        otel: Send traces and metrics to an OpenTelemetry collector, as the OTEL_… variables say. A call is a part of
-            its client's trace.
+        otel: Send traces and metrics where the OTEL_… variables say. A call is a part of its client's trace.
     """
     if not targets:
         raise Mistake("No agent is named.", "Name one or more: journeyman mcp agents.py:analyst")
@@ -94,6 +94,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
             to_client = partial(serving.serve_stdio, streams=streams)
             return _serve(loop, agents(loop), around, lambda server, abort: to_client(server, abort=abort))
     Stdout()
+    check_names(allow_host or ())
     if port is not None and not 0 <= port <= _LAST_PORT:
         raise Mistake(f"--port {port} is no port.", f"Give a number from 0 to {_LAST_PORT}; 0 takes a free one.")
 
@@ -168,7 +169,7 @@ def pin(
         news = asyncio.run(pin_tools(_servers(target, name), pins))
     except DefinitionError as error:
         problem = error.problems[0]
-        raise Mistake(problem.message, problem.hint) from error
+        raise Mistake(one_line(f"{error.subject}: {problem.message}"), problem.hint) from error
     except PinsDiffer as error:
         raise Mistake(f"{pins}: {error.differences[0]}.", "Fix it, or remove it and pin again.") from error
     except McpUnavailable as error:

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -30,7 +31,7 @@ from journeyman.cli.permit.policy import with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
-from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, name_and_words
+from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, name_and_words, quoted
 from journeyman.permission.permission import Mode
 from journeyman.skills import Skills
 from journeyman.tools.deps import deps_of_run, lacks_deps
@@ -63,6 +64,7 @@ Timeout: TypeAlias = Annotated[
     float, Parameter(help="How many seconds a function or context manager may take to give the agent.")
 ]
 
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 OPENING_S: Final = 30.0
 """How many seconds an agent may take to open, and again to close, where nothing else is said."""
 _SAID_CHARACTERS: Final = 500
@@ -168,6 +170,18 @@ class AgentLoop:
                     mistakes.append(mistake)
         if mistakes:
             raise mistakes[0]
+
+
+def check_names(hosts: Sequence[str]) -> None:
+    """Check the further names of a server. An empty one would let requests for any name in.
+
+    Raises:
+        Mistake: one is no name.
+    """
+    for host in hosts:
+        if not _HOST_NAME.fullmatch(host):
+            text = f"--allow-host {quoted(host[:80])} is no name of a machine."
+            raise Mistake(text, "Give it without https://, as a request has it: --allow-host agents.example.org")
 
 
 def with_skills(agent: Agent[Any, Any, Any], folders: Sequence[Path] | None) -> Agent[Any, Any, Any]:

@@ -105,6 +105,8 @@ def show(
     place: StorePlace, id: str, *, path: str | None, iteration: int | None, wire: bool, full: bool, json: bool
 ) -> int:
     """Show a recording: the tree of what happened, or the exact requests."""
+    if iteration is not None and iteration < 1:
+        raise Mistake(f"--iteration {iteration} is none.", "Give a number from 1 on.")
     stdout = Stdout()
     with opened(place) as recordings:
         run = recordings.find(id)

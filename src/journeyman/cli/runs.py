@@ -4,6 +4,7 @@ stored is cleaned before a terminal shows it.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -56,6 +57,18 @@ _TAKEN_S: Final = 60.0
 # -- looking at runs ---------------------------------------------------------------------------------------------------
 
 
+def _check_wanted(number: int, over_cost: float | None) -> None:
+    """Check which runs are asked for.
+
+    Raises:
+        Mistake: it makes no sense.
+    """
+    if number < 1:
+        raise Mistake(f"{number} runs are none.", "Give a number from 1 on.")
+    if over_cost is not None and not 0 <= over_cost < math.inf:
+        raise Mistake(f"--over-cost {over_cost:g} is no amount.", "Give US dollars, from 0 on: --over-cost 0.5.")
+
+
 def runs(
     *,
     status: Status | None = None,
@@ -82,8 +95,7 @@ def runs(
     stdout = Stdout()
     about_recordings = failed or since is not None or over_cost is not None
     since_s = None if since is None else recorded.seconds_ago(_seconds(since))
-    if number < 1:
-        raise Mistake(f"{number} runs are none.", "Give a number from 1 on.")
+    _check_wanted(number, over_cost)
 
     async def listed(durable: Durable) -> tuple[Sequence[RunInfo], set[str], float]:
         infos = await durable.list(statuses=() if status is None else (status,), agent=agent, limit=number)

@@ -22,7 +22,7 @@ from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.loading import kind_of, load_model, load_value
-from journeyman.cli.opening import OPENING_S, AgentLoop
+from journeyman.cli.opening import OPENING_S, AgentLoop, check_names
 from journeyman.cli.run import Flag, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
@@ -86,13 +86,14 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     """
     token = _token(host, allow_host or (), authorize)
     _check(targets, grace, runs, port)
+    check_names(allow_host or ())
     Stdout()
     place = find_store(store, makes=True) if durable or store is not None else None
     with _around(store, model, record, otel, debug=debug) as around, AgentLoop(timeout) as loop:
         made = app(
             list(map(loop.agent, targets)),
             store=place and str(place.path),
-            authorize=_authorize(authorize) if authorize else None,
+            authorize=None if authorize is None else _authorize(authorize),
             host=around,
             limits=ServeLimits(runs=runs),
         )

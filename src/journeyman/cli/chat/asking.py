@@ -67,7 +67,10 @@ class Asking:
         """Take note of what waits. Gives its lines."""
         label = "allow? " if isinstance(asked, ApprovalRequested) else "answer> "
         self._open[asked.id] = _Open(asked, Prompt(label, asked.id, hint=_hint(asked)))
-        yield from _shown(asked, self._height())
+        if isinstance(asked, ApprovalRequested):
+            yield from shown(asked, self._height())
+        else:
+            yield from questioned(asked.path, asked.question, asked.options)
         self._tell()
 
     def remove(self, answered: Answered) -> Iterator[Line]:
@@ -140,13 +143,6 @@ class Asking:
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------
-
-
-def _shown(asked: Asked, height: int) -> Iterator[Line]:
-    if isinstance(asked, ApprovalRequested):
-        yield from shown(asked, height)
-        return
-    yield from questioned(asked.path, asked.question, asked.options)
 
 
 def _hint(asked: Asked) -> str:
