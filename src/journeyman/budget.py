@@ -114,7 +114,9 @@ class Grant:
     max_tokens: int
     """The longest answer it pays for."""
     tokens: int
+    """How many tokens it holds back."""
     cost: float
+    """How many US dollars it holds back."""
 
 
 def _now() -> float:

@@ -25,6 +25,7 @@ class Place(NamedTuple):
     iteration: int
     """0 before the first iteration of the attempt."""
     phase: Phase
+    """What the run was about."""
     doing: str
     """What is going on, for example `calling the model`."""
 

@@ -114,6 +114,7 @@ class Stop:
     """The call must not happen, and the run ends, with those that it is part of."""
 
     reason: str = "stopped by the approver"
+    """Why, for the failure of the run."""
 
 
 @value_class(kw_only=True)
@@ -265,7 +266,9 @@ class Seen:
     tool_use_id: str
     tool_name: str
     arguments: JsonObject
+    """The arguments of the call."""
     text: str
+    """What the model reads."""
     untrusted: bool
     """True when the tool has run, and says that its results come from outside."""
     n_model_calls: int

@@ -73,7 +73,9 @@ class Snapshot:
     waiting: tuple[Waiting, ...] = ()
     """The texts that had been queued and not said, oldest first."""
     usage: Usage = NOTHING_USED
+    """What its runs have used."""
     n_runs: int = 0
+    """How many runs it has had."""
     turns: tuple[TurnStart, ...] = ()
     """The turns that can be undone, oldest first."""
     view: SentView | None = None
@@ -95,6 +97,7 @@ class Step:
     usage: Usage | None = None
     """The usage of all turns so far; None when it has not changed."""
     n_runs: int = 0
+    """How many runs the session has had."""
     turns: Sequence[TurnStart] | None = None
     """The turns from number `n_turns` on; None when none has begun and none was undone."""
     n_turns: int = 0

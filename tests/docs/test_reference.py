@@ -58,8 +58,8 @@ def test_the_reference_has_every_field_of_an_event(event: type) -> None:
     assert [field.name for field in fields(event) if f"- `{field.name}: " not in text] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_field_and_method_of_a_public_class_has_a_sentence(name: str) -> None:
+@pytest.mark.parametrize("name", [*NAMES, *sorted(signatures.named_only_in_signatures())])
+def test_every_field_and_method_of_the_reference_has_a_sentence(name: str) -> None:
     assert [member.name for member in public_members(name) if not member.has_docstring] == []
 
 

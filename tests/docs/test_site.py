@@ -37,6 +37,7 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
 def test_the_navigation_has_the_groups_of_the_index_below_its_title() -> None:
     groups = [heading for heading, _ in site.contents()]
     assert groups[0] == "Start here"
+    assert groups[-2:] == ["Reference pages", "For contributors"]
     assert dict(site.contents())["Start here"][0] == site.DOCS / "tutorial.md"
 
 

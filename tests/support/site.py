@@ -87,10 +87,12 @@ def sections(index: Path) -> Iterator[tuple[str, list[Path]]]:
 
 
 def contents() -> Iterator[tuple[str, list[Path]]]:
-    """Yield what docs/index.md lists, and then each index below it."""
-    yield from sections(DOCS / "index.md")
+    """Yield what docs/index.md lists, and each index below it in front of its last section, for contributors."""
+    *groups, for_contributors = sections(DOCS / "index.md")
+    yield from groups
     for index in sorted(DOCS.glob("*/index.md")):
         yield from sections(index)
+    yield for_contributors
 
 
 def navigation() -> str:

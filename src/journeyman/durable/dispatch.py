@@ -113,6 +113,7 @@ class Tickets(Protocol):
     transaction."""
 
     dispatcher: Dispatcher
+    """What carries the tickets to workers."""
 
     async def hand_over(self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Any = None) -> bool:  # noqa: ANN401 - of the driver
         """Give a run to whoever comes next, as `HandOver` says."""

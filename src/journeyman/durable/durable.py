@@ -177,6 +177,8 @@ class Durable:
         this waits for its end, whoever drives it then. If the surrounding task is cancelled, the run may be gone on
         with by the same call. `deps` are never stored: each call gives them again.
 
+        The options are those of `journeyman.run`. `callbacks`, `on_event` and `abort` hold for this call alone.
+
         Raises:
             RunDiffers: there is a run with this id, of another agent, input or options, or with more gates.
             RunInUse: it is driven elsewhere.
@@ -373,7 +375,8 @@ class Durable:
     async def list(
         self, *, statuses: Collection[Status] = (), agent: str | None = None, limit: int = 50
     ) -> tuple[RunInfo, ...]:
-        """Return what is known of runs, newest first."""
+        """Return what is known of runs, newest first, at most `limit`: of one `agent` and of these `statuses`, or of
+        all where none is named."""
         self.hub.check()
         rows = await self.hub.engine.rows(statuses=statuses, agent=agent, limit=limit)
         return tuple(map(info_of, rows))
@@ -388,6 +391,7 @@ class Durable:
 
     async def cancel(self, run: str, reason: str = "cancelled", *, who: str | None = None) -> None:
         """Let a run end as cancelled, wherever it is driven. One that nobody drives ends when somebody resumes it.
+        `reason` stands in its ending; `who` is kept with it, as the one who said so.
 
         Raises:
             RunUnknown: there is none.

@@ -85,7 +85,8 @@ class Handle(Generic[Value]):
     async def approve(self, digest: str, decision: Decision, *, who: str | None = None) -> Question:
         """Answer a call that waits, and return the question. The first answer counts.
 
-        `digest` is that of the call, or its beginning, of six characters or more.
+        `digest` is that of the call, or its beginning, of six characters or more. `decision` is `Allow()`, `Deny("…")`,
+        `Rewrite(…)` or `Stop()`. `who` is kept with the answer: the one who gave it.
 
         Raises:
             LookupError: nothing waits under this digest, or it was answered before: then it says by whom and when.
@@ -95,6 +96,7 @@ class Handle(Generic[Value]):
 
     async def answer(self, digest: str, text: str, *, who: str | None = None) -> Question:
         """Answer a question that the model has asked with `ask_user`, and return it. The first answer counts.
+        `digest` and `who` are as for `approve`.
 
         Raises:
             ValueError: the text is blank.
@@ -118,7 +120,8 @@ class Handle(Generic[Value]):
         raise LookupError(await self._nothing_waits(row, digest))
 
     async def stop(self, reason: str = "cancelled", *, who: str | None = None) -> None:
-        """End the run, in whichever process: it ends as `EXECUTION_CANCELLED`, with what it has gathered.
+        """End the run, in whichever process: it ends as `EXECUTION_CANCELLED`, with what it has gathered and this
+        `reason`. `who` is kept: the one who stopped it.
 
         Raises:
             RunOver: it has ended.

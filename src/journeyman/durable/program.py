@@ -29,11 +29,17 @@ class Program:
     """What is not stored of a run, and comes from the program in each of its lives."""
 
     agent: Agent[Any, Any, Any]
+    """The agent."""
     deps: object = field(default=None, repr=False)
+    """What its functions and tools use."""
     host: Host = NOTHING_AROUND
+    """What is around the run."""
     callbacks: Callbacks | None = None
+    """Functions to call at the steps of the run."""
     on_event: Listener | None = None
+    """Called with every event."""
     abort: Abort | None = None
+    """The signal that ends the run."""
     turn: TurnLife | None = None
     """What a run is in a chat that is open here."""
     questions: Questions | None = None

@@ -56,7 +56,8 @@ class Worker:
         on_event: Listener | None = None,
         equip: Callable[[Row, Program], Program] | None = None,
     ) -> None:
-        """`slots` is how many runs go on here at once. Without `queues`, all of them are served. `equip` gives a run
+        """Does runs of these `agents` that are stored in `durable`. `slots` is how many go on here at once. Without
+        `queues`, all queues are served. `host`, `callbacks` and `on_event` are given to every run; `equip` gives a run
         what only it gets.
 
         Raises:

@@ -80,7 +80,8 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
 
     `deps` is what the agent's tools and functions use, of the type that it declares. `max_attempts` replaces
     `agent.limits.attempts` for this run. `history` is an earlier conversation to continue; what could not be sent of it
-    is repaired. `abort` ends the run with `Failure(EXECUTION_CANCELLED)`.
+    is repaired. `abort` ends the run with `Failure(EXECUTION_CANCELLED)`. `callbacks` are called at the steps of the
+    run, and `on_event` with every event, in order. `host` is what surrounds the run: a journal, approvals, telemetry.
 
     Wrong arguments end it, too: `Failure(INVALID_INPUT)` lists them all.
 

@@ -180,6 +180,7 @@ class Checking:
     attempt: int
     max_attempts: int
     abort: Abort | None
+    """The caller's signal, for a check that takes long."""
 
 
 _checking: ContextVar[Checking] = ContextVar("journeyman_checking")

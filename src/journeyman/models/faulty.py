@@ -48,6 +48,7 @@ class Fault:
     request: int
     """The number of the request, from 1."""
     kind: FaultKind
+    """What went wrong."""
 
 
 class Faulty(Around):

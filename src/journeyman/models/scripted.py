@@ -29,7 +29,7 @@ _USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)
 
 
 def call(name: str, arguments: Mapping[str, object] | None = None, /, *, id: str = "", **more: object) -> ToolUse:
-    """Return the block with which a model calls the tool `name`.
+    """Return the block with which a model calls the tool `name`, with `arguments` and those that are given by name.
 
     Without an `id`, the model that gives the block makes one. Where the tool itself has a parameter `id`, and
     `arguments` do not name it, `id` is that one: `call("task_message", id="bg-1", text="Hurry.")`.
@@ -38,7 +38,7 @@ def call(name: str, arguments: Mapping[str, object] | None = None, /, *, id: str
 
 
 def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usage = _USAGE) -> Response:
-    """Return a response of these blocks; `stop_reason` defaults to what fits them."""
+    """Return a response of these blocks; `stop_reason` defaults to what fits them, `usage` to 10 tokens in, 5 out."""
     content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
     calls = any(isinstance(block, ToolUse) for block in content)
     return Response(content=content, stop_reason=stop_reason or ("tool_use" if calls else "end_turn"), usage=usage)

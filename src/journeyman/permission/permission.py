@@ -87,6 +87,9 @@ class Permission:
     ) -> None:
         """Without `roots`, the agent may work in the current folder. Relative paths belong to the first root.
 
+        `mode` says what happens to calls of which no rule speaks. `allow` and `deny` are rules, such as `Bash(ls *)`;
+        what is denied is never allowed. `classify` says what a call would do.
+
         `internal` are folders of the program's own. `audit` is a file, or a function, that takes every decision.
         `protected` are files and folders that no tool may change, as the files of the approvals, of the audit and of
         session stores, which need not be named.

@@ -36,7 +36,9 @@ class Streams:
     """The file descriptors of a client."""
 
     reading: int
+    """What is read from."""
     writing: int
+    """What is written to."""
 
 
 @contextmanager

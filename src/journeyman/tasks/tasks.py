@@ -54,7 +54,7 @@ class Tasks:
         """`notify` takes the notification of each task that ends; without it, or if it fails, the chat does that
         started the task.
         `output` is a folder for the output of the tasks, or what opens it. `grace_s` is how many seconds a stopped task
-        has to end by itself before it is cancelled.
+        has to end by itself before it is cancelled. `on_event` is called with the events of all tasks.
 
         Raises:
             DefinitionError: what is given cannot be used; it lists every problem.

@@ -61,7 +61,10 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         on_event: Listener | None = None,
     ) -> None:
         """Without a `name` the team takes that of the first request. `host` surrounds the runs of its members, so its
-        budget is for all of them together. `tasks` runs the members; without it, the team opens its own."""
+        budget is for all of them together. `tasks` runs the members; without it, the team opens its own.
+
+        `description` says what the team is for. `hooks` change how mail is read and what idle members do. `on_event` is
+        called with the events of the team and of its members' runs."""
         self._is_named = bool(name)
         self._given_host = host or NOTHING_AROUND
         self._given_tasks = tasks

@@ -32,8 +32,13 @@ Record: TypeAlias = str | Mapping[str, object]
 class Writer(Protocol):
     """Where the lines go: a text file, or anything like it."""
 
-    def write(self, text: str, /) -> object: ...
-    def close(self) -> object: ...
+    def write(self, text: str, /) -> object:
+        """Add a text at the end."""
+        ...
+
+    def close(self) -> object:
+        """Be told that nothing more comes."""
+        ...
 
 
 OutputFactory: TypeAlias = Callable[[str, str], tuple[Writer, str] | Awaitable[tuple[Writer, str]]]

@@ -37,7 +37,9 @@ class Header:
     """The first line."""
 
     format: str
+    """What kind of file it is."""
     version: int
+    """The number of the format."""
     recorded: str
     """When it was recorded, as an ISO date and time in UTC."""
     agent: str | None = None
@@ -93,8 +95,11 @@ class AnswerLine:
     """The answer to a request."""
 
     event: Literal["answer"] = "answer"
+    """Tells the kinds of lines apart."""
     request: int
+    """The number of the request, from 1."""
     parts: list[PartJson]
+    """The parts of the answer, in order."""
     error: ErrorJson | None = None
     """Why the request failed."""
     ms: float = 0.0
@@ -108,14 +113,19 @@ class CallLine:
     """What came of a tool call, as the journal of a run keeps it."""
 
     event: Literal["call"] = "call"
+    """Tells the kinds of lines apart."""
     run: int
+    """The number of the run, from 1."""
     key: str
+    """The step."""
     tool: str | None = None
+    """The name of the tool."""
     ms: float = 0.0
     """How long the call took, in milliseconds."""
     runs: list[int] = field(default_factory=list[int])
     """The runs that it started, if it is the call of another agent."""
     outcome: JsonObject
+    """The result, or how the call failed."""
 
 
 Line: TypeAlias = Annotated[ModelLine | RequestLine | AnswerLine | CallLine, Field(discriminator="event")]

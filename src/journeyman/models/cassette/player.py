@@ -201,6 +201,7 @@ class CassetteJournal(Journal):
     """Records and replays what comes of tool calls. Model calls pass through: `CassetteModel` records them."""
 
     state: CassetteState
+    """What is recorded and replayed."""
 
     def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> CallStep:
         run = self.state.run()
