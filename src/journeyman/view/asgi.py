@@ -62,7 +62,7 @@ def app(
         token: What whoever looks has to bring, in the address that is opened first. None: nothing; then only what
             stands before this application decides who may look.
         hosts: The names under which it is asked, without ports; requests to others are refused.
-        read_only: Nobody can say anything to a run. So it is for the store of another user.
+        read_only: Nobody can say anything to a run, or forget one. So it is for the store of another user.
         forms: What writes exports, by the name of the form.
 
     Raises:
@@ -301,6 +301,8 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         if (refused := self._refused(request)) is not None:
             return refused
         ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(await request.body()).runs)]
+        if len(ids) > MOST:
+            raise ValueError(f"These are {len(ids):,} runs, and at most {MOST:,} are forgotten at once.")
         stored = await self._reader.read(lambda source: source.stored(ids))  # who is not there is said so
         if stored.going:
             first, *others = stored.going

@@ -18,7 +18,7 @@ from journeyman.durable.handle import Handle
 from journeyman.errors import RunOver, RunUnknown
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite
 from journeyman.processes import somebody
-from journeyman.record.reading import MOST, RecordedRun, Recordings
+from journeyman.record.reading import RecordedRun, Recordings
 from journeyman.record.speaking import RecordedHandle
 from journeyman.types import JsonObject
 
@@ -57,7 +57,7 @@ class SteeringAnswer:
 class Unwanted:
     """What somebody wants to be forgotten."""
 
-    runs: Annotated[list[str], Field(min_length=1, max_length=MOST)]
+    runs: Annotated[list[str], Field(min_length=1)]
     """The ids of the runs."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)

@@ -193,8 +193,8 @@ function Head({ tree, recording, now }: { tree: Tree; recording: Recording; now:
   const isLive = run.status === "live";
   const outermost = tree.runs.filter((each) => each.path.length === 1);
   const own = outermost.reduce((all, each) => all + each.used.requests, 0);
-  /** What is allowed, while it matters. */
-  const most = (name: string) => (isLive && outermost.length === 1 ? number(outermost[0]?.limits[name]) : null);
+  /** What is allowed, while it matters. Not all the time of a durable run counts. */
+  const most = (name: string) => (isLive && outermost.length === 1 && (name !== "seconds" || run.kind !== "durable") ? number(outermost[0]?.limits[name]) : null);
   const title = run.input || main?.input || `${run.agent}, without input`;
   const attempt = main?.nowAttempt?.attempt ?? 0;
   const iteration = main?.nowIteration?.iteration ?? 0;

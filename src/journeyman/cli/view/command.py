@@ -40,7 +40,7 @@ def view(
         host: The address to listen on. One that others can reach needs a --token.
         port: The port to listen on; 0 takes a free one. Without it: 7878, or the next one that is free.
         token: What whoever looks has to bring. Without it: JOURNEYMAN_VIEW_TOKEN, or a random one.
-        read_only: Only look: nothing can be said to a run.
+        read_only: Only look: nothing can be said to a run, and none can be forgotten.
         no_open: Do not open a browser.
     """
     Stdout()
