@@ -192,6 +192,27 @@ async def test_what_waits_stands_in_nobodys_way(tmp_path: Path, open_page: Opene
         await stands_in_nobodys_way(page, width)
 
 
+async def test_of_two_calls_that_wait_each_is_answered_by_itself(tmp_path: Path, open_page: Opened) -> None:
+    path = tmp_path / "runs.db"
+    two = say(call("look", {"topic": "ebb"}, id="c1"), call("look", {"topic": "flow"}, id="c2"))
+    with Recorder(path, asks=True) as recorder:
+        going = asyncio.create_task(run(asking(two, say("They rise.")), "What?", host=Host(record=recorder)))
+        async with viewing(path) as desk:
+            page = await open_page(f"{desk.url}/?run={await desk.newest()}", width=400, height=860)
+            for _ in range(2):
+                await page.get_by_role("button", name="Change", exact=True).click()
+                written = page.get_by_label("Arguments, as JSON")
+                text = await written.input_value()
+                await written.fill(text.replace("w", "v").replace("b", "p"))
+                await page.get_by_role("button", name="Approve these").click()
+            result = (await going).unwrap()
+            await recorder.flush()
+            with Recordings(path) as recordings:
+                found = recordings.events(recordings.find("last"), kinds=["ToolFinished"])
+    assert result == "They rise."
+    assert sorted(str(each.facts["tool_result"]).rpartition("\n")[2] for each in found) == ["about epp", "about flov"]
+
+
 async def test_a_run_that_ends_between_the_list_and_its_stream_is_not_missed(
     tmp_path: Path, serve: Serve, open_page: Opened
 ) -> None:

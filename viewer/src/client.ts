@@ -49,7 +49,7 @@ const early = new Map<string, Promise<unknown>>();
 export function askFirst(route: Route): Promise<unknown> {
   const { run, compare } = route;
   const isList = Object.keys(route).length === 0;
-  const asked = embedded || compare ? [] : run ? [ofRun(run), eventPage(run, 0), eventPage(run, FIRST)] : isList ? [listPage({})] : [];
+  const asked = embedded || compare ? [] : run ? [ofRun(run), eventPage(run, 0), eventPage(run, FIRST), ofRun(run, "/requests")] : isList ? [listPage({})] : [];
   for (const path of asked) {
     const told = get<unknown>(path);
     told.catch(() => undefined); // whoever takes it is told

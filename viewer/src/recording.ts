@@ -27,6 +27,7 @@ export class Recording {
   private later = 0;
   private isAsking = false;
   private isWanted = false;
+  private wantsRequests = false;
 
   constructor(readonly id: string) {}
 
@@ -35,7 +36,9 @@ export class Recording {
       const both = Promise.all([runOf(this.id), eventsOf(this.id, 0)]);
       const rest = eventsOf(this.id, 0, FIRST); // asked for before it is known whether there is more: that is sooner done
       rest.catch(() => undefined);
+      const requests = requestsOf(this.id).catch(() => [] as Sent[]); // asked for last: the rows come first
       const [run, first] = await both;
+      if (!first.more) this.requests = await requests; // else the tabs of what is selected would change under a hand
       if (this.isClosed) return;
       this.run = run;
       this.tree = new Tree(run);
@@ -47,8 +50,10 @@ export class Recording {
       }
       this.isWhole = true;
       this.tell();
+      this.requests = await requests;
+      this.tell();
       if (run.status === "live") this.follow();
-      else void this.ask();
+      else void this.ask(false);
     } catch (error) {
       this.error = error instanceof Failed ? error : new Failed(String(error), "", 0);
       this.tell();
@@ -111,8 +116,9 @@ export class Recording {
   }
 
   /** Ask for what is not told by itself. Whoever asks meanwhile has it asked once more: an older answer never comes last. */
-  async ask(): Promise<void> {
+  async ask(withRequests = true): Promise<void> {
     this.isWanted = true;
+    this.wantsRequests ||= withRequests;
     if (this.isAsking) return;
     this.isAsking = true;
     while (this.isWanted && !this.isClosed) {
@@ -122,10 +128,16 @@ export class Recording {
         this.signals = told.signals;
         this.isReadOnly = told.read_only;
         this.tell();
+      } catch {
+        // What is lost is told by the stream; what was known before stays.
+      }
+      if (!this.wantsRequests) continue;
+      this.wantsRequests = false;
+      try {
         this.requests = await requestsOf(this.id);
         this.tell();
       } catch {
-        // What is lost is told by the stream; what was known before stays.
+        // As above.
       }
     }
     this.isAsking = false;

@@ -132,7 +132,8 @@ def _asked_first(request: Request) -> str:
     elif _PLAIN.fullmatch(id) and not given.get("compare"):
         events = f"api/runs/{id}/events?after=0"
         rest = f"&skip={MOST}&limit={_MOST_EVENTS}"
-        asked = [f"api/runs/{id}", *(f"{events}{page}&most={TEXT_SHOWN}" for page in (f"&limit={MOST}", rest))]
+        pages = [f"{events}{page}&most={TEXT_SHOWN}" for page in (f"&limit={MOST}", rest)]
+        asked = [f"api/runs/{id}", *pages, f"api/runs/{id}/requests"]
     else:
         asked = []
     return ", ".join(f"<{each}>; rel=preload; as=fetch; crossorigin" for each in asked)

@@ -11,7 +11,7 @@ import type { Recording } from "../recording";
 import { href, now, type Route } from "../route";
 import { DraftPane } from "./draft";
 import { EndingPane } from "./ending";
-import { ApprovalCard, WhoDidWhat } from "./operator";
+import { ApprovalCard, asked, WhoDidWhat } from "./operator";
 import { copy, Figure, Icon, JsonView, LongText, StateIcon } from "./parts";
 import { RequestPane } from "./request";
 import { stepKey } from "./tree";
@@ -292,10 +292,10 @@ function CallsPane({ step, recording, sent, choose, tree }: Given & { sent: Sent
         </section>
       )}
       {calls.filter((call) => call.waiting).map((call) => (
-        <ApprovalCard key={call.key} recording={recording} step={call} />
+        <ApprovalCard key={asked(call)} recording={recording} step={call} />
       ))}
       {step.waiting && <WhoDidWhat recording={recording} tree={tree} />}
-      {step.waiting && step.kind !== "call" && <ApprovalCard recording={recording} step={step} />}
+      {step.waiting && step.kind !== "call" && <ApprovalCard key={asked(step)} recording={recording} step={step} />}
       {step.kind === "iteration" && calls.length > 0 && <WhereTimeWent step={step} sent={sent} />}
       {calls.length > 1 && (
         <h3>

@@ -56,6 +56,11 @@ function useSettled(on: string): [boolean, { current: HTMLElement | null }] {
 
 type Mode = "asks" | "changes" | "denies";
 
+/** Names what a step asks: what was begun for one question, such as other arguments, is not there for the next. */
+export function asked(step: Step): string {
+  return `${step.key}/${text(step.waiting?.event.facts["id"])}`;
+}
+
 export function ApprovalCard({ recording, step, isPinned = false }: { recording: Recording; step: Step; isPinned?: boolean }) {
   const waiting = step.waiting;
   const event = useEntire(recording, waiting?.event ?? null);
@@ -331,7 +336,7 @@ export function Operator({ recording, tree, isNarrow }: { recording: Recording; 
           )}
         </p>
       ))}
-      {isNarrow && waits && <ApprovalCard recording={recording} step={waits} isPinned={waits.waiting?.kind === "approval"} />}
+      {isNarrow && waits && <ApprovalCard key={asked(waits)} recording={recording} step={waits} isPinned={waits.waiting?.kind === "approval"} />}
       <div class="says">
         <div class="field">
           <input
