@@ -42,7 +42,18 @@ _USED_BY_COMMANDS = (
         "cli.mcp",
         "cli.permit.editing",
     ),
-    *("mcp", "models.anthropic", "models.scripted", "subagents.tool", "team.spawn", "toolbox.workspace"),
+    *(
+        "mcp",
+        "mcp.tools",
+        "serve.http",
+        "serve.server",
+        "serve.stdio",
+        "models.anthropic",
+        "models.scripted",
+        "subagents.tool",
+        "team.spawn",
+        "toolbox.workspace",
+    ),
 )
 _USED_BY_THESE = ("anyio._backends._asyncio", "griffe")
 
