@@ -104,7 +104,7 @@ async def test_files_are_read_on_demand_and_long_ones_in_parts(shelf: Shelf) -> 
         ({"name": "pdf-forms", "file": "/etc/passwd"}, "is outside of the skill. Give a path in it."),
         ({"name": "pdf-forms", "file": "later.md"}, "is outside of the skill. Give a path in it."),
         ({"name": "pdf-forms", "file": "note.md"}, "note.md does not exist. Did you mean notes.md"),
-        ({"name": "pdf-forms", "file": "data.bin"}, "data.bin is no text but binary data"),
+        ({"name": "pdf-forms", "file": "data.bin"}, "data.bin is not a text but binary data"),
         ({"name": "pdf-forms", "file": "."}, ". is not a file. Give the path of one."),
         ({"name": "pdf-forms", "file": "notes.md", "offset": 9}, "It has 1 line, so there is no line 9."),
         ({"name": "pdf"}, 'name: is not one of "letters" or "pdf-forms", got "pdf"'),

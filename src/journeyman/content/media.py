@@ -179,7 +179,7 @@ def checked_url(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"{url[:200]!r} is no URL: {error}.") from None
+        raise ValueError(f"{url[:200]!r} is not a URL: {error}.") from None
     if parts.scheme == "data":
         raise ValueError(f"{url[:60]!r} holds the file itself. Use from_bytes with its bytes.")
     if parts.scheme not in ("http", "https") or not host or len(url) > MAX_URL_CHARS or not url.isprintable():

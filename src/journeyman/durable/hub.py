@@ -179,7 +179,7 @@ class Hub:
             except Exception as error:  # noqa: BLE001 - whatever it is, the runs that are driven here go on
                 if not is_said:
                     said = error if isinstance(error, StoreError) else name_and_words(error)
-                    _log.warning("The store of the runs cannot be read, which is tried again: %s", said)
+                    _log.warning("The store of the runs cannot be read. This is tried again: %s", said)
                 is_said = True
                 await asyncio.sleep(1.0)
 

@@ -126,7 +126,7 @@ class Writer:
             prune_old(self._file, self._keeping)
         except StoreError as error:
             if not error.is_busy:  # else it is tried again in an hour
-                what = "recordings that are too old could not be taken out of %s: %s"
+                what = "recordings that are too old could not be removed from %s: %s"
                 _log.warning(what, self._file.place, error.message)
         self._pieces.forget()
 

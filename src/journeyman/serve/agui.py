@@ -1,8 +1,9 @@
 """AG-UI: what happens in a turn of a chat, in the words of the Agent User Interaction Protocol.
 
-A thread is a chat, and a run of the protocol is a turn, or the part of one between two interrupts. What is told is made
-from the numbered events alone, the same for whoever asks again: the id of each event is that of ours it comes from,
-and its place among those, so a client that was cut off is told the rest.
+A thread is a chat, and a run of the protocol is a turn, or the part of one between two interrupts. What a client is
+told is made from the numbered events alone, so it is the same each time. The id of an AG-UI event is the id of our
+event that it comes from, and its place among the events made from that one, so a client that was cut off can be told
+the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _APPROVAL: Final[JsonObject] = {
 }
 _ANSWER: Final[JsonObject] = {"type": "string", "description": "The answer."}
 _TOLD_FROM: Final = 64
-"""A growing output is told again when it has grown by so many characters, or by a fiftieth."""
+"""An output that grows is sent again when it has grown by so many characters, or by a fiftieth."""
 
 
 Wanted: TypeAlias = events.ApprovalRequested | events.QuestionAsked

@@ -35,7 +35,7 @@ def served_problems(
     if not agents:
         problems.append(Problem("NO_AGENTS", "There is no agent to serve.", "Pass one or more."))
     if host.journal is not None:
-        text = "The host has a journal, which belongs to one run: a second would be given the answers of the first."
+        text = "The host has a journal, which belongs to one run: a second run would get the answers of the first."
         problems.append(Problem("SHARED_JOURNAL", text, "Leave Host.journal out."))
     return problems
 

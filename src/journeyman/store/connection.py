@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from psycopg import Connection as PsycopgConnection
 
     class Connection(PsycopgConnection[tuple[Any, ...]]):
-        """One that waits for an answer no longer than it is told to."""
+        """A connection that waits for an answer no longer than it is told to."""
 
         answer_s: float | None
 

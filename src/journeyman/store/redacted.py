@@ -38,7 +38,7 @@ class Redacted:
     """Sessions of a store, written without secrets: `Chat.open(agent, Redacted(Store("chats.db")))`."""
 
     def __init__(self, sessions: Sessions, *, redact: Sequence[Secret] = ()) -> None:
-        """`redact` is what to take out beside what looks like a secret, as for a cassette."""
+        """`redact` says what to take out in addition to everything that looks like a secret, as for a cassette."""
         self._sessions = sessions
         self._redact = tuple(redact)
 

@@ -198,7 +198,7 @@ class Registry:
     def check_name(self, name: str) -> None:
         """Raise a `TeamError` if no member can be called that: it is no name, or the leader's, or taken."""
         if not NAME.fullmatch(name):
-            raise TeamError(f"{name!r} is no name for a member. Use 1 to 64 letters, digits, '_' or '-'.")
+            raise TeamError(f"{name!r} cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'.")
         if name == LEADER:
             raise TeamError(f"The name {LEADER!r} is the leader's. Give the member another one.")
         if name in self._alive:
