@@ -122,7 +122,8 @@ class Host:
     gate: Gate | Sequence[Gate] | None = None
     """Asked after the agent's own gate. Several gates are asked one after the other."""
     approve: Approver | None = None
-    """Answers what a gate asks. None: every call about which a gate asks is denied."""
+    """Answers what a gate asks. None: a chat, a durable run or a recorder may have somebody to ask; otherwise the call
+    is denied."""
     budget: Budget | None = None
     """The budget to draw on."""
     tasks: BackgroundTasks | None = None

@@ -338,18 +338,18 @@ class Ledger:
         self._above = above
         self._beside = beside
         self._background: list[Usage] = []
-        """Of the runs in the background that this one, or one below, started."""
+        """What the background runs that this run, or one below it, started have used."""
         self._calls_below = 0
         """Finished calls of the runs that this one started."""
         self._earlier = NOTHING_USED
-        """Of the attempts before this one."""
+        """What the attempts before this one have used."""
         self._attempt: list[Usage] = []
-        """Of the requests of this attempt; added up when somebody asks."""
+        """What each request of this attempt used; it is added up when somebody asks."""
         self._tallies: dict[str, _Tally] = {}
         self.n_model_calls = 0
         """Of all attempts."""
         self.call_usage = NOTHING_USED
-        """Of the last model call, failed requests included."""
+        """What the last model call used, including failed requests."""
 
     def begin_attempt(self) -> None:
         """Count what follows as another attempt's."""
@@ -411,7 +411,7 @@ class Ledger:
 
     @property
     def attempt_usage(self) -> Usage:
-        """Of this attempt."""
+        """What this attempt has used."""
         if len(self._attempt) > 1:
             self._attempt = [Usage.total(self._attempt)]
         return self._attempt[0] if self._attempt else NOTHING_USED
@@ -423,7 +423,7 @@ class Ledger:
 
     @property
     def background_usage(self) -> Usage:
-        """Of the runs in the background that this one, or one below, started, so far."""
+        """What the background runs that this run, or one below it, started have used so far."""
         if len(self._background) > 1:
             self._background = [Usage.total(self._background)]
         return self._background[0] if self._background else NOTHING_USED

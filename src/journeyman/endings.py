@@ -18,7 +18,7 @@ Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
 
 
 class Place(NamedTuple):
-    """Where a run is."""
+    """The place of a run in its work."""
 
     attempt: int
     """0 before the first attempt."""

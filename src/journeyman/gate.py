@@ -392,7 +392,7 @@ class Guard:
     stop: Callable[[str], None]
     """Ends the outermost run."""
     gates: tuple[Gate, ...] = field(init=False)
-    """Those that are asked, in order."""
+    """The gates that are asked, in order."""
     memories: tuple[RunGate, ...] = field(init=False)
     """The gates that are told what the model reads."""
     failure: str | None = None

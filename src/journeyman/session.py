@@ -155,7 +155,7 @@ class SharedSession(Session, Protocol):
 
 
 TURN: Final = "chat/"
-"""With what the names of turns begin that are durable runs."""
+"""How the names of turns that are durable runs begin."""
 
 
 def turn_name(id: str, number: int) -> str:

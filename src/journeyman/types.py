@@ -155,7 +155,7 @@ class Base64:
     data: str
     """Base64 text without line breaks."""
     media_type: str
-    """For example `image/png` or `application/pdf`."""
+    """The type of the bytes, for example `image/png` or `application/pdf`."""
     type: Literal["base64"] = field(default="base64", repr=False, kw_only=True)
 
     @classmethod

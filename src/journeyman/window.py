@@ -342,7 +342,7 @@ class CompactedView:
         self._last: Message | None = None
         """The last of them: it may still grow, until the model answers it."""
         self._estimate = 0
-        """Of the messages alone."""
+        """The estimated length of the messages alone."""
         self._prefix_tokens = estimate_prefix(prefix)
         self._anchor = self._prefix_tokens
         """How long the request was when `_estimate` was `_anchored_at`."""

@@ -226,7 +226,11 @@ def front(*lines: str) -> str:
             "INVALID_SKILL_FIELD",
             "has 1,025 characters; the most is 1,024",
         ),
-        (front("name: pdf-forms", "description: x", "compatibility: [x]"), "INVALID_SKILL_FIELD", "is no text: ['x']"),
+        (
+            front("name: pdf-forms", "description: x", "compatibility: [x]"),
+            "INVALID_SKILL_FIELD",
+            "is not a text: ['x']",
+        ),
         (front("name: pdf-forms", "description: x", "metadata: {a: [b]}"), "INVALID_SKILL_FIELD", "metadata in"),
         (
             front("name: pdf-forms", "description: x", "allowed-tools: {a: b}"),
@@ -239,7 +243,7 @@ def front(*lines: str) -> str:
             "line 3: mapping values are not allowed here. Put a value that holds ': '",
         ),
         (front("name: a", "name: b"), "INVALID_FRONT_MATTER", "line 3: the field 'name' is there twice."),
-        (front("- name"), "INVALID_FRONT_MATTER", "it is no list of fields"),
+        (front("- name"), "INVALID_FRONT_MATTER", "it is not a list of fields"),
         (front("a: &a [b]", "c: [*a, *a]"), "INVALID_FRONT_MATTER", "an alias stands for more than a text"),
         (front("a: &a [*a]"), "INVALID_FRONT_MATTER", "an alias"),
         (front(f"a: {'[' * 9_000}"), "INVALID_FRONT_MATTER", "nested too deeply"),

@@ -86,7 +86,7 @@ async def test_a_team_is_renamed_only_while_it_has_no_members() -> None:
         await team.shutdown()
         team.rename("crew")
         assert team.name == "crew"
-        with pytest.raises(TeamError, match="'a b' is no name for a team"):
+        with pytest.raises(TeamError, match="'a b' cannot be the name of a team"):
             team.rename("a b")
 
 

@@ -206,7 +206,7 @@ def kind_of(key: str) -> str | None:
 
 @frozen
 class Above:
-    """Where a run comes from that another run has sent out, to work on by itself."""
+    """The origin of a run that another run has sent out to work by itself."""
 
     run: str
     """The id of the run that is told of its end."""
@@ -257,11 +257,11 @@ class Head:
     goes_on: bool = False
     """True for a turn without a prompt: it says what waits, or goes on where the one before was interrupted."""
     version: str = ""
-    """Of this library."""
+    """The version of this library."""
     content: tuple[UserContent, ...] = ()
     """The blocks of an input that is content."""
     above: Above | None = None
-    """Where it comes from, if another run has sent it out."""
+    """The origin of the run, if another run has sent it out."""
     traceparent: str | None = None
     """What all its lives are a part of for who follows them from outside: as W3C Trace Context has it."""
 
@@ -443,7 +443,7 @@ class Claim(NamedTuple):
     """The right to drive a run: it lasts until somebody else claims it."""
 
     row: Row
-    """As it was claimed."""
+    """The row of the run as it was claimed."""
     epoch: int
 
     def drives(self, row: Row) -> bool:

@@ -95,7 +95,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         self._program = program
         self._here = here
         self._over: set[str] = set()
-        """Those of which it is known that they have ended."""
+        """The ids of the runs that are known to have ended."""
         self._idle: dict[str, int] = {}
         """How many signals each member had when it said that it was idle."""
         self._joining = asyncio.Lock()

@@ -367,7 +367,7 @@ class _Facts:
     capability: Capability
     """What the calls can do that it is about."""
     anything: str
-    """The pattern that is meant where there is none."""
+    """The pattern that a rule without a pattern has."""
     fault: Callable[[str, bool], tuple[str, str] | None]
     """Says what is wrong with a pattern, and what to do about it."""
 

@@ -28,7 +28,7 @@ _AFTER: Final = frozenset(" \t\r\n\"'`<>()[]{},;|")
 _STOPS: Final = frozenset(".:!?")
 
 _LONG: Final = 6
-"""From so many letters and digits on, a value does not occur by chance."""
+"""A value with so many letters and digits does not occur by chance."""
 _MOST_VALUES: Final = 200
 """The most values of one call that are looked for. A call with more is asked about."""
 _MOST_PLACES: Final = 200

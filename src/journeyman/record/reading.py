@@ -132,7 +132,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Where a text was found."""
+    """A place where a text was found."""
 
     run: str
     """The id of the recording."""

@@ -96,7 +96,7 @@ class Agui:
         self._seen = seen
         self._encoder = EventEncoder()
         self._number, self._place = segment.after, 0
-        """Of the event that was told last, and how many it was told as."""
+        """The number of the event that was told last, and as how many events of the protocol it was told."""
         self._text: str | None = None
         self._thinking: str | None = None
         self._calls: dict[str, bool] = {}
@@ -106,7 +106,7 @@ class Agui:
         self._told_chars = 0
         self._asked: dict[str, Interrupt] = {}
         self._tools = {each.name for each in live.agent.tools if each.resumes and each.foreign}
-        """Those of the client."""
+        """The client's tools."""
         self._by_client: set[str] = set()
         """What is asked where one of them is called."""
         self._wanted: set[str] = set()

@@ -146,9 +146,9 @@ class Exchange:
 
     request: Request
     owner: str
-    """As it stands in names."""
+    """The owner as it stands in names."""
     who: str
-    """As `authorize` has named it."""
+    """The owner as `authorize` returned it."""
     body: Any = None
     raw: bytes = b""
 

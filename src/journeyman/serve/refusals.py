@@ -41,7 +41,7 @@ def served_problems(
 
 
 class Refusal(JourneymanError):
-    """What a client asks for is not done; it is told why."""
+    """The server does not do what a client asks for, and tells it why."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class Refusal(JourneymanError):
     ) -> None:
         super().__init__(f"{message} {hint}")
         self.status = status
-        """Of HTTP."""
+        """The HTTP status."""
         self.code, self.message, self.hint = code, message, hint
         self.issues = tuple(issues)
-        """Each with the `path` of a value and what is wrong with it."""
+        """The issues, each with the `path` of a value and what is wrong with it."""
         self.retry_s = retry_s
         """When the client may come back."""
 

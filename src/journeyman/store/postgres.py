@@ -67,7 +67,7 @@ _PUT_ASIDE: Final = (
     " SELECT %s::float8, session, n, kind, position, at, body, crc FROM bad"
 )
 _MOST_KNOWN: Final = 1_000
-"""So many ids are looked at for one that is like an unknown one."""
+"""How many ids are searched for one that is like an unknown one."""
 
 
 class PostgresSessions:

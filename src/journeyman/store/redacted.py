@@ -31,7 +31,7 @@ from journeyman.types import (
 )
 
 _KEPT: Final = ("id", "signature", "encrypted_content", "encrypted_index", "data", "type", "name", "status")
-"""With what the names of fields end that a provider reads and nobody else."""
+"""How the names of fields end that only a provider reads."""
 
 
 class Redacted:
