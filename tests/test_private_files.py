@@ -76,7 +76,7 @@ def test_a_store_that_others_may_write_to_is_refused_with_how_to_repair_it(tmp_p
     with pytest.raises(StoreError) as raised:
         Store(path)
     assert f"may be written by others (mode {mode:o})" in str(raised.value)
-    assert raised.value.hint == f"If you trust what is in it: chmod 600 '{path}'. Else use another file."
+    assert raised.value.hint == f"If you trust what is in it, run: chmod 600 '{path}'. Otherwise use another file."
     path.chmod(0o600)
     Store(path).close()
 

@@ -77,11 +77,12 @@ prompt as it is."""
 
 
 Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None] | Callable[[Contra, Deps], Awaitable[None] | None]
-"""Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads. The run's deps
-come second, if it needs them."""
+"""A function that checks an output. To reject it, the function raises `Rejected(text, path=…)` or another exception,
+such as `ValueError`; the model reads the text. The function gets the run's deps as its second argument, if it needs
+them."""
 
 Maker: TypeAlias = Callable[[Contra], Co | Awaitable[Co]] | Callable[[Contra, Deps], Co | Awaitable[Co]]
-"""Makes something for one run of its input, and of the run's deps, if it needs them."""
+"""Makes something for one run from its input, and from the run's deps if it needs them."""
 
 
 @frozen
@@ -103,12 +104,13 @@ class MessageContext:
     task: str
     """The input of the run: a text as it is, anything else as JSON."""
     index: int
-    """The place of the message in the history, from 0. The user's last message may grow until the model answers it: it
-    is then told again, under the same index."""
+    """The place of the message in the history, from 0. The user's last message may grow until the model answers it: the
+    function is then called again with the same index."""
 
 
 OnMessage: TypeAlias = Callable[[Message], object] | Callable[[Message, MessageContext], object]
-"""Called with every message as it is committed; a function with two required parameters is told where, too."""
+"""Called with every message as it is committed. A function with two required parameters also gets a
+`MessageContext`."""
 
 
 @frozen
@@ -118,9 +120,10 @@ class Host:
     journal: Journal | None = None
     """Remembers finished steps, so that a run that died can be resumed."""
     gate: Gate | Sequence[Gate] | None = None
-    """Asked after the agent's own gate; of several, one after the other."""
+    """Asked after the agent's own gate. Several gates are asked one after the other."""
     approve: Approver | None = None
-    """Answers what a gate asks. None: what is asked is denied."""
+    """Answers what a gate asks. None: a chat, a durable run or a recorder may have somebody to ask; otherwise the call
+    is denied."""
     budget: Budget | None = None
     """The budget to draw on."""
     tasks: BackgroundTasks | None = None
@@ -128,13 +131,13 @@ class Host:
     model: Model | None = None
     """Used instead of the agent's. Sub-agents keep their own."""
     record: Records | str | os.PathLike[str] | None = None
-    """Takes down what happens, for whoever looks at it later: a `Recorder`, a `Store`, or the path of one, which is
-    opened for each run. Runs in the run are part of its recording."""
+    """Records what happens, so that somebody can look at it later: a `Recorder`, a `Store`, or the path of one, which
+    is opened for each run. The recording of a run includes the runs that it starts."""
     telemetry: Telemetry | None = None
     """Tells others what happens, as it happens: an `OpenTelemetry` of `journeyman.otel`."""
     grace_s: float = GRACE_S
-    """How many seconds a run that is stopped waits for a tool or a model's client that swallows its cancellation. Then
-    the run ends, and what did not is left behind."""
+    """How many seconds a stopped run waits for a tool, or a model's client, that swallows its cancellation. Then the
+    run ends, and leaves behind the work that has not ended."""
 
 
 NOTHING_AROUND: Final = Host()
@@ -146,8 +149,8 @@ NOTHING_AROUND: Final = Host()
 class Agent(Generic[Out, In, Deps]):
     """An agent: who it is, what it may use, what it hands in, how that is checked, and how far it may go.
 
-    `Agent[Report]` hands in a `Report`; an agent without `output` answers with text. Its functions take the run's deps
-    as one argument more, if they need one more.
+    `Agent[Report]` hands in a `Report`; an agent without `output` answers with text. Each of its functions gets the
+    run's deps as one more argument, if it needs one more.
 
     Raises:
         DefinitionError: when made, if anything is wrong with it; lists every problem.
@@ -158,13 +161,14 @@ class Agent(Generic[Out, In, Deps]):
     model: str | Model
     """`"provider:name"`, resolved when a run starts, or a model."""
     description: str = ""
-    """What it is good for, for whoever delegates to it."""
+    """What the agent is good for. An agent that may delegate to it reads this."""
     input: type[In] = str  # pyright: ignore[reportAssignmentType] - solves In when omitted
     """The type of the input. Checked before anything is sent."""
     output: Output[Out, Deps] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
-    """What it hands in. Left out, it answers with text."""
+    """What the agent hands in. If this is left out, the agent answers with text."""
     deps: TypeForm[Deps] = object  # pyright: ignore[reportAssignmentType] - solves Deps when omitted
-    """The type of what each run is given beside its input: `run(agent, …, deps=db)`. `with_deps` gives it to all."""
+    """The type of what each run is given beside its input: `run(agent, …, deps=db)`. `with_deps` gives the same deps to
+    all runs."""
     system: SystemPrompt | Maker[In, SystemPrompt, Deps] = ""
     """The system prompt; a function is called once for each run."""
     system_mode: SystemMode = "append"
@@ -174,15 +178,16 @@ class Agent(Generic[Out, In, Deps]):
     error_prompt: ErrorPrompt[Deps] = default_error_prompt
     """What the model reads after a failed validation; built once for each failed attempt that has a successor."""
     feedback: Literal["result", "text"] = "result"
-    """Where it reads that: in the result of its last call, or in a text after the results."""
+    """Where the model reads the error prompt: in the result of its last call, or in a text after the results."""
     nudge: bool = False
-    """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Costs iterations."""
+    """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Each reminder costs an
+    iteration."""
     tools: Sequence[Tool[..., Any, Deps]] = ()
     """What the model may call, in the order in which the model reads about them."""
     tools_are_idempotent: bool = False
     """The effect of tools that declare none: `idempotent` if True, `once` if False."""
     validators: Sequence[Validator[Out, Deps]] = ()
-    """Checks after the schema, in order, up to the first that rejects."""
+    """Checks that run after that of the schema, in order, up to the first that rejects."""
     limits: Limits = Limits()
     """How much a run may use, and for how long."""
     budget: Sequence[BudgetPolicy] = ()
@@ -192,7 +197,7 @@ class Agent(Generic[Out, In, Deps]):
     retries: int | None = None
     """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
     max_result_chars: int | None = None
-    """Cut tool results beyond this many characters, for tools that set no limit of their own, and reflections."""
+    """Reflections, and results of tools that set no limit of their own, are cut to this many characters."""
     run_state: Maker[In, object, Deps] | None = None
     """Makes the state that lives as long as the run."""
     attempt_state: (
@@ -201,14 +206,14 @@ class Agent(Generic[Out, In, Deps]):
     """Makes the state of one attempt, from the input and the run's state; a third parameter, if it needs one, gets the
     attempt's number, and a fourth the deps."""
     project: Maker[States, object, Deps] | None = None
-    """Makes `Success.state` of the final state; `States.number` is the number of the last attempt."""
+    """Makes `Success.state` from the final state; `States.number` is the number of the last attempt."""
     gate: Gate | GateWithDeps[Deps] | Sequence[Gate | GateWithDeps[Deps]] | None = None
-    """Decides about every call before its effect; of several, all must let it through."""
+    """Decides about every call before it has an effect. If there are several gates, each must let the call through."""
     middlewares: Sequence[Middleware] = ()
-    """Wrapped around every call of a tool; the first is outermost."""
+    """Functions that are wrapped around every call of a tool; the first is outermost."""
     compaction: Sequence[AnyStrategy] | Compaction | Callable[[Model], Sequence[AnyStrategy] | Compaction] = ()
-    """How a long conversation is made to fit, in order (see `compaction.py`); a `Compaction`, to say when as well; or a
-    factory of either, called with the model of each run."""
+    """The strategies that make a long conversation fit, in order (see `compaction.py`); or a `Compaction`, which also
+    says when they are asked; or a function that returns either, called with the model of each run."""
     convert: Callable[[Sequence[Message]], Sequence[Message]] | None = None
     """Changes the messages of each request, after compaction. The history stays as it is."""
     stop_after: StopAfter = ()
@@ -249,11 +254,11 @@ class Agent(Generic[Out, In, Deps]):
         object.__setattr__(self, "_plan", planned(self))
 
     def with_deps(self, deps: Deps) -> Agent[Out, In]:
-        """Return this agent with deps for all its runs, where nobody could give them to each: as a member of a team,
-        with a worker, or behind a command.
+        """Return this agent with deps for all its runs. Use it where nobody can give deps to each run: for a member of
+        a team, in a worker, or behind a command.
 
         Raises:
-            DefinitionError: they are not of the type that the agent declares.
+            DefinitionError: the deps are not of the type that the agent declares.
         """
         if (lack := lacks_deps(deps, self.deps)) is not None:
             raise DefinitionError(f"Agent {self.name!r}", [Problem("WRONG_DEPS", lack, "")])

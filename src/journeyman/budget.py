@@ -25,11 +25,11 @@ class Allowance:
     """How much may be spent. None: without limit."""
 
     tokens: int | None = None
-    """Input and output of all requests, cached or not."""
+    """Tokens of input and output of all requests, cached or not."""
     cost: float | None = None
     """US dollars."""
     seconds: float | None = None
-    """Wall time. A model call or a tool in flight is stopped when it is over."""
+    """Wall time in seconds. A model call or a tool that is running when the time is up is stopped."""
     calls: int | None = None
     """Tool calls. Those beyond it are answered with an error, and the run goes on."""
 
@@ -46,23 +46,25 @@ class Limits:
     iterations: int = 15
     """Model calls in each attempt."""
     tokens: int | None = None
-    """Of the run: see `Allowance`."""
+    """Tokens of the whole run: see `Allowance`."""
     cost: float | None = None
-    """Of the run, in US dollars."""
+    """US dollars for the whole run."""
     seconds: float | None = None
-    """Of the run: wall time."""
+    """Wall time of the whole run, in seconds."""
     calls: int | None = None
-    """Of the run: tool calls."""
+    """Tool calls of the whole run."""
     each_attempt: Allowance = UNLIMITED
-    """Further limits, for every attempt by itself."""
+    """Further limits, which hold for each attempt by itself."""
     extended_max_tokens: int | None = None
-    """Repeat a response that `max_tokens` cut, once, with this many. None: it ends the run."""
+    """When `max_tokens` cuts a response, the request is repeated once with this many tokens. None: such a response ends
+    the run."""
     parallel_calls: int = 8
     """How many calls of parallel tools run at the same time."""
     tool_failures: int | None = None
-    """How often in a row one tool may fail; its calls are then answered with an error. None: as often as it does."""
+    """How often one tool may fail in a row; its further calls are then answered with an error. None: without limit."""
     approval_seconds: float | None = None
-    """How long an approval may take; the wait then does not count against `seconds`. None: it does."""
+    """How many seconds an approval may take; this wait does not count against `seconds`. None: without limit, and the
+    wait counts."""
 
     def run_allowance(self) -> Allowance:
         """Return the limits of the whole run."""
@@ -78,7 +80,7 @@ class Spent:
     iterations: int
     """Model calls, of all attempts."""
     calls: int
-    """Tool calls, of all attempts, with output and submit, and with those of the runs below."""
+    """Tool calls of all attempts, including output and submit, and those of the runs below."""
     seconds: float
     """How long the run has worked, in seconds."""
     attempt: int
@@ -86,7 +88,7 @@ class Spent:
 
 @frozen
 class Exceeded:
-    """A policy's verdict: no more."""
+    """What a policy returns to end the run."""
 
     limit: float
     """What is allowed: tokens, US dollars, seconds or calls, as the policy says."""
@@ -123,7 +125,7 @@ def _now() -> float:
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError as error:
-        wrong = "Its seconds begin when it is made, by the clock of an event loop, and none is running."
+        wrong = "Its seconds are counted by the clock of an event loop, and no event loop is running."
         hint = "Make it in an async function, or leave Allowance.seconds out."
         raise DefinitionError("The budget", [Problem("NO_EVENT_LOOP", wrong, hint)]) from error
 
@@ -135,7 +137,7 @@ class Budget:
         self, allowance: Allowance | Limits, *, scope: str, now: float | None = None, parent: Budget | None = None
     ) -> None:
         """`allowance` may be a run's `Limits`; `scope` names the level in failures. Its seconds begin at `now` on the
-        event loop's clock, which is when it is made unless something else is given.
+        event loop's clock; if `now` is left out, when the budget is made.
 
         Raises:
             DefinitionError: seconds are limited, `now` is not given, and no event loop is running.
@@ -172,7 +174,7 @@ class Budget:
         """The journals whose earlier lives are counted."""
 
     def draws_on(self, other: Budget) -> bool:
-        """Tell whether what is spent here is spent from `other`, too."""
+        """Tell whether what this budget spends is also spent from `other`."""
         return any(level is other for level in self.levels())
 
     def outliving(self) -> Budget:
@@ -255,7 +257,7 @@ class Budget:
                 level._settled = None
 
     def levels(self) -> Iterator[Budget]:
-        """Give this budget, and those that it draws on, upwards."""
+        """Yield this budget, then those that it draws on, upwards."""
         level: Budget | None = self
         while level is not None:
             yield level
@@ -342,18 +344,18 @@ class Ledger:
         self._above = above
         self._beside = beside
         self._background: list[Usage] = []
-        """Of the runs in the background that this one, or one below, started."""
+        """What the background runs that this run, or one below it, started have used."""
         self._calls_below = 0
         """Finished calls of the runs that this one started."""
         self._earlier = NOTHING_USED
-        """Of the attempts before this one."""
+        """What the attempts before this one have used."""
         self._attempt: list[Usage] = []
-        """Of the requests of this attempt; added up when somebody asks."""
+        """What each request of this attempt used; it is added up when somebody asks."""
         self._tallies: dict[str, _Tally] = {}
         self.n_model_calls = 0
         """Of all attempts."""
         self.call_usage = NOTHING_USED
-        """Of the last model call, failed requests included."""
+        """What the last model call used, including failed requests."""
 
     def begin_attempt(self) -> None:
         """Count what follows as another attempt's."""
@@ -415,7 +417,7 @@ class Ledger:
 
     @property
     def attempt_usage(self) -> Usage:
-        """Of this attempt."""
+        """What this attempt has used."""
         if len(self._attempt) > 1:
             self._attempt = [Usage.total(self._attempt)]
         return self._attempt[0] if self._attempt else NOTHING_USED
@@ -427,7 +429,7 @@ class Ledger:
 
     @property
     def background_usage(self) -> Usage:
-        """Of the runs in the background that this one, or one below, started, so far."""
+        """What the background runs that this run, or one below it, started have used so far."""
         if len(self._background) > 1:
             self._background = [Usage.total(self._background)]
         return self._background[0] if self._background else NOTHING_USED

@@ -24,7 +24,7 @@ Cause: TypeAlias = Literal["abort", "deadline", "attempt_deadline"]
 
 
 class Abort:
-    """A signal that ends runs: they return `Failure(EXECUTION_CANCELLED)` with all they gathered.
+    """A signal that ends runs: they return `Failure(EXECUTION_CANCELLED)` with all that they have done so far.
 
     One signal may be given to many runs. It fires once and stays fired. Safe to fire from any task, thread or
     listener.
@@ -50,8 +50,7 @@ class Abort:
 
     @property
     def is_heeded(self) -> bool:
-        """True while somebody waits for the signal, so that it will be obeyed when it fires; and once somebody was told
-        of it."""
+        """True while somebody waits for the signal and so will obey it, and after the signal has reached somebody."""
         with self._lock:
             return bool(self._waiting) or self._was_heeded
 

@@ -66,7 +66,7 @@ class ClearToolResults:
     """What the strategy is called in events."""
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
-        """Clear all that may be cleared: a later compaction would cost the cache once more."""
+        """Clear all that may be cleared, because each compaction costs the cache once."""
         notices = dict(self._notices(messages))
         if not notices:
             return Shortened(messages=messages)
@@ -106,7 +106,7 @@ class ClearToolResults:
 class TrimTexts:
     """Cuts the middle out of long texts: of users, of results, and of answers that called no tool.
 
-    The prompt that is being worked on stays whole.
+    The prompt that the run works on stays whole.
     """
 
     keep_messages: int = 4
@@ -122,7 +122,7 @@ class TrimTexts:
     """What the strategy is called in events."""
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
-        """Trim all that may be trimmed."""
+        """Trim all that may be trimmed, because each compaction costs the cache once."""
         end = min(len(messages) - self.keep_messages, open_turn(messages))
         prompt = _last_prompt(messages)
         trimmed = [
@@ -151,17 +151,19 @@ class TrimTexts:
 
 @dataclass(frozen=True, slots=True)
 class Summarise:
-    """Lets a model sum up the older part. The prompt that is being worked on and the newest messages stay.
+    """Lets a model sum up the older part of the conversation. The prompt that the run works on and the newest messages
+    stay.
 
-    The next time, the summary is brought up to date; there is never a summary of summaries. It is made of the results
-    as the tools gave them, also where another strategy has cleared or cut them by then.
+    The next time, the summary is brought up to date; there is never a summary of summaries. It is made from the results
+    as the tools gave them, even if another strategy has cleared or cut them since.
     """
 
     model: str | Model | None = None
-    """The model that sums up; the run's own if None. A small one will do."""
+    """The model that sums up. None: the run's own model. A small model is good enough."""
     _: KW_ONLY
     keep_tokens: int | None = None
-    """How much of the end stays at least. If None, that is a quarter of the threshold, from 2,000 to 20,000."""
+    """At least this many tokens at the end of the conversation stay. None: a quarter of the threshold, from 2,000 to
+    20,000."""
     max_tokens: int = 4_096
     """The longest summary."""
     instructions: str = ""

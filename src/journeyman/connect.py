@@ -69,7 +69,8 @@ _EXTRAS: Final[Mapping[str, str]] = {"pydantic_ai": "'journeyman[providers]'"}
 
 
 class Connected(Model, Protocol):
-    """A model that was connected by name. Its connections are the event loop's, which runs in a row share.
+    """A model that was connected by name. Its connections belong to the event loop, and all runs in that loop share
+    them.
 
     `async with connect("…") as model:` gives the model with connections of its own; leaving the block closes them.
     """
@@ -100,7 +101,7 @@ def name_problem(name: str) -> Problem | None:
 
 
 def connect(name: str, **options: object) -> Connected:
-    """Return the model called `name`. The options are its provider's; what is left out comes from the environment.
+    """Return the model called `name`. The options are those of its provider; the environment gives what is left out.
 
     Raises:
         ModelUnavailable: the name is malformed, its provider is unknown, or a package or a key is missing.

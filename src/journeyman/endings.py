@@ -18,7 +18,7 @@ Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
 
 
 class Place(NamedTuple):
-    """Where a run is."""
+    """The place of a run in its work."""
 
     attempt: int
     """0 before the first attempt."""
@@ -106,7 +106,8 @@ def told_reason(reason: StopReason, detail: str | None) -> str:
 
 @frozen
 class ModelUnavailableContext:
-    """No model answers to that name, its key is missing, or none is set. No request was made to it."""
+    """The model cannot be used: none is set or none has that name, its key or a package is missing, or it cannot do
+    what the agent needs. No request was made to it."""
 
     code: ClassVar = ErrorCode.MODEL_UNAVAILABLE
     category: ClassVar[Category] = "model"
@@ -185,7 +186,7 @@ class ApiErrorContext:
 
 @frozen
 class RateLimitContext:
-    """The provider's rate limit held on, after the retries."""
+    """The provider still limited the rate of requests after the retries."""
 
     code: ClassVar = ErrorCode.RATE_LIMIT_ERROR
     category: ClassVar[Category] = "model"
@@ -282,20 +283,20 @@ class InvalidResponseContext:
 
 @frozen
 class UnusableAnswerContext:
-    """The answer is larger than can be right, or reports what cannot be. Nothing of it was taken."""
+    """The answer is too large to be right, or reports usage that is impossible. No part of it was used."""
 
     code: ClassVar = ErrorCode.INVALID_RESPONSE
     category: ClassVar[Category] = "model"
     hint: ClassVar = (
-        "Look at what answers at the model's address; if an answer may be so long, raise Settings(max_tokens=…)."
+        "Check which service answers at the model's address; if answers may be so long, raise Settings(max_tokens=…)."
     )
     reason: str
     """What is wrong with the answer."""
     limit: int | None
-    """What it exceeds: characters or blocks, as the reason says; None where it is no limit."""
+    """The limit that the answer exceeds, in characters or blocks as the reason says; None if it exceeds none."""
 
     def __str__(self) -> str:
-        return f"The model's answer is not taken: {self.reason}."
+        return f"The model's answer was not accepted: {self.reason}."
 
 
 @frozen
@@ -383,8 +384,8 @@ class BudgetContext:
 
 @frozen
 class ValidationContext:
-    """A validator is wrong itself: it changed the output, returned a value, or raised what broken code raises. A bug
-    of the program, not of the model, so no new attempt is made."""
+    """A validator itself is wrong: it changed the output, returned a value, or raised what broken code raises, such as
+    a `NameError`. This is a bug of the program and not the model's fault, so no new attempt is made."""
 
     code: ClassVar = ErrorCode.VALIDATION_FAILED
     category: ClassVar[Category] = "validation"
@@ -446,7 +447,8 @@ class CancelledContext:
 
 @frozen
 class InternalContext:
-    """Code around the loop raised: a state function, a journal, a model that broke its contract, or this library."""
+    """Code around the loop raised, such as a state function, a journal or this library itself. A model that breaks its
+    contract ends the run with `API_ERROR` instead, with the kind `unknown`."""
 
     code: ClassVar = ErrorCode.INTERNAL_ERROR
     category: ClassVar[Category] = "execution"

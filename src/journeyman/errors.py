@@ -30,8 +30,8 @@
     │   └── SessionInUse      another process, or this one, has the session open; names it
     └── RunError              `Failure.unwrap()` was called
 
-A run itself raises none of them but `DefinitionError`: it returns a `Failure`. What somebody else's code raises and
-nobody else would see is logged by `log_caught`.
+A run itself raises none of them but `DefinitionError`: it returns a `Failure`. Where other people's code raises and
+nobody else would see it, `log_caught` logs it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _log = logging.getLogger("journeyman")
 
 
 def words_of(error: BaseException) -> str:
-    """Return the text of an error, whatever class it is of; empty when it has none."""
+    """Return the text of an error of any class; empty when it has none."""
     try:
         return str(error).strip()
     except Exception:  # noqa: BLE001 - a stranger's `__str__`
@@ -121,10 +121,10 @@ def is_ours(error: BaseException) -> bool:
 
 
 def log_caught(what: str, error: BaseException, *, level: int = logging.WARNING, told: Told | None = None) -> None:
-    """Log what somebody else's code raised and nobody else raises: its class, file and line; its words and traceback,
-    which may hold content, for debugging only.
+    """Log what other people's code raised and nobody else sees: its class, file and line. The words and the traceback
+    may hold content, so they are logged for debugging only.
 
-    The same of one run is logged once, by `told_here`; or by `told`, for what outlives a run.
+    In one run the same error is logged once: `told_here` remembers it, or `told` for what outlives a run.
     """
     told, place = told_here.get() if told is None else told, place_of(error)
     if told is not None:
@@ -228,7 +228,8 @@ class ModelUnavailable(JourneymanError):
         self.hint = hint
 
     def in_stream(self) -> ProviderError:
-        """Return it as `Model.stream` may raise it. A run that meets it ends as `MODEL_UNAVAILABLE`."""
+        """Return this as an error that `Model.stream` may raise. A run whose model raises it ends as
+        `MODEL_UNAVAILABLE`."""
         error = ProviderError(str(self), kind="not_found", usage=NOTHING_USED)
         error.__cause__ = self
         return error
@@ -262,18 +263,19 @@ class ProviderError(JourneymanError):
 
 
 class UnusableAnswer(ProviderError):
-    """A model's answer that is not taken: it is larger than can be right, or reports what cannot be. Never retried."""
+    """A model's answer was not accepted: it is too large to be right, or reports usage that is impossible. The request
+    is never retried."""
 
     def __init__(self, reason: str, *, limit: int | None = None) -> None:
-        super().__init__(f"The answer is not taken: {reason}.", kind="unknown")
+        super().__init__(f"The answer was not accepted: {reason}.", kind="unknown")
         self.reason = reason
         self.limit = limit
-        """What it exceeds; None where it is no limit."""
+        """The limit that the answer exceeds; None if it exceeds none."""
 
 
 class NotRecorded(ProviderError):
     """A cassette is replayed, and does not hold this request or call. The first line says what differs, the others show
-    it. Never retried, and never the model's to read."""
+    it. The request is never retried, and the model never reads this."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="not_recorded", usage=NOTHING_USED)
@@ -384,15 +386,16 @@ class ChatBusy(JourneymanError):
 
 
 class ChatHeld(JourneymanError):
-    """The chat is held, so no turn may begin. Try again when it was released."""
+    """The chat is held, so no turn may begin. Try again when it has been released."""
 
 
 class NothingToContinue(JourneymanError):
-    """The model has nothing to answer: its own words are the last, and no text waits. Prompt the chat instead."""
+    """The model has nothing to answer: the last words of the conversation are its own, and no text waits. Prompt the
+    chat instead."""
 
 
 class NothingToUndo(JourneymanError):
-    """No turn of the chat is there that could be undone: none has said anything, or all are undone."""
+    """The chat has no turn that could be undone: no turn has said anything, or all are undone."""
 
 
 class TeamError(JourneymanError):
@@ -409,13 +412,13 @@ class StoreError(JourneymanError):
         self.hint = hint
         """What to do about it."""
         self.may_pass = may_pass
-        """True for what may be otherwise later, such as a full disk; False for a closed or damaged file."""
+        """True if trying again later may help, as with a full disk; False for a closed or damaged file."""
         self.is_busy = is_busy
         """True when another process was writing just then."""
 
 
 class SessionInUse(StoreError):
-    """Somebody has the session open, and only one may write to it."""
+    """The session is open already, in this process or another one, and only one may write to it."""
 
     def __init__(self, message: str, *, hint: str, pid: int | None) -> None:
         super().__init__(message, hint=hint)
@@ -424,7 +427,7 @@ class SessionInUse(StoreError):
 
 
 class RunDiffers(JourneymanError):
-    """There is a durable run with this id, and it is another one. Nothing was done."""
+    """A durable run with this id exists already, and its agent, input or options are others. Nothing was done."""
 
     def __init__(self, run: str, difference: str) -> None:
         super().__init__(f"There is a run {run!r} already, and {difference}. Give the new one another id.")
@@ -475,7 +478,7 @@ class StepTooLarge(JourneymanError):
     """The value of a step is too long to be stored."""
 
     def __init__(self, key: str, *, n_bytes: int, most_bytes: int) -> None:
-        super().__init__(f"the value of step {key!r} has {n_bytes:,} bytes, and {most_bytes:,} are the most")
+        super().__init__(f"the value of step {key!r} has {n_bytes:,} bytes; at most {most_bytes:,} bytes can be stored")
         self.key = key
         self.n_bytes = n_bytes
 

@@ -76,7 +76,8 @@ class Allow:
     """The call may happen."""
 
     extent: Extent = "once"
-    """As the answer to an `Ask`: how far it reaches. More than `once` only has a meaning for a gate that offers it."""
+    """How far an approval reaches, when this answers an `Ask`. More than `once` only has a meaning for a gate that
+    offers it."""
 
 
 @frozen_in_order
@@ -89,7 +90,7 @@ class Deny:
 
 @frozen_in_order
 class Ask:
-    """Somebody must decide. Without an approver it is a denial, with this as its reason."""
+    """Somebody must decide. If there is no approver, the call is denied, with the question as the reason."""
 
     question: str
     """What a person is asked, in words."""
@@ -111,7 +112,7 @@ class Rewrite:
 
 @frozen_in_order
 class Stop:
-    """The call must not happen, and the run ends, with those that it is part of."""
+    """The call must not happen. The run ends, and so do the runs that it is part of."""
 
     reason: str = "stopped by the approver"
     """Why, for the failure of the run."""
@@ -122,11 +123,11 @@ class GateRequest:
     """One call, after its arguments were validated."""
 
     path: tuple[str, ...]
-    """The run that wants it, from the root down."""
+    """The path of the run that wants the call, from the root down."""
     tool_use_id: str
     tool_name: str
     arguments: JsonObject
-    """As they will be given to the tool, rewrites of earlier gates included. Each gate reads a copy of its own."""
+    """The arguments that the tool will get, including rewrites of earlier gates. Each gate reads a copy of its own."""
     effect: Effect
     """What the tool says of its effects."""
     untrusted: bool = False
@@ -134,9 +135,10 @@ class GateRequest:
     n_model_calls: int = 0
     """How many model calls the run had made when the model wrote this call; 0: not known."""
     acts_as: ReadyTool | None = None
-    """The ready tool that it is a call of, as the tool declares it. What a tool is called does not count."""
+    """Which ready tool of this library is called, as the tool itself declares; its name does not count. None: no ready
+    tool."""
     behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
-    """Where the tool passes calls on: what the tools behind it act as, by name."""
+    """For a tool that passes calls on: which ready tool each tool behind it is, by its name."""
     foreign: bool = False
     """True when another program describes the tool and does its work, as with one of an MCP server."""
 
@@ -164,7 +166,7 @@ class Gate(Protocol):
 
 
 class GateWithDeps(Protocol[Needs]):
-    """Decides about calls by what the run was given, as the rights of its user."""
+    """Decides about calls with the run's deps, for example by the rights of its user."""
 
     async def decide(self, request: GateRequest, deps: Needs, /) -> Verdict:
         """Decide about one call of a run with these deps, or of a run in it. Raising denies it."""
@@ -180,7 +182,7 @@ class Approval:
     question: str
     """What is asked, in words."""
     digest: str
-    """Of the request: the answer holds for exactly these arguments."""
+    """The digest of the request: the answer holds for exactly this tool and these arguments."""
     offers: tuple[Extent, ...] = ONCE
     """How far `Allow` may reach."""
     rule: str = ""
@@ -188,7 +190,7 @@ class Approval:
 
 
 Decision: TypeAlias = Allow | Deny | Rewrite | Stop
-"""What the user, or whoever approves, says to a question of a gate."""
+"""What the user, or another approver, answers to a question of a gate."""
 Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
 """Asks whoever decides, and returns the decision; `Host(approve=…)` takes it."""
 
@@ -229,10 +231,11 @@ DECISION: Final = DecisionCodec()
 
 @runtime_checkable
 class Settles(Protocol):
-    """What a gate may be besides: one that learns what became of its questions."""
+    """An optional ability of a gate: it learns how its questions were answered."""
 
     def settle(self, approval: Approval, decision: Decision | None) -> Decision:
-        """Take note of the answer to an `Ask`, and return it, or a narrower one. None: nobody is there to answer.
+        """Take note of the answer to an `Ask`, and return this answer or a narrower one. None: there is nobody to
+        answer.
 
         Called once for each `Ask`, except for those that were cancelled. Raising denies the call.
         """
@@ -245,7 +248,7 @@ Use: TypeAlias = Literal["read", "write", "exec"]
 
 @runtime_checkable
 class Hides(Protocol):
-    """What a gate may be besides: one that also judges the files that a call turns out to touch."""
+    """An optional ability of a gate: it also judges the files that a call turns out to touch."""
 
     def hides(self, path: str, *, call: tuple[tuple[str, ...], str], use: Use, base: str) -> bool:
         """Tell whether a call that was let through must not touch this file or folder, nor show its name.
@@ -270,7 +273,7 @@ class Seen:
     text: str
     """What the model reads."""
     untrusted: bool
-    """True when the tool has run, and says that its results come from outside."""
+    """True when the tool has run and declares that its results come from outside."""
     n_model_calls: int
     """How many model calls the run had made when the model wrote the call."""
     may_have_run: bool = True
@@ -283,7 +286,7 @@ class RunGate(Gate, Protocol):
     def hear(self, text: str) -> None:
         """Take note of what the run's user says: the prompt, what is said while it goes on, and answers to questions.
 
-        A run in a run has the task that it was given for a prompt: that is the user's as far as the run above is.
+        The prompt of a sub-agent's run is its task. It counts as the user's as far as the words of the run above do.
         """
         ...
 
@@ -298,7 +301,7 @@ class RunGate(Gate, Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """What a gate may be besides: one that keeps a memory of each run."""
+    """An optional ability of a gate: it keeps a memory of each run."""
 
     def for_run(self, path: tuple[str, ...]) -> RunGate:
         """Return the gate of a run that is about to begin. It is asked instead of this one."""
@@ -401,11 +404,11 @@ class Guard:
     stop: Callable[[str], None]
     """Ends the outermost run."""
     gates: tuple[Gate, ...] = field(init=False)
-    """Those that are asked, in order."""
+    """The gates that are asked, in order."""
     memories: tuple[RunGate, ...] = field(init=False)
     """The gates that are told what the model reads."""
     failure: str | None = None
-    """Why the memory of a gate cannot be relied on: from then on every call is denied."""
+    """Why a gate's memory cannot be trusted any more: every further call is then denied."""
 
     def __post_init__(self) -> None:
         self.gates = tuple([asked for _, asked in self.posts])

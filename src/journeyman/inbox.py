@@ -52,9 +52,10 @@ class Receipt:
         return self._status
 
     async def outcome(self) -> Status:
-        """Wait until the text no longer waits, and return what became of it: not `queued`, but one of the others.
+        """Wait until the text no longer waits, and return what became of it, which is never `queued`.
 
-        A hook of the chat that is to say the text must not wait for this: it would keep the text from being said.
+        A hook of the chat that is to read the text must not wait for this: the chat cannot read the text while its hook
+        waits.
         """
         with self._lock:
             waiting = asyncio.get_running_loop().create_future() if self._status == "queued" else None

@@ -35,7 +35,7 @@ T = TypeVar("T")
 _log = logging.getLogger("journeyman")
 _AGAIN_S: Final = 1.0
 _SAID_EACH: Final = 30
-"""What cannot be written is tried again after so long, and said as often as that."""
+"""After so long, a write that failed is tried again and logged again."""
 About: TypeAlias = Callable[[], bytes]
 """Returns a digest of what a step answers: of the request of a model call, of the name and arguments of a call. Digests
 only by a journal that compares."""
@@ -192,16 +192,16 @@ class Journal(Protocol):
 
     @property
     def sent(self) -> SentRuns | None:
-        """The runs that its run sends out as runs of their own. None: it sends none."""
+        """The runs that the journal's run sends out as runs of their own. None: it sends none."""
         return None
 
     def name(self, key: str) -> str | None:
-        """Return what a step is known by in all lives of its run, and nothing else is; None if nothing tells."""
+        """Return a name that only this step has, in all lives of its run; None if there is no such name."""
         return None
 
     @property
     def waits(self) -> bool:
-        """True when somebody may answer through it what a gate asks, in this life of the run or a later one."""
+        """True when somebody may answer a gate's question through this journal, in this life of the run or later."""
         return False
 
     async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
@@ -210,9 +210,9 @@ class Journal(Protocol):
         return None
 
     def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
-        """Take the place of a step. Called in program order, also for steps that then run at the same time.
+        """Return the place of a step. This is called in program order, even for steps that then run at the same time.
 
-        `about` tells what the step answers, so that a stored answer to something else can be told from it.
+        `about` tells what the step answers, so that a stored answer to something else is not taken for this one.
         """
         ...
 
@@ -507,7 +507,7 @@ TapeEnd: TypeAlias = Literal["success", "failure", "cancelled", "left"]
 
 
 class Tape(Protocol):
-    """Takes down what happens in a run, and in all runs in it. Nothing here raises, and only `room` and `end` wait."""
+    """Records what happens in a run, and in all runs in it. Nothing here raises, and only `room` and `end` wait."""
 
     @property
     def is_behind(self) -> bool:
@@ -525,11 +525,11 @@ class Tape(Protocol):
         ...
 
     def hear(self, event: object) -> None:
-        """Take down an event."""
+        """Record an event."""
         ...
 
     def note(self, kind: str, where: Where, **facts: object) -> None:
-        """Take down what is no event: its kind, where it happened, and its facts."""
+        """Record something that is not an event: its kind, where it happened, and its facts."""
         ...
 
     def tap(self, where: Where, model: Model, request: Request) -> Tap:
@@ -553,7 +553,7 @@ class Tape(Protocol):
         ...
 
     def ended_early(self) -> str | None:
-        """Return why nothing is taken down any more, the first time it is asked after that; else None."""
+        """Return why nothing is recorded any more, the first time this is asked after that happened; else None."""
         ...
 
     async def end(self, status: TapeEnd, code: str | None = None) -> None:

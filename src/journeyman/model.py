@@ -1,7 +1,7 @@
 """The port to a language model: what is asked, the parts of the answer as they arrive, and their sum.
 
-A model streams `Part`s, and a `Collector` adds them up into a `Response`. There is no other path: whoever does not care
-for the stream still gets the sum of it.
+A model streams `Part`s, and a `Collector` adds them up into a `Response`. There is no other path: who does not want the
+stream still gets the sum of it.
 """
 
 from __future__ import annotations
@@ -70,25 +70,26 @@ class ToolSpec:
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss."""
     deferred: bool = False
-    """Not shown to the model until a `ToolReference` names it. Only a model that loads such tools itself is sent it."""
+    """The model does not see this tool until a `ToolReference` names it. It is sent only to models that load tools
+    themselves."""
     forms: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """For providers, by their short names, the tool in their own form, which they are sent in place of this one."""
+    """The tool in a provider's own form, by the provider's short name. That provider is sent this form instead."""
     stands_in: bool = False
-    """Calls deferred tools for a model that cannot load them; others are not sent it."""
+    """True for a tool that calls deferred tools for models that cannot load them. Other models are not sent it."""
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The bytes of the tool as it is sent, by codec id: it is encoded once."""
 
 
 @frozen
 class OutputFormat:
-    """What a model is made to answer with, by its provider: JSON of a schema, in place of a text."""
+    """The form in which a provider makes its model answer: JSON of a schema, in place of a text."""
 
     name: str
     description: str
     schema: JsonObject
-    """An object at the top."""
+    """A JSON schema, whose top level is an object."""
     strict: bool = False
-    """Ask the provider to guarantee the schema, where it leaves the choice."""
+    """Ask the provider to guarantee the schema, if the provider leaves the choice."""
     forms: dict[str, JsonObject] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The format as providers are told it, by codec id: it is made once."""
 
@@ -112,7 +113,7 @@ class Prefix:
 
 @record_class(kw_only=True)
 class Request:
-    """One model call. To be read, not changed.
+    """One model call. Read it, but do not change it.
 
     Not frozen, because a frozen one costs three times as much to make: the benchmark `in-process` needs it.
     """
@@ -129,7 +130,7 @@ class Request:
 
 @record_class(kw_only=True)
 class Response:
-    """One complete answer. To be read, not changed, like `Request`."""
+    """One complete answer. Like `Request`, it may be read but not changed."""
 
     content: tuple[Block, ...]
     stop_reason: StopReason
@@ -189,7 +190,7 @@ class BlockFinished:
 
 @record_class()
 class UsageSeen:
-    """The use counted so far; replaces what earlier parts of this response said."""
+    """The usage counted so far. It replaces what earlier parts of this response said."""
 
     usage: Usage
 
@@ -201,7 +202,7 @@ class ResponseFinished:
     stop_reason: StopReason
     stop_detail: str | None = None
     usage: Usage | None = None
-    """The use of the whole response, when it was not seen before."""
+    """The usage of the whole response, if no earlier part told it."""
 
 
 @record_class()
@@ -220,7 +221,7 @@ class Restarted:
     """Forget the blocks and deltas of this call so far: it starts again. The usage they reported stays counted."""
 
     usage: Usage | None = None
-    """What the request that failed has used, if its failure told; None: what its parts told."""
+    """What the failed request used, if its error told. None: it used what its parts told."""
 
 
 @record_class()
@@ -269,7 +270,7 @@ class Model(Protocol):
 
 
 class Tap(Protocol):
-    """Hears what one request to a model is on the wire, and what comes back. Nothing here raises or waits."""
+    """Learns what one request to a model sends, and what comes back. Nothing here raises or waits."""
 
     def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
         """A body was made: it is the pieces, joined. The encoder keeps them from request to request."""
@@ -301,7 +302,8 @@ current_tap: ContextVar[Tap | None] = ContextVar("journeyman_tap", default=None)
 
 
 class Opens(Protocol):
-    """A model that has something to do for each run, such as opening what is closed at its end. Such blocks nest."""
+    """A model that has something to do for each run, such as opening what is closed when the run ends. These blocks may
+    nest."""
 
     def open(self) -> AbstractAsyncContextManager[object]: ...
 
@@ -327,11 +329,11 @@ class Facts:
 
 
 UNKNOWN: Final = Facts()
-"""The facts of a model that has none."""
+"""The facts of a model of which nothing is known."""
 
 
 class HasFacts(Protocol):
-    """A model of which more is known than its name."""
+    """A model that tells facts about itself."""
 
     @property
     def facts(self) -> Facts: ...
@@ -374,7 +376,7 @@ def sent_tools(tools: Sequence[ToolSpec], *, loads_tools: bool) -> tuple[ToolSpe
 
 
 def unpriced(model: Model) -> ModelUnavailable:
-    """Return why a run whose cost is limited cannot use `model`: nobody knows its price."""
+    """Return the reason why a run whose cost is limited cannot use `model`: its price is unknown."""
     return ModelUnavailable(
         "its cost is limited, and it has no known price",
         model=f"{model.provider}:{model.name}",

@@ -22,7 +22,8 @@ Needs = TypeVar("Needs", default=object, contravariant=True)
 """The type of the deps that a function takes as its last argument; it need not take any."""
 
 Renderer: TypeAlias = Callable[[T], str | Awaitable[str]] | Callable[[T, Needs], str | Awaitable[str]]
-"""Renders a draft as the model should see it; the run's deps come second, if it needs them."""
+"""Renders a draft as the model should see it. The function gets the run's deps as its second argument, if it needs
+them."""
 
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -46,7 +47,7 @@ class Reflection(Generic[T, Needs]):
     """Shows a proposed output back to the model, which may propose again before it submits."""
 
     handler: Renderer[T, Needs]
-    """Renders the draft as the model should see it. What it raises reaches the model as an error."""
+    """Renders the draft as the model should see it. If it raises, the model reads the error."""
     _: KW_ONLY
     submit: Submit = Submit()
     """The tool with which the model submits its draft."""
@@ -55,7 +56,8 @@ class Reflection(Generic[T, Needs]):
     submit_alone: bool = False
     """Refuse to submit in the response that proposes the draft: the model has not seen it yet."""
     early_submit: Literal["fail", "answer"] = "fail"
-    """Submit before any draft: end the run with `SUBMIT_BEFORE_OUTPUT`, or answer with an error and go on."""
+    """What happens when the model submits before any draft: the run ends with `SUBMIT_BEFORE_OUTPUT`, or the model
+    reads an error and goes on."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,13 @@ class Output(Generic[T, Needs]):
     """The type of an agent's output, and the tool whose arguments are the output."""
 
     type: TypeForm[T]
-    """A model, dataclass, TypedDict, `list[int]`, `Report | None` … A type that is no object is wrapped in one, with
-    the single property `value`."""
+    """A model, dataclass, TypedDict, `list[int]`, `Report | None` … A type that is not an object is wrapped in one,
+    with the single property `value`."""
     _: KW_ONLY
     name: str = "output"
     """The name of the tool with which the model hands in."""
     description: str = ""
-    """What the model is told about the tool; a plain instruction when empty."""
+    """What the model is told about the tool. Empty: a plain instruction."""
     reflection: Renderer[T, Needs] | Reflection[T, Needs] | None = None
     """A function that renders the draft, or a `Reflection` with options. None: the first output is final."""
     strict: bool = False
@@ -112,7 +114,7 @@ def native_problems(output: Output[Any, Any], model: object) -> Iterator[Problem
 
 
 TEXT: Final = Output(str)
-"""The output of an agent that answers with plain text: no output tool. Compared by identity."""
+"""The output of an agent that answers with plain text and has no output tool. It is compared by identity."""
 
 
 # -- the end of an agent that answers with text ------------------------------------------------------------------------
@@ -158,8 +160,8 @@ StopGuard: TypeAlias = (
     Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
     | Callable[[Stopping, Needs], StopVerdict | Awaitable[StopVerdict]]
 )
-"""Asked on a normal stop of an agent that answers with text, before its validators. None lets it stop. The run's deps
-come second, if it needs them."""
+"""Asked when an agent that answers with text stops normally, before its validators. None lets the agent stop. The guard
+gets the run's deps as its second argument, if it needs them."""
 
 
 @frozen_in_order
@@ -170,12 +172,12 @@ class PerRun:
         Callable[[str, str], StopGuard | Awaitable[StopGuard | None] | None]
         | Callable[[str, str, Any], StopGuard | Awaitable[StopGuard | None] | None]
     )
-    """Called as a run begins, with the agent's name and the task, the input as a text or as JSON; and with the run's
-    deps, if it needs three. None: no guard."""
+    """Called when a run begins, with the agent's name and the task, which is the input as a text or as JSON; and with
+    the run's deps, if it takes three arguments. If it returns None, the run has no guard."""
 
 
 StopRule: TypeAlias = Callable[[str, ToolResult], bool | Awaitable[bool]]
-"""Tells, of a tool's name and its result, whether that call ends the run."""
+"""Tells whether a call ends the run, from the tool's name and its result."""
 
 StopAfter: TypeAlias = Sequence[str | StopRule] | StopRule
-"""Which successful call ends the run: names of tools and rules, any of them, or one rule."""
+"""Which successful call ends the run: one rule, or names of tools and rules, of which any may end it."""

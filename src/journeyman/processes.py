@@ -115,7 +115,7 @@ SECRET_WORDS: Final = frozenset(
         *("cookie", "cookies", "apikey"),
     )
 )
-"""The words that say of what a name ends with that it is a secret, as `DB_PASSWORD` and `clientSecret` do."""
+"""Words at the end of a name which say that it names a secret, as in `DB_PASSWORD` and `clientSecret`."""
 _SECRET_NAME = re.compile(
     r"(?<!MON|TUR|DON|HOC)KEY(?!BOARD|MAP|WORD)|TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|PASSCODE|_PWD\Z|CREDENTIAL"
     r"|AUTH(?!OR(?!IZATION))|PRIVATE|COOKIE|SESSION_?ID|DSN|CONNECTION_?STRING|WEBHOOK"

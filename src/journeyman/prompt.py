@@ -17,12 +17,13 @@ Prompt: TypeAlias = str | Content
 """What the user's side says: a text, a block, or texts and blocks: pictures, documents, sounds."""
 
 SystemPrompt: TypeAlias = str | Sequence[Text]
-"""What the model is told before all: a text, or several, with cache marks of their own if need be."""
+"""What the model is told before everything else: a text, or several texts, each with its own cache mark if it needs
+one."""
 
 
 @frozen
 class Rejection:
-    """An output that did not pass, for the prompt that tells the model."""
+    """An output that did not pass, as the error prompt gets it."""
 
     feedback: str
     """What the layer that did not pass says."""

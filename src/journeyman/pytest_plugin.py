@@ -1,4 +1,4 @@
-"""What pytest gets where this package is installed: the fixtures `cassette` and `scripted`, and `--journeyman-record`.
+"""What pytest offers when this package is installed: the fixtures `cassette` and `scripted`, and `--journeyman-record`.
 
 A test that uses neither pays for nothing: the modules behind a fixture are imported when the fixture is first used.
 """
@@ -85,7 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test whose cassette lacks something, and say what, however the test itself ends."""
+    """Fail a test whose cassette lacks something, and say what it lacks, however the test itself ends."""
     used = item.stash.get(_USED, None)
     if used is None:
         return (yield)

@@ -114,20 +114,20 @@ class CallbackError:
 
 @value_class(kw_only=True)
 class ChildRecord:
-    """What a run that this run started used. Its usage is part of this run's."""
+    """What a run used that this run started. This run's usage includes it."""
 
     path: tuple[str, ...]
     """The run, as the names from the outermost run down to it."""
     usage: Usage
-    """With that of the runs that it started in turn."""
+    """The usage of that run, and of the runs that it started in turn."""
     code: ErrorCode | None
     """None when it succeeded."""
     attempts: int = 0
-    """Of its own."""
+    """How many attempts the run itself made."""
     iterations: int = 0
-    """Model calls of its own, of all attempts."""
+    """How many model calls the run itself made, in all attempts."""
     calls: int = 0
-    """Tool calls of its own; output and submit are not counted."""
+    """How many tool calls the run itself made; output and submit are not counted."""
     latency_s: float = 0.0
     """How long it took, in seconds."""
     children: tuple[ChildRecord, ...] = ()
@@ -155,10 +155,10 @@ class Metadata:
     overshoot_tokens: int = 0
     """Tokens that responses reported beyond what a token budget had reserved for them."""
     overshoot_cost: float = 0.0
-    """US dollars, in the same way."""
+    """US dollars that responses cost beyond what a budget of cost had reserved for them."""
     background_usage: Usage | None = NOTHING_USED
-    """What sub-agents in the background that this run, or one below it, started have used by its end. It is no part of
-    `usage`, but of what the budget of this run counts: both together. None when the agent does not track tokens."""
+    """What background sub-agents of this run, and of the runs below it, have used by its end. `usage` does not include
+    it, but this run's budget counts both. None when the agent does not track tokens."""
 
     @property
     def n_calls(self) -> int:
@@ -213,7 +213,8 @@ class Success(Generic[Out]):
         return _to_json(self, plain_output(self.output, self.output_type), indent)
 
     def __str__(self) -> str:
-        """Say in two lines what was handed in and what it took: bounded, and without what a terminal would obey."""
+        """Say in two lines what was handed in and what it took. The text is bounded, and has no characters that control
+        a terminal."""
         output = self.output if isinstance(self.output, str) else plain_output(self.output, self.output_type)
         return _summary(self, output if isinstance(output, str) else json.dumps(output, ensure_ascii=False))
 
@@ -266,7 +267,8 @@ class Failure:
         return _to_json(self, None, indent)
 
     def __str__(self) -> str:
-        """Say in two lines why the run failed and what it took: bounded, and without what a terminal would obey."""
+        """Say in two lines why the run failed and what it took. The text is bounded, and has no characters that control
+        a terminal."""
         return _summary(self, f"{self.error.message} {self.error.hint}")
 
     def unwrap(self) -> NoReturn:

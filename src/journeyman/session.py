@@ -18,7 +18,7 @@ MOST_ID_CHARS: Final = 200
 
 
 def check_session_id(id: object) -> None:
-    """Check an id of somebody's choosing.
+    """Check a session id that a user chose.
 
     Raises:
         StoreError: it cannot be the id of a session.
@@ -30,9 +30,9 @@ def check_session_id(id: object) -> None:
     elif len(id) > MOST_ID_CHARS:
         fault = f"has {len(id):,} characters"
     elif not id.isprintable() or id != id.strip():
-        fault = "has a blank at an end, or a character that cannot be shown"
+        fault = "begins or ends with a blank, or has a character that cannot be shown"
     elif set(id) & {"/", "\\"} or set(id) == {"."}:
-        fault = "is like a path"
+        fault = "looks like a path"
     else:
         return
     hint = (
@@ -158,7 +158,7 @@ class SharedSession(Session, Protocol):
 
 
 TURN: Final = "chat/"
-"""With what the names of turns begin that are durable runs."""
+"""How the names of turns that are durable runs begin."""
 
 
 def turn_name(id: str, number: int) -> str:

@@ -155,7 +155,7 @@ class Base64:
     data: str
     """Base64 text without line breaks."""
     media_type: str
-    """For example `image/png` or `application/pdf`."""
+    """The type of the bytes, for example `image/png` or `application/pdf`."""
     type: Literal["base64"] = field(default="base64", repr=False, kw_only=True)
 
     @classmethod
@@ -190,7 +190,7 @@ class Text:
     extra: JsonObject | None = field(default=None, kw_only=True)
     """Provider fields beside the text, such as citations, kept verbatim."""
     origin: TextOrigin | None = field(default=None, kw_only=True, compare=False, repr=False)
-    """Who speaks where the user does, when it is not the user. Never sent, and never trusted as the user's words."""
+    """Who wrote a text on the user's side, if not the user. Never sent, and never trusted as the user's words."""
     type: Literal["text"] = field(default="text", repr=False, kw_only=True)
 
 
@@ -198,8 +198,8 @@ class Text:
 class Image:
     """A picture in user input or in a tool's result.
 
-    `from_path` raises an `OSError` if the file cannot be read; all three raise a `ValueError` that says what is wrong,
-    with an address, or with bytes: of another type than is said, cut, or too many. So do `Document` and `Audio`.
+    `from_path` raises an `OSError` if the file cannot be read. All three raise a `ValueError` if an address is wrong,
+    or if bytes are of another type than you said, cut off, or too many. So do `Document` and `Audio`.
     """
 
     source: Source
@@ -275,7 +275,7 @@ class Thinking:
     text: str
     signature: str | None = None
     provider: str | None = None
-    """Whose it is: others read it as a text. None: not known, and taken for the reader's own."""
+    """The provider whose model wrote it; others read it as a text. None: unknown, and treated as the reader's own."""
     type: Literal["thinking"] = field(default="thinking", repr=False, kw_only=True)
 
 
@@ -285,7 +285,7 @@ class RedactedThinking:
 
     data: str
     provider: str | None = None
-    """Whose it is: others cannot read it. None: not known, and taken for the reader's own."""
+    """The provider whose model wrote it; others cannot read it. None: unknown, and treated as the reader's own."""
     type: Literal["redacted_thinking"] = field(default="redacted_thinking", repr=False, kw_only=True)
 
 
@@ -299,8 +299,8 @@ class ToolUse:
     input_json: str = "{}"
     """The arguments: the JSON object exactly as the model wrote it."""
     malformed: str | None = None
-    """What the model wrote instead, when that is no JSON object; `input_json` is then `{}` so that the message stays
-    sendable."""
+    """What the model wrote when that is no JSON object; `input_json` is then `{}`, so that the message can still be
+    sent."""
     wire_id: str | None = None
     """The provider's id, when it was empty or repeated and `id` had to be made."""
     extra: JsonObject | None = field(default=None, kw_only=True)
@@ -404,7 +404,7 @@ class Message:
 
 @value_class(kw_only=True)
 class Usage:
-    """What requests used. Add two with `+`, many with `sum`; `Usage()` is nothing used. `str` says it for people:
+    """What requests used. Add two with `+`, many with `sum`; `Usage()` is nothing used. `str` writes it for people:
     `1,204 in, 310 out, $0.0123`."""
 
     requests: int = 0
@@ -419,7 +419,7 @@ class Usage:
     reasoning_tokens: int | None = None
     """The part of `output_tokens` spent on reasoning; None when no response reported it."""
     web_searches: int | None = None
-    """By the provider itself; None when no response reported any, as for the next two."""
+    """Searches that the provider ran itself; None when no response reported any. The next two fields are alike."""
     code_executions: int | None = None
     file_searches: int | None = None
     cost: float | None = None
@@ -428,7 +428,7 @@ class Usage:
     """US dollars that the cache saved, against all input at the plain price; below 0 when writing it cost more. None
     when no response reported a cache, or when the price of any that did is unknown."""
     exact: bool = True
-    """False when a response broke off before it reported all it used: the figures are then lower bounds."""
+    """False when a response broke off before it reported all that it used: the numbers are then lower bounds."""
 
     @property
     def total_tokens(self) -> int:
@@ -438,7 +438,7 @@ class Usage:
 
     @property
     def reports_cache(self) -> bool:
-        """Whether a response told what it read from a cache or wrote to it, if only that it was nothing."""
+        """Whether a response told what it read from a cache or wrote to it, even if that was nothing."""
         return self.cache_read_tokens is not None or self.cache_write_tokens is not None
 
     def __add__(self, other: Usage) -> Usage:
@@ -500,12 +500,12 @@ class Price:
     cache_write: float | None = None
     """None: as `input`."""
     web_search: float | None = field(default=None, repr=False)
-    """Of a thousand calls that the provider makes by itself, as the next two; None: not known."""
+    """For a thousand searches that the provider runs itself; None: unknown. The next two fields are alike."""
     code_execution: float | None = field(default=None, repr=False)
     file_search: float | None = field(default=None, repr=False)
     above: tuple[tuple[int, Price], ...] = ()
-    """What all of a request costs instead, when its input, cached or not, is longer than so many tokens; the smallest
-    number first."""
+    """The price of a whole request whose input, cached or not, is longer than so many tokens; the smallest number comes
+    first."""
 
     def at(self, input_tokens: int) -> Price:
         """Return the price of a request with this much input."""

@@ -55,7 +55,7 @@ class Shortened:
 
 
 class Strategy(Protocol):
-    """A way to make a conversation fit its window."""
+    """A way to make a conversation fit the model's window."""
 
     @property
     def name(self) -> str: ...
@@ -63,8 +63,9 @@ class Strategy(Protocol):
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         """Return a view at least `excess_tokens` smaller, if it can.
 
-        Never part a call from its result, and leave the open turn as it is: the last message and, if that holds
-        results, their calls. A view that breaks this is not used; a strategy that raises is passed over.
+        A strategy must never part a call from its result, and must leave the open turn as it is: the last message and,
+        if that holds results, their calls. A view that breaks this rule is not used, and a strategy that raises is
+        skipped.
         """
         ...
 
@@ -76,16 +77,16 @@ class Situation:
     model: Model
     """The run's."""
     threshold_tokens: int
-    """How long the conversation may be."""
+    """How many tokens the conversation may have."""
     memory: dict[str, object]
-    """The strategy's own, for as long as the conversation lives."""
+    """The strategy's own memory, which lives as long as the conversation."""
     ask: Callable[[Model, Request], Awaitable[Response]]
     """Makes a model call within the run's budget, counted as the run's.
 
     Raises `ProviderError`, or `BudgetRefused`.
     """
     history: Sequence[Message] = ()
-    """The whole conversation, as it was said: also what strategies have cleared or cut."""
+    """The whole conversation as it was said, including what strategies have cleared or cut."""
 
 
 @runtime_checkable
@@ -116,10 +117,11 @@ class Compaction:
     """What is tried, in order."""
     _: KW_ONLY
     reserve_tokens: int | None = None
-    """What stays free of the window. None: 13% of it, at least 4,096 and at most 16,384 tokens, but never less than
-    `Settings.max_tokens`, if that is given. It is never more than half of the window."""
+    """How many tokens of the window stay free. None: 13% of it, at least 4,096 and at most 16,384 tokens, but never
+    less than `Settings.max_tokens`, if that is given. It is never more than half of the window."""
     window_tokens: int | None = None
-    """The window. None: the model's, where that is known; where not, the provider has to say that it is full."""
+    """The size of the window. None: the model's window, if that is known; otherwise the provider has to say when it is
+    full."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategies", tuple(self.strategies))
@@ -301,7 +303,7 @@ class WholeView:
 
     @property
     def tokens(self) -> int:
-        """About how long the next request is. What is not exact, or counts no input, was no report."""
+        """About how long the next request is. A report that is not exact, or counts no input, is ignored."""
         covered, tokens = self._covered, self._reported.total_tokens
         if not (self._reported.exact and self._reported.input_tokens):
             covered, tokens = 0, estimate_prefix(self.prefix)
@@ -343,7 +345,7 @@ class CompactedView:
         self._last: Message | None = None
         """The last of them: it may still grow, until the model answers it."""
         self._estimate = 0
-        """Of the messages alone."""
+        """The estimated length of the messages alone."""
         self._prefix_tokens = estimate_prefix(prefix)
         self._anchor = self._prefix_tokens
         """How long the request was when `_estimate` was `_anchored_at`."""

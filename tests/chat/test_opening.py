@@ -62,15 +62,15 @@ GOOD = ["7", "user-42", "Ada Lovelace", "ada@example.org", "a:b", "run 7", "…"
 BAD = {
     "": "The session id '' is blank",
     " \t": "is blank",
-    "a/b": "The session id 'a/b' is like a path",
-    "..\\b": "is like a path",
-    ".": "is like a path",
-    "...": "is like a path",
-    "a\nb": r"The session id 'a\\nb' has a blank at an end, or a character that cannot be shown",
+    "a/b": "The session id 'a/b' looks like a path",
+    "..\\b": "looks like a path",
+    ".": "looks like a path",
+    "...": "looks like a path",
+    "a\nb": r"The session id 'a\\nb' begins or ends with a blank, or has a character that cannot be shown",
     "a\x00": "cannot be shown",
-    "\u202eabc": r"The session id '\\u202eabc' has",
+    "\u202eabc": r"The session id '\\u202eabc' begins or ends with a blank, or has",
     "\ud800": "cannot be shown",
-    " a": "a blank at an end",
+    " a": "begins or ends with a blank",
     "a" * 1_000: "The session id 'a{40}…' has 1,000 characters",
 }
 

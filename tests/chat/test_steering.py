@@ -310,7 +310,7 @@ async def test_an_injection_from_another_thread_resumes_the_chat(stage: Stage) -
         assert receipt.disposition == "resumed"
         assert await receipt.outcome() == "delivered"
         await chat.wait_idle()
-        with pytest.raises(RuntimeError, match=r"From another one, use inject\(\)"):
+        with pytest.raises(RuntimeError, match=r"From another thread, use inject\(\)"):
             await asyncio.to_thread(chat.start, "From afar.")
 
 

@@ -140,7 +140,7 @@ async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_rel
             assert chat.state.is_held
             assert code(await turn) == "EXECUTION_CANCELLED"
             for begin in (chat.prompt("No."), chat.continue_()):
-                with pytest.raises(ChatHeld, match="Try again when it was released"):
+                with pytest.raises(ChatHeld, match="Try again when it has been released"):
                     await begin
             with pytest.raises(ChatHeld):
                 chat.start("No.")

@@ -55,7 +55,7 @@ async def test_an_undone_turn_is_hidden_from_the_model_and_from_the_chat(stage: 
 async def test_undoing_twice_hides_two_turns_and_then_there_is_nothing_to_undo() -> None:
     async with chatting(echo()) as chat:
         with pytest.raises(
-            NothingToUndo, match=r"There is no turn to undo: none has said anything, or all are undone\."
+            NothingToUndo, match=r"There is no turn to undo: no turn has said anything, or all are undone\."
         ):
             chat.undo()
         await chat.prompt("1.")

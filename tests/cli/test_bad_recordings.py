@@ -144,7 +144,7 @@ def test_wrong_ids_name_the_nearest_and_short_ones_those_that_fit(desk: Callable
     for words in of_one:
         wrong = f"{first[:-1]}x"
         assert_one_error_line(desk(*words, wrong, "--store", "good.db"), 2, [wrong, "nearest is", first])
-        parts = ["Several", first, second, "Give more of it"]
+        parts = ["Several", first, second, "Give more of the id"]
         assert_one_error_line(desk(*words, first[:3], "--store", "good.db"), 2, parts)
     assert len(json.loads(desk("runs", "--json", "--store", "good.db").stdout)["recordings"]) == 2
 

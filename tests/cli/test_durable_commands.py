@@ -295,7 +295,7 @@ def test_only_runs_that_have_ended_are_forgotten(desk: Desk) -> None:
     assert desk("prune", "--older-than", "30d").stdout == ""
     assert desk("prune", "--older-than", "0s", "--dry-run").stdout == "bad\ngood\n"
     assert desk("prune", "--older-than", "0s", "--keep-failed").stdout == "good\n"
-    assert_one_error_line(desk("prune", "open"), 1, ["'open' is ready: only one that has ended is forgotten"])
+    assert_one_error_line(desk("prune", "open"), 1, ["'open' is ready: only runs that have ended can be forgotten"])
     done = desk("prune", "bad")
     assert (done.stdout, done.error) == ("bad\n", "1 run forgotten.")
     assert [each["name"] for each in json.loads(desk("runs", "--json").stdout)["runs"]] == ["open"]
@@ -332,14 +332,14 @@ def test_a_store_that_is_damaged_is_repaired_and_that_is_said(desk: Desk) -> Non
 
 BAD: dict[str, tuple[int, list[str]]] = {
     "run A:clerk Pay. --durable --id=": (2, ["The id '' cannot be used: it is empty."]),
-    f"run A:clerk Pay. --durable --id {'x' * 201}": (2, ["it has 201 characters, and 200 are the most"]),
+    f"run A:clerk Pay. --durable --id {'x' * 201}": (2, ["it has 201 characters; at most 200 are allowed"]),
     "run A:clerk Pay. --durable --id a\x07b": (2, ["it has characters that cannot be shown"]),
     "run A:clerk Pay. --id x": (2, ["--id is for a durable run. Add --durable."]),
     "run A:clerk Pay. --detach": (2, ["--detach is for a durable run. Add --durable."]),
     "run A:clerk Pay. --durable --store mysql://h/d": (2, ["there is no kind 'mysql'", "sqlite:PATH"]),
     "show in-voices": (2, ["There is no run 'in-voices'. Did you mean invoices?", "journeyman runs"]),
     "steer inwoices hello": (2, ["Did you mean invoices"]),
-    "approve invoices abc": (1, ["'abc' is no digest", "its first 6 characters"]),
+    "approve invoices abc": (1, ["'abc' is not a digest", "at least its first 6 characters"]),
     "approve invoices abcdef": (1, ["No question waits under 'abcdef'", "It waits for nobody."]),
     "steer invoices \t": (2, ["The text is blank"]),
     "fork invoices --at 0/0": (2, ["--at '0/0' is no place", "--at 2/3"]),

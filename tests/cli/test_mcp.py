@@ -20,7 +20,7 @@ ECHO = f"{SERVED}:echo"
 TOKEN = "a-token-of-many-characters"
 HTTP = "Add --http, or leave them out."
 TOKENLESS = (
-    "run the agents: no token is asked for. Set JOURNEYMAN_MCP_TOKEN to a long random text, or leave out --host."
+    "run the agents: the server asks for no token. Set JOURNEYMAN_MCP_TOKEN to a long random text, or leave out --host."
 )
 
 
@@ -45,7 +45,11 @@ def test_a_server_records_only_with_the_option(warm: Warm, tmp_path: Path) -> No
         ("", [ECHO, "--port", "0"], f"error: --host, --port and --allow-host are for HTTP. {HTTP}"),
         ("", [ECHO, "--model", "nonsense"], "error: The model name 'nonsense' is not of the form"),
         ("", [ECHO, "--http", "--host", "0.0.0.0"], f"error: Others can reach 0.0.0.0, and could {TOKENLESS}"),
-        (TOKEN, [ECHO, "--http", "--host", "0.0.0.0"], "that are not known. Say it: --allow-host agents.example.org"),
+        (
+            TOKEN,
+            [ECHO, "--http", "--host", "0.0.0.0"],
+            "which names clients reach it. Say it: --allow-host agents.example.org",
+        ),
         ("secret", [ECHO, "--http"], "error: The token has 6 characters, fewer than 16. Take a random one"),
     ],
 )

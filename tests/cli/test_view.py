@@ -115,7 +115,7 @@ def test_what_cannot_be_viewed_gets_one_line(tmp_path: Path, desk: Callable[...,
     assert_one_error_line(desk("view", "nope.db"), 2, ["There is no store nope.db"])
     nowhere = "postgresql://ann:secret@127.0.0.1:1/x"
     done = desk("view", nowhere)
-    assert_one_error_line(done, 2, ["could not be opened", "Look whether the database runs"])
+    assert_one_error_line(done, 2, ["could not be opened", "Check that the database runs"])
     assert "secret" not in done.stderr
     Recorder(tmp_path / "runs.db").close()
     assert_one_error_line(desk("view", "runs.db", "--host", "192.0.2.1"), 2, ["no token", "--token"][1:])

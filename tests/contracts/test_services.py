@@ -376,7 +376,7 @@ async def test_a_call_that_groq_could_not_read_is_asked_for_again() -> None:
 def test_github_models_says_that_it_has_ended() -> None:
     error = unavailable("github:openai/gpt-5", api_key=KEY)
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "GitHub has ended GitHub Models on 30 July 2026."
+    assert str(error) == "GitHub ended GitHub Models on 30 July 2026."
     assert "'openai:gpt-5'" in error.hint
 
 

@@ -337,7 +337,7 @@ async def test_a_strict_program_does_not_go_on_with_a_changed_agent(process: Pro
         await world.reached.wait()
         await cancelled(living)
     async with process(strict=True) as durable:
-        with pytest.raises(RunBlocked, match="the agent's limits differ from those it was begun with"):
+        with pytest.raises(RunBlocked, match="the agent's limits differ from those that it was begun with"):
             await durable.run(payer(world, limits=Limits(calls=9)), "Pay.", id="7")
 
 
@@ -528,7 +528,7 @@ async def test_a_question_of_the_model_may_be_answered_later(process: Process) -
         digest = asked.waits_for[0].digest
         with pytest.raises(LookupError):
             await handle.approve(digest, Allow())
-        with pytest.raises(LookupError, match="its first 6 characters at least"):
+        with pytest.raises(LookupError, match="at least its first 6 characters"):
             await handle.answer(digest[:5], "Yes.")
         await handle.answer(digest, "Yes.", who="Ada")
         with pytest.raises(LookupError, match="answered before: a text, by Ada"):
@@ -783,7 +783,7 @@ async def test_only_runs_that_have_ended_are_forgotten(process: Process) -> None
         await durable.start(payer(world), "Pay.", id="open")
         clock[0] += WEEK_S
         await durable.run(payer(world), "Pay.", id="new")
-        with pytest.raises(ValueError, match="'open' is ready: only one that has ended"):
+        with pytest.raises(ValueError, match="'open' is ready: only runs that have ended"):
             await durable.forget("open")
         assert [each.name for each in await durable.forget(older_s=3600, dry=True)] == ["old"]
         assert [each.name for each in await durable.forget(older_s=3600)] == ["old"]

@@ -144,7 +144,7 @@ async def test_a_form_is_one_question_for_each_field_and_answers_are_of_its_type
         (PLAIN["properties"]["name"], "", "Ada", "it is needed."),
         (PLAIN["properties"]["age"], "17", 18, "18"),
         (PLAIN["properties"]["age"], "18.5", 18, "integer"),
-        (PLAIN["properties"]["age"], "many", 18, "many is no number."),
+        (PLAIN["properties"]["age"], "many", 18, "many is not a number."),
         (PLAIN["properties"]["gift"], "perhaps", False, "answer yes or no."),
         (PLAIN["properties"]["when"], "2026-02-30", "2026-02-28", "2026-02-30 is no date."),
         (PLAIN["properties"]["mail"], "ada", "ada@example.org", "ada is no email."),

@@ -76,11 +76,11 @@ def test_a_file_lists_servers_in_the_form_of_desktop_programs(tmp_path: Path) ->
         ([], "At the top: Input should be an object."),
         ({"a": {"comand": "x"}}, "At a.comand: Extra inputs are not permitted."),
         ({"a": {"command": "x", "args": "y"}}, "At a.args: Input should be a valid array."),
-        ({"a": {}}, "Server 'a' has not one of command and url. Give one of them"),
-        ({"a": {"command": "x", "url": "http://b"}}, "Server 'a' has not one of command and url."),
+        ({"a": {}}, "Server 'a' has both command and url, or neither. Give one of them"),
+        ({"a": {"command": "x", "url": "http://b"}}, "Server 'a' has both command and url, or neither."),
         ({"a": {"type": "sse", "url": "http://b"}}, "At a.type: Input should be 'stdio', 'http', "),
         ({"a": {"command": "${NOWHERE}"}}, "Server 'a' needs NOWHERE, which is not set. Set it, or say what else: "),
-        ({"a": {"url": "${PORT}"}}, "The address of server 'a' is no http:// or https:// URL."),
+        ({"a": {"url": "${PORT}"}}, "The address of server 'a' is not an http:// or https:// URL."),
     ],
 )
 def test_a_faulty_file_is_refused(servers: object, fault: str, tmp_path: Path) -> None:

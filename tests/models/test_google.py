@@ -100,14 +100,14 @@ def test_what_is_missing_is_said_with_what_to_do() -> None:
     assert "token=" in unavailable("vertex-google:gemini-3-pro").hint
     assert "GOOGLE_CLOUD_PROJECT" in unavailable("vertex-google:gemini-3-pro", token=lambda: "t").hint
     strange = unavailable("vertex-google:gemini-3-pro", token=lambda: "t", project="p", location="a/b")
-    assert "'a/b' is no location of Vertex" in str(strange)
+    assert "'a/b' is not a location of Vertex" in str(strange)
     with pytest.raises(TypeError, match="no options"):
         connect("google:gemini-3-pro", api_key="k", colour="red")
 
 
 @pytest.mark.parametrize("name", ["a?key=x", "a&b", "../files", "a..b", "a b", ""])
 def test_a_name_that_would_change_the_address_is_refused(name: str) -> None:  # section 1
-    with pytest.raises(ModelUnavailable, match="no name of a model"):
+    with pytest.raises(ModelUnavailable, match="cannot be the name of a model"):
         GoogleModel(name, api_key="k")
 
 
@@ -163,7 +163,7 @@ async def test_a_token_provider_that_hangs_is_given_up() -> None:
 async def test_what_is_no_token_is_not_sent(token: Any) -> None:  # noqa: ANN401 - whatever a user's function returns
     error = await failure_of(GoogleModel(GEMINI, token=lambda: token, base_url="http://127.0.0.1:9"))
     assert error.kind == "auth"
-    assert "what the token provider gave is no token" in str(error)
+    assert "what the token provider gave is not a token" in str(error)
 
 
 # -- signatures --------------------------------------------------------------------------------------------------------

@@ -341,12 +341,12 @@ def test_claude_elsewhere_has_what_is_documented_there() -> None:
     ("hosted", "words"),
     [
         ("web_search", "settings.hosted is 'web_search'"),
-        ((WebSearch,), "which is no hosted tool. Pass WebSearch(…), with its parentheses."),
+        ((WebSearch,), "which is not a hosted tool. Pass WebSearch(…), with its parentheses."),
         ((WebSearch(), WebSearch()), "has WebSearch twice"),
         ((WebSearch(max_uses=0),), "WebSearch.max_uses is 0"),
         ((WebSearch(max_uses=True),), "WebSearch.max_uses is True"),
-        ((WebSearch(allowed_domains=("https://a.com",)),), "has 'https://a.com', which is no domain"),
-        ((WebSearch(allowed_domains="a.com"),), "has 'a.com', which is no domain"),  # pyright: ignore[reportArgumentType] - the mistake
+        ((WebSearch(allowed_domains=("https://a.com",)),), "has 'https://a.com', which is not a domain"),
+        ((WebSearch(allowed_domains="a.com"),), "has 'a.com', which is not a domain"),  # pyright: ignore[reportArgumentType] - the mistake
         ((WebSearch(allowed_domains=("a.com",), blocked_domains=("b.com",)),), "both allowed_domains and"),
         ((WebSearch(location="Berlin"),), "WebSearch.location is 'Berlin'"),  # pyright: ignore[reportArgumentType] - the mistake
         ((WebSearch(context_size="huge"),), "WebSearch.context_size is 'huge'"),  # pyright: ignore[reportArgumentType] - the mistake

@@ -179,7 +179,7 @@ def read(decoder: Decoder, sent: Sent) -> Response:
 )
 def test_an_answer_without_end_is_given_up_before_it_fills_the_memory(name: str, deltas: bool) -> None:
     decoder, sent, _ = ENDLESS[name]
-    with pytest.raises(UnusableAnswer, match=r"^The answer is not taken: it has more than [\d,]+ ") as caught:
+    with pytest.raises(UnusableAnswer, match=r"^The answer was not accepted: it has more than [\d,]+ ") as caught:
         read(decoder(deltas), sent())
     assert caught.value.limit in (LEAST_TEXT_CHARS, MAX_OTHER_CHARS, MAX_BLOCKS, 300)
 

@@ -148,7 +148,7 @@ MALFORMED = {
         "prices.sonnet: its name is not of the form 'provider:model', got \"sonnet\"."
     ],
     '{"prices": {"a:b": {"input": NaN, "output": 1}}}': [f"{INPUT}: should be a finite number, got NaN."],
-    "[]": ["It cannot be read: it holds no table."],
+    "[]": ["It cannot be read: it does not hold a table."],
     "{": ["It cannot be read: EOF while parsing an object at line 1 column 1."],
 }
 

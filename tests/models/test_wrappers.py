@@ -171,7 +171,7 @@ def test_a_fallback_that_cannot_work_is_refused_with_all_its_problems() -> None:
     with pytest.raises(DefinitionError) as caught:
         Fallback(on=["late"])  # pyright: ignore[reportArgumentType] - the mistake in question
     assert [problem.code for problem in caught.value.problems] == ["NO_MODELS", "UNKNOWN_ERROR_KIND"]
-    assert "on names 'late', which is no kind. Choose from: rate_limited, " in str(caught.value)
+    assert "on names 'late', which is not a kind of error. Choose from: rate_limited, " in str(caught.value)
 
 
 async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:

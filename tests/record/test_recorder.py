@@ -328,7 +328,7 @@ async def test_a_wrong_id_names_the_nearest(place: str) -> None:
         assert recordings.find(first.id[:-1]).id == first.id
         with pytest.raises(StoreError, match="begin with") as fits_two:
             recordings.find(first.id[:3])
-        assert "Give more of it" in fits_two.value.hint
+        assert "Give more of the id" in fits_two.value.hint
         with pytest.raises(StoreError) as wrong:
             recordings.find("x" + first.id[1:])
         assert first.id[:8] in wrong.value.hint or "nearest" in wrong.value.hint

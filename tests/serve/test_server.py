@@ -119,7 +119,7 @@ def test_an_output_that_cannot_be_written_as_json_is_an_error(mode: str) -> None
     odd = Agent(name="odd", model=Scripted([call("output", number=1)]), output=Output(Odd))
     result = called(agent_server(odd), "odd", {"input": "Go"}, mode)
     assert result.is_error
-    assert text_of(result).startswith("INTERNAL_ERROR: The output is no JSON: Odd(number=1).")
+    assert text_of(result).startswith("INTERNAL_ERROR: The output is not JSON: Odd(number=1).")
 
 
 # -- while it goes on -------------------------------------------------------------------------------------------------

@@ -92,7 +92,10 @@ async def test_of_two_schemas_each_has_its_own_session_of_an_id(database: str) -
     ("place", "why"),
     [
         ("postgresql://ann:secret@127.0.0.1:1/chats", r"The database 'chats' on 127.0.0.1:1 could not be opened"),
-        ("postgresql:chats", r"The place names a Postgres database, and is no URL of one\. Give postgresql://USER"),
+        (
+            "postgresql:chats",
+            r"The place names a Postgres database, but is not the URL of one\. Give postgresql://USER",
+        ),
         ("postgres://host/chats?direct=db", r"The URL says direct=db\. Give the database itself as direct=HOST:PORT"),
         ("postgresql://ann:secret@:x/chats", "could not be opened: .*invalid"),
     ],

@@ -42,7 +42,7 @@ async def test_the_leader_is_there_from_the_beginning() -> None:
     ("name", "text"),
     [
         (LEADER, "The name 'team-lead' is the leader's. Give the member another one."),
-        ("a b", "'a b' is no name for a member. Use 1 to 64 letters, digits, '_' or '-'."),
+        ("a b", "'a b' cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'."),
         ("ada", "The name 'ada' is taken in team 'crew'. Names there are: ['ada', 'team-lead']."),
     ],
 )
@@ -86,7 +86,7 @@ async def test_a_team_is_renamed_only_while_it_has_no_members() -> None:
         await team.shutdown()
         team.rename("crew")
         assert team.name == "crew"
-        with pytest.raises(TeamError, match="'a b' is no name for a team"):
+        with pytest.raises(TeamError, match="'a b' cannot be the name of a team"):
             team.rename("a b")
 
 

@@ -168,8 +168,8 @@ async def test_a_host_can_be_allowed_by_its_name(names: dict[str, list[str]]) ->
         ("example.org", "'example.org' is not fetched. Give a whole URL with http or https."),
         ("http://", "'http://' is not fetched. Give a whole URL with http or https."),
         ("http://me:word@example.org/", "The URL has a user name or a password in it. Give it without."),
-        ("http://example.org:99999/", "'http://example.org:99999/' is no URL: Port out of range 0-65535."),
-        ("http://[::1/", "'http://[::1/' is no URL: Invalid IPv6 URL."),
+        ("http://example.org:99999/", "'http://example.org:99999/' is not a URL: Port out of range 0-65535."),
+        ("http://[::1/", "'http://[::1/' is not a URL: Invalid IPv6 URL."),
     ],
 )
 async def test_only_whole_urls_of_the_web_are_fetched(url: str, text: str) -> None:

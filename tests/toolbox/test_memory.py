@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_one_line(project: Path) -> None:
     assert "docs/AGENTS.md is not UTF-8: byte 0xe9 at offset 3. Save it in UTF-8." in problem(project / "docs")[1]
     docs.unlink()
     os.mkfifo(docs)
-    assert "docs/AGENTS.md is no regular file." in problem(project / "docs")[1]
+    assert "docs/AGENTS.md is not a regular file." in problem(project / "docs")[1]
     docs.unlink()
     docs.write_text("x" * 40_000)
     code, said = problem(project / "docs")

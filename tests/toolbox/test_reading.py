@@ -79,7 +79,7 @@ async def test_a_picture_is_shown_by_its_content(player: Player, folder: Path, d
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        *((data, f"no text but binary data ({len(data)} bytes).") for data in BINARY),
+        *((data, f"not a text but binary data ({len(data)} bytes).") for data in BINARY),
         pytest.param(PNG + bytes(3_750_000), LARGE, id="a picture too large for providers"),
     ],
 )

@@ -138,7 +138,7 @@ def test_an_address_is_one_of_the_web() -> None:
         ("file:///etc/passwd", "is not the address of a file"),
         ("https://me:secret@example.com/a.png", "has a user name or a password in it"),
         ("data:image/png;base64,iVBO", "holds the file itself"),
-        ("http://[::1", "is no URL"),
+        ("http://[::1", "is not a URL"),
         ("https://example.com/" + "a" * 8_000, "is not the address of a file"),
         ("https://example.com/a\nb", "is not the address of a file"),
     ):

@@ -1,7 +1,7 @@
 """Many inputs for one agent: `run_many` takes one after the other, runs some at once, and gives each with its result.
 
-What is taken is bounded by what is given on: an input is taken only where a run may begin, and nothing of it is kept
-when its pair was given. So the inputs may be endless.
+Memory stays bounded: an input is taken only when a run may begin, and nothing of it is kept after its pair was given
+out. So the inputs may be endless.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ Given = TypeVar("Given")
 Handed = TypeVar("Handed", default=str)
 
 Order: TypeAlias = Literal["input", "done"]
-"""In which order results are given: as the inputs came, or as their runs end."""
+"""The order in which results are given: that of the inputs, or that in which runs end."""
 
 HELD_FOR_EACH: Final = 4
-"""A batch holds at most so many inputs, for each run that it does at once, whose pairs were not given yet."""
+"""For each run that it does at once, a batch holds at most so many inputs whose pairs were not given out yet."""
 _END: Final = object()
 
 Do: TypeAlias = Callable[[int, Given, Budget | None], Coroutine[Any, Any, Result[Handed]]]
@@ -112,13 +112,14 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     Nothing begins before the first pair is asked for. The other arguments are those of `run`, the same for every run.
 
     Args:
-        agent: Who does it.
-        inputs: Any iterable, also an endless one, or an async one. A plain one is asked in the event loop, so its next
-            input has to be there at once. What it raises is raised when all runs that began have been given.
+        agent: The agent that runs on each input.
+        inputs: Any iterable, also an endless one, or an async one. A plain iterable is asked in the event loop, so it
+            must give its next input at once. What it raises is raised after the results of all runs that began were
+            given.
         deps: As for `run`.
         at_once: How many runs go on at the same time, at least 1.
-        order: `input`: as the inputs came; a slow one holds the others back, at most 4 for each run at once. `done`:
-            as runs end.
+        order: The order of the results. `input`: that of the inputs; a slow run holds back the results of others, at
+            most 4 for each run at once. `done`: the order in which runs end.
         budget: What all runs may spend together. When it is spent, no more inputs are taken; the last pair is the first
             input that was not taken, with `Failure(BUDGET_EXCEEDED)`.
         max_attempts: As for `run`.
@@ -191,8 +192,9 @@ def _wrong_around(budget: object, host: object) -> Iterator[Problem]:
 class Batch(Generic[Given, Handed]):
     """The inputs of a batch with their results, one pair after the other. Made by `run_many`.
 
-    It is iterated once. Leaving the iteration early cancels the runs under way and awaits their end: at once where it
-    stands in `async with run_many(…) as batch:` or `aclose` is awaited, else as soon as nobody holds it any more.
+    It is iterated once. If you leave the iteration early, the runs under way are cancelled and their end is awaited: at
+    once in `async with run_many(…) as batch:` or with `await batch.aclose()`, otherwise as soon as nobody holds the
+    batch any more.
     """
 
     def __init__(self, work: BatchWork[Given, Handed]) -> None:
@@ -220,12 +222,13 @@ class Batch(Generic[Given, Handed]):
 
     @property
     def left(self) -> tuple[tuple[Given, Result[Handed]], ...]:
-        """Once the iteration was left early: the inputs, with their results, that were finished and not given."""
+        """After the iteration was left early: the inputs that were finished but not given out, with their results."""
         return self._work.left
 
     @property
     def first_not_taken(self) -> int | None:
-        """The number, from 1, of the first input that was not taken since the budget was spent; None: all were."""
+        """The number, from 1, of the first input that was not taken because the budget was spent. None: all were
+        taken."""
         return self._work.first_not_taken
 
 

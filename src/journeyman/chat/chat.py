@@ -1,8 +1,8 @@
 """A conversation of many prompts: a chat lends its history and its inbox to one run after the other.
 
 A *turn* is what one prompt begins: a run, and then, while steering or follow-ups wait at its natural stop, further runs
-that go on from there. A chat has one turn at a time. The loop does all the work; this module says who may begin a turn,
-what becomes of what is said meanwhile, and how everything stops.
+that go on from there. A chat has one turn at a time. The loop does all the work. This module decides who may begin a
+turn, what becomes of texts that come meanwhile, and how everything stops.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SessionPlace: TypeAlias = str | os.PathLike[str] | Sessions
 class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that can be done to a conversation
     """A conversation with `agent`: `async with Chat(agent) as chat: result = await chat.prompt("…")`.
 
-    Leaving the block stops what runs and waits for it.
+    Leaving the block stops the turn that goes on, and waits for its end.
     """
 
     @overload
@@ -69,9 +69,9 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         questions: Questions | None = None,
         session: Session | None = None,
     ) -> None:
-        """`deps` are for every turn. `history` is an earlier conversation; calls in it without a result are closed, by
-        their declared effect. `inbox` and `questions` replace the chat's own, for a host that takes texts or asks
-        elsewhere. `session` keeps the conversation; see `open`.
+        """Every turn gets `deps`. `history` is an earlier conversation; calls in it that have no result are closed,
+        according to their declared effect. `inbox` and `questions` replace the chat's own, for a host that takes texts
+        or asks questions elsewhere. `session` keeps the conversation; see `open`.
 
         Raises:
             DefinitionError: what is given cannot be used; it lists every problem.
@@ -132,26 +132,27 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     ) -> AsyncGenerator[Chat[ChatOut, ChatIn]]:
         """Chat with `agent` in a session kept at `place`: `async with Chat.open(agent, "chats.db") as chat:`.
 
-        Whatever is said, queued or answered is kept before anything comes of it.
+        Every text and answer is stored before it has any effect.
 
         Args:
             agent: Whom to chat with.
-            place: The path of a file, `sqlite:PATH`, `postgresql://…`, an open `Store`, or an open `Durable`: then
-                each turn is a durable run. One that was cut off goes on as soon as the chat is open: it is `turn`.
-            deps: What the agent's tools and functions use, in every turn. They are never kept.
-            id: That of an earlier session; None begins one, called `chat.session.id`.
+            place: The path of a file, `sqlite:PATH`, `postgresql://…`, an open `Store`, or an open `Durable`: then each
+                turn is a durable run. One that was cut off goes on as soon as the chat is open: it is `turn`.
+            deps: What the agent's tools and functions use, in every turn. They are never stored.
+            id: The id of an earlier session. None begins a new one, whose id is then in `chat.session.id`.
             host: What surrounds the chat.
             callbacks: As for `run`.
             on_event: Hears every event.
-            any_agent: Also open what another agent has said.
-            create: Begin the session with this id if there is none. It may have up to 200 characters that can be
-                shown, but no slashes, and not only dots.
+            any_agent: Also open a session of another agent.
+            create: Begin the session with this id if there is none. It may have up to 200 characters that can be shown,
+                but no slashes, and not only dots.
 
         Raises:
             DefinitionError: sessions cannot be kept at `place`.
-            StoreError: the place cannot be used, there is no such session, it is another agent's, or the id is no id.
+            StoreError: the place cannot be used, there is no such session, it is another agent's, or the id cannot be
+                one.
             SessionInUse: somebody has the session open, or begins it at this moment.
-            RunBlocked, RunDiffers: in a `Durable`, of a turn that was cut off: it cannot go on, or not with this agent.
+            RunBlocked, RunDiffers: in a `Durable`, a turn that was cut off cannot go on, or not with this agent.
         """
         if isinstance(place, str | os.PathLike):
             where = os.fspath(place)
@@ -208,7 +209,8 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     @overload
     async def prompt(self: Chat[Out, str], input: Content) -> Result[Out]: ...
     async def prompt(self, input: Any) -> Result[Out]:
-        """Say `input`, and return how the turn ended: at its natural stop, with nothing left in the queues, or before.
+        """Say `input`, and return the result when the turn has ended: at its natural stop, with nothing left in the
+        queues, or before.
 
         The result is that of the last run. Cancelling this cancels the turn.
 
@@ -258,7 +260,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         return Events(start)
 
     async def continue_(self) -> Result[Out]:
-        """Go on without a prompt: with what waits in a queue, or where the last turn was interrupted.
+        """Go on without a prompt: with the texts that wait in a queue, or where the last turn was interrupted.
 
         Raises:
             NothingToContinue: nothing waits, and the last word is the model's.
@@ -278,14 +280,14 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         return await turn
 
     def undo(self) -> None:
-        """Hide the last turn: what began it, and all that followed until it ended, also in the session.
+        """Hide the last turn, here and in the session: what began it, and everything that followed until it ended.
 
-        Nothing is deleted, what was used stays counted, and what tools have done is not undone. The queues stay; what
-        was said of them in that turn is hidden, too. What `continue_` has added without a new text belongs to the turn
-        that it goes on with. Again, it hides the turn before. `replace` and `reset` leave nothing to undo.
+        Nothing is deleted, usage stays counted, and what tools have done is not undone. The queues stay; texts from
+        them that this turn said are hidden, too. What `continue_` has added without a new text belongs to the turn that
+        it goes on with. A second call hides the turn before. `replace` and `reset` leave nothing to undo.
 
         Raises:
-            NothingToUndo: no turn is there.
+            NothingToUndo: there is no turn.
             ChatBusy: a turn goes on.
             StoreError: the session could not be written. The turn is hidden here, and there with the next step.
         """
@@ -294,15 +296,15 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._last, last = None, self._last
         if not self._runs.undo():
             self._last = last
-            raise NothingToUndo("There is no turn to undo: none has said anything, or all are undone.")
+            raise NothingToUndo("There is no turn to undo: no turn has said anything, or all are undone.")
 
     async def compact(self) -> ContextCompacted:
-        """Make what is sent of the conversation half as long now, as far as the agent's strategies can, and return what
-        they did: `before_tokens`, `after_tokens`, and their `steps`, which say what went wrong.
+        """Make the part of the conversation that is sent half as long now, as far as the agent's strategies can. Return
+        what they did: `before_tokens`, `after_tokens`, and their `steps`, which say what went wrong.
 
         `messages` stay as they are. The session keeps what is sent in their place, and a chat that is opened again goes
-        on with that. What the strategies use is counted in `usage`. No turn begins meanwhile; cancelling this cancels
-        them.
+        on with that. What the strategies use is counted in `usage`. No turn can begin meanwhile; cancelling this call
+        cancels the strategies.
 
         Raises:
             DefinitionError: the agent has no strategies.
@@ -325,12 +327,12 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     async def use(self, model: Model | str) -> None:
         """Go on with another model, which may be another provider's, from the next turn until the chat is left.
 
-        It is opened, and the one before it is closed; no turn begins meanwhile. If it cannot be opened, the chat goes
-        on with the one before. A session does not keep it.
+        The new model is opened, and the one before it is closed; no turn can begin meanwhile. If the new model cannot
+        be opened, the chat goes on with the one before. A session does not store which model it is.
 
         Raises:
             ModelUnavailable: there is no model of that name here.
-            DefinitionError: it is no model.
+            DefinitionError: it is not a model.
             ChatBusy: a turn goes on.
             ChatHeld: the chat is held.
         """
@@ -352,14 +354,14 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
     def _check_free(self) -> None:
         if self._holds:
-            raise ChatHeld("The chat is held, so no turn may begin. Try again when it was released.")
+            raise ChatHeld("The chat is held, so no turn may begin. Try again when it has been released.")
         self._check_idle()
 
     def _check_idle(self) -> None:
         if self._open is None:
             raise RuntimeError("The chat is not open. Use it inside 'async with Chat(agent) as chat:'.")
         if get_ident() != self._thread:
-            raise RuntimeError("A turn begins in the thread of the chat only. From another one, use inject().")
+            raise RuntimeError("A turn can begin only in the thread of the chat. From another thread, use inject().")
         if self._turn is not None:
             raise ChatBusy("A turn goes on. Use steer() or follow_up(), or abort() it first.")
 
@@ -427,7 +429,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             ChatHeld: the chat is held. Nothing was queued.
         """
         if self._holds:
-            raise ChatHeld("The chat is held. Nothing was queued; try again when it was released.")
+            raise ChatHeld("The chat is held. Nothing was queued; try again when it has been released.")
         receipt = self._put(text, "steering")
         if receipt.disposition == "queued" and self._may_resume():
             receipt.disposition = "resumed"
@@ -437,7 +439,8 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         return receipt
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
-        """Withdraw what waits in these queues, or in both, and return it. What is being said is not withdrawn."""
+        """Withdraw the texts that wait in these queues, or in both, and return them. A text that is about to be said is
+        not withdrawn."""
         return self._runs.writer.clear(*queues)
 
     def _put(self, text: str, queue: Queue) -> Receipt:
@@ -507,7 +510,8 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             self._runs.reset()
 
     async def wait_idle(self) -> None:
-        """Wait until the turn that goes on has ended, and all were told. A turn begun by then is not waited for."""
+        """Wait until the turn that goes on has ended, and all listeners were told. If another turn has begun by then,
+        this does not wait for it."""
         self._check_elsewhere("waited for")
         if self._turn is not None:
             await self._turn.settled()
@@ -530,10 +534,10 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Let `listener` hear every event from now on, after those before it. Return what unsubscribes it.
 
-        If nobody else listens, a run that goes on is not heard; the next one is.
+        If nobody listened before, the listener does not hear a run that already goes on, only the next one.
 
         Raises:
-            DefinitionError: it is no function, or an async one: listeners are not awaited.
+            DefinitionError: it is not a function, or it is async: listeners are not awaited.
         """
         if problems := [*listener_problems(listener)]:
             raise DefinitionError("The listener", problems)
@@ -566,18 +570,18 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
     @property
     def turn(self) -> Turn[Out] | None:
-        """The turn that goes on; None when none does. A chat that is opened with a `Durable` goes on by itself with the
+        """The turn that goes on; None if there is none. A chat that is opened with a `Durable` goes on by itself with a
         turn that was cut off when its process died."""
         return self._turn
 
     @property
     def session(self) -> Session | None:
-        """What keeps the conversation; None when nothing does."""
+        """The session that keeps the conversation; None if there is none."""
         return self._runs.writer.session
 
     @property
     def usage(self) -> Usage:
-        """What all turns have used so far, the one that goes on included."""
+        """What all turns have used so far, including the one that goes on."""
         return self._runs.usage if self._turn is None else self._runs.usage + self._turn.used()
 
     @property

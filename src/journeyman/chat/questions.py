@@ -51,7 +51,7 @@ class Questions:
         """Answer what waits under `id`, as `Chat.answer` says. Any thread may."""
         waiting = self._open.get(id)
         if waiting is None:
-            raise KeyError(f"Nothing waits for an answer under {id!r}. Open are: {list(self._open)}.")
+            raise KeyError(f"Nothing waits for an answer under {id!r}. These wait: {list(self._open)}.")
         expects, future = waiting
         if not isinstance(answer, _FITTING[expects]):
             raise TypeError(f"{id!r} needs {expects}, not {type(answer).__name__}.")

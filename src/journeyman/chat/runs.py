@@ -63,12 +63,12 @@ class Runs:
         self.usage = self.writer.usage
         self.n_runs = self.writer.n_runs
         self.turns: list[TurnStart] = [*self.writer.turns]
-        """Where the turns began that can be undone, oldest first."""
+        """The beginnings of the turns that can be undone, oldest first."""
         self.unfinished: TurnLife | None = None
         """The turn that is a durable run, and has begun and not ended."""
         self._durable = session if isinstance(session, DurableSession) else None
         self._digests = Digests()
-        """Those of the conversation, which no run has to make again."""
+        """The digests of the conversation, which no run has to make again."""
         self._is_unsure = False
         """True when a turn may have been stored of which nobody has heard: its beginning was cut off."""
         self._begins_later = False

@@ -29,7 +29,7 @@ from journeyman.types import NOTHING_USED, Message, ToolUse, Usage
 Out = TypeVar("Out", default=str, covariant=True)
 
 ABORTED: Final = "[The user stopped the work here.]"
-"""What the model reads after an abort that interrupted it, in front of whatever is said next."""
+"""What the model reads after an abort that interrupted it, before the next text."""
 
 
 class OpenOptions(TypedDict, total=False):
@@ -64,9 +64,9 @@ class ChatState:
     is_held: bool
     """True while no turn may begin."""
     steering: tuple[str, ...]
-    """What waits for the next model call, oldest first."""
+    """The texts that wait for the next model call, oldest first."""
     follow_ups: tuple[str, ...]
-    """What waits for the next natural stop, oldest first."""
+    """The texts that wait for the next natural stop, oldest first."""
     pending_calls: tuple[ToolUse, ...]
     """Calls that have begun and not ended."""
     open_questions: tuple[str, ...]
@@ -74,13 +74,13 @@ class ChatState:
     usage: Usage
     """What all turns have used so far."""
     last_error: Ending | None
-    """Why the last turn failed; None when it did not, or while one goes on."""
+    """Why the last turn failed; None if it did not fail, or while a turn goes on."""
     listener_errors: tuple[CallbackError, ...]
-    """What listeners raised at events of the chat itself. What they raise in a run is in its result."""
+    """What listeners raised at events of the chat itself. The result of a run holds what they raise in that run."""
 
 
 class Turn(NeverAwaited, Generic[Out]):
-    """What one prompt began. Await it for its result. Whoever stops waiting does not stop the turn.
+    """What one prompt began. Await it for its result. Cancelling the wait does not stop the turn.
 
     A hook may return it: it is not awaited there.
     """
@@ -146,12 +146,12 @@ class Turn(NeverAwaited, Generic[Out]):
 
     @property
     def usage(self) -> Usage:
-        """What all runs of this turn have used so far, steering and follow-ups included, however they ended."""
+        """What all runs of this turn have used so far, including steering and follow-ups, however they ended."""
         return self.spent + self.used()
 
     @property
     def cost(self) -> float | None:
-        """That in US dollars; None when the price of anything is unknown."""
+        """What the turn cost so far in US dollars; None when the price of anything is unknown."""
         return self.usage.cost
 
     def used(self) -> Usage:
@@ -175,7 +175,7 @@ class Turn(NeverAwaited, Generic[Out]):
 
 
 class Hold(NeverAwaited):
-    """Keeps a chat from beginning turns, from when it is entered or awaited until it is left or released.
+    """Keeps a chat from beginning turns, from the moment when it is entered or awaited until it is left or released.
 
     A hook that returns it holds nothing: it is not awaited there.
     """
@@ -229,4 +229,4 @@ def problems_of(agent: object, deps: object, history: object) -> Iterator[Proble
     wrong = next((message for message in messages if not isinstance(message, Message)), None)
     if wrong is not None:
         hint = "Pass the messages of an earlier chat, or what load_messages gives."
-        yield Problem("INVALID_ARGUMENT", f"history holds {wrong!r}, which is no message.", hint)
+        yield Problem("INVALID_ARGUMENT", f"history holds {wrong!r}, which is not a message.", hint)

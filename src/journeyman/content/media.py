@@ -1,6 +1,7 @@
 """What kind of file some bytes are, whether all of it is there, and what a model takes of such files.
 
-Bytes are believed, names and labels are not: a file is what it begins with. Whatever is wrong is one sentence.
+The bytes decide what a file is, and not its name or label: a file is what it begins with. Each fault is told in one
+sentence.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def checked_url(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"{url[:200]!r} is no URL: {error}.") from None
+        raise ValueError(f"{url[:200]!r} is not a URL: {error}.") from None
     if parts.scheme == "data":
         raise ValueError(f"{url[:60]!r} holds the file itself. Use from_bytes with its bytes.")
     if parts.scheme not in ("http", "https") or not host or len(url) > MAX_URL_CHARS or not url.isprintable():
@@ -220,9 +221,9 @@ class Taken:
     """Which files of one kind a model takes."""
 
     types: frozenset[str]
-    """The media types; one that ends with a slash stands for all that begin so."""
+    """The media types. One that ends with a slash stands for all types that begin with it."""
     largest_bytes: int
-    """How large one may be, before it is written as Base64."""
+    """How many bytes one file may have, before it is written as Base64."""
     by_url: bool = False
     """Whether the service fetches such files by their address."""
 
@@ -238,7 +239,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """Which files a model takes from users. None of a kind: it takes none."""
+    """Which files a model takes from users. None for a kind: the model takes no such files."""
 
     image: Taken | None = None
     """Which images it takes."""
@@ -247,7 +248,7 @@ class Media:
     audio: Taken | None = None
     """Which sounds it takes."""
     largest_request_bytes: int | None = None
-    """How large all that is said at once may be, as Base64; None: not known."""
+    """How many bytes all files of one request may have together, as Base64. None: not known."""
 
     def of(self, kind: FileKind) -> Taken | None:
         """Return what is taken of a kind."""
@@ -267,4 +268,4 @@ class Media:
 
 
 PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The pictures that all providers take which take any."""
+"""The kinds of pictures that every provider takes that takes pictures at all."""

@@ -2,8 +2,8 @@
 
 Between turns a chat is its conversation, which a session keeps; within a turn it is the steps of a run. The run has a
 name that follows from the session, so that whoever opens the chat finds the turn that was cut off; and what it adds to
-the conversation is written in the same step as its end. The session's lock says who has the chat open; who drives a
-turn, the claim of its run says, as for every run.
+the conversation is written in the same step as its end. The session's lock says who has the chat open. The claim of the
+turn's run says who drives the turn, as for every run.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ChatSession:
             await hub.changed(since=mark)
 
     async def _driven(self, row: Row, program: Program) -> Result[Any] | Leaving | None:
-        """Drive a turn, if it may be. None: somebody else has taken it in this moment, or has ended it."""
+        """Drive a turn, if that is allowed. None: somebody else has just taken it, or has ended it."""
         try:
             outcome = await self._hub.driven(row.id, program, also=("ready", "waiting"))
         except RunInUse:

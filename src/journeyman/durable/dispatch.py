@@ -1,7 +1,7 @@
 """The port behind which an existing queue tells workers what to drive, and when.
 
-A ticket says: drive this run, for this wake-up. It may be lost, repeated, late or out of order: nothing that is true
-rests on it. What may be done is decided by the rows alone, and the sweep writes tickets again that are missing.
+A ticket says: drive this run, for this wake-up. A ticket may be lost, repeated, late or out of order, because nothing
+depends on it: the rows alone decide what may be done, and the sweep writes missing tickets again.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from journeyman.durable.records import Row
 
 LEASE_S: Final = 10.0
-"""Whoever brings tickets takes a worker for dead that was silent for so many seconds."""
+"""A dispatcher treats a worker as dead that was silent for so many seconds."""
 SWEEP_S: Final = 30.0
-"""So often, in seconds, one of the workers looks for runs that no ticket carries."""
+"""After so many seconds, one of the workers again looks for runs that have no ticket."""
 LATE_S: Final = 60.0
-"""A run that should have begun so many seconds ago is looked at by the sweep."""
+"""The sweep looks at runs that should have begun so many seconds ago."""
 
 
 class Ticket(NamedTuple):
@@ -25,7 +25,7 @@ class Ticket(NamedTuple):
 
     run: str
     gen: int
-    """That of the run when the ticket was written. It grows with every wake-up: a ticket with an older one is void."""
+    """The run's `gen` when the ticket was written. It grows with every wake-up: a ticket with an older one is void."""
 
 
 Driving: TypeAlias = Callable[[Ticket], Awaitable[None]]
@@ -33,34 +33,38 @@ Driving: TypeAlias = Callable[[Ticket], Awaitable[None]]
 
 
 class HandOver(Protocol):
-    """Gives a run to whoever comes next."""
+    """Gives a run to the next worker that has room."""
 
     async def __call__(self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Any = None) -> bool:  # noqa: ANN401 - of the driver
-        """Fence whoever drives the run, and write a new ticket, for `after_s` seconds from now at the earliest.
+        """Take the run from the process that drives it, and write a new ticket, which comes after `after_s` seconds at
+        the earliest.
 
         Return False if the run has had another wake-up since the ticket was written, or has nothing to do. With a
-        `connection` it is a part of the transaction there.
+        `connection`, this is a part of the transaction on that connection.
         """
         ...
 
 
 class Dispatcher(Protocol):
-    """An existing queue: it brings each ticket once or more often, to one of the workers that serve its place.
+    """An existing queue. It brings each ticket at least once, to one of the workers that serve the ticket's agent and
+    queue.
 
     Raises, from every method:
-        StoreError: it cannot be reached.
+        StoreError: the queue cannot be reached.
     """
 
     lease_s: float
-    """A worker that was silent for so many seconds is taken for dead."""
+    """A worker that was silent for so many seconds is treated as dead."""
     joins: bool
-    """True: `enqueue` is a part of the transaction of its connection. False: it is called once that has ended."""
+    """True: `enqueue` is a part of its connection's transaction. False: it is called once that transaction has
+    ended."""
     drive_s: float | None
-    """A run that is driven for longer, in seconds, is given back between two steps, and comes by another ticket; None:
-    never. For a queue that brings again what is not done in time, though it is being done."""
+    """A run that is driven for more seconds than this is given back between two steps, and comes with another ticket.
+    None: never. Meant for a queue that brings a ticket again if it is not done in time, even while somebody works on
+    it."""
 
     async def setup(self, connection: Any) -> None:  # noqa: ANN401 - of the driver
-        """Make its tables, if they are not there. Several processes may do so at once."""
+        """Make the dispatcher's tables, if they are not there. Several processes may do this at once."""
         ...
 
     async def enqueue(
@@ -73,10 +77,10 @@ class Dispatcher(Protocol):
         after_s: float,
         connection: Any,  # noqa: ANN401 - of the driver
     ) -> None:
-        """Write a ticket, instead of those of the run that nobody has taken. A dispatcher that joins does so in the
-        transaction of the connection.
+        """Write a ticket, which replaces the run's tickets that nobody has taken. A dispatcher that joins writes it in
+        the transaction of the connection.
 
-        Higher priority first; not before `after_s` seconds.
+        Tickets of higher priority come first; no ticket comes before `after_s` seconds have passed.
         """
         ...
 
@@ -85,7 +89,7 @@ class Dispatcher(Protocol):
         ...
 
     async def unknown(self, tickets: Sequence[Ticket], connection: Any) -> Sequence[Ticket]:  # noqa: ANN401 - of the driver
-        """Return those that it has lost: nobody has them, and they will not be brought."""
+        """Return the tickets that are lost: nobody has them, and the queue will not bring them."""
         ...
 
     async def serve(
@@ -100,10 +104,12 @@ class Dispatcher(Protocol):
         stop: asyncio.Event,
         now: Callable[[], float],
     ) -> None:
-        """Bring tickets of these agents and queues, so many at once, until `stop` is set. No `queues`: of all.
+        """Bring tickets of these agents and queues, at most `slots` at once, until `stop` is set. No `queues`: those of
+        all queues.
 
-        Then no more are brought, and what is driven has `grace_s` seconds to end before it is cancelled. If this is
-        cancelled, it is cancelled at once. What a worker had that was silent for a lease is handed over.
+        Then no more tickets are brought, and the runs that are driven have `grace_s` seconds to end before they are
+        cancelled. If this call is cancelled, they are cancelled at once. When a worker is silent for a lease, its runs
+        are handed over.
         """
         ...
 
@@ -120,12 +126,12 @@ class Tickets(Protocol):
         ...
 
     async def rescue(self, *, now: float, agents: Collection[str]) -> int:
-        """Hand over the runs of these agents whose owner is dead. Return how many that were."""
+        """Hand over the runs of these agents whose owner is dead. Return how many there were."""
         ...
 
     async def sweep(self, *, now: float) -> int:
-        """Hand over the runs that should have begun long ago and that no ticket carries. Return how many that were.
-        One process at a time does so, and no sooner than `SWEEP_S` seconds after the last one."""
+        """Hand over the runs that should have begun long ago and have no ticket. Return how many there were. One
+        process at a time does this, `SWEEP_S` seconds after the last time at the earliest."""
         ...
 
 

@@ -182,7 +182,9 @@ class Drive:
                     self.spoken[signal.n] = signal
                     self.receipts[signal.n] = self.inbox.put(text, "steering", is_kept=True)
                 else:
-                    _log.warning("What %s has sent to the run %s is no text, and not said.", signal.who, signal.run)
+                    _log.warning(
+                        "What %s has sent to the run %s is not a text, so the run is not told.", signal.who, signal.run
+                    )
             case "approve" | "answer":
                 self.journal.answer(signal)
             case "task_ended" | "mail":
@@ -228,7 +230,7 @@ class Drive:
     def _differences(self, head: Head) -> str:
         now = prints_of(self.program.agent)
         parts = [name for name, each in now.items() if head.prints.get(name, each) != each]
-        return f"the agent's {' and '.join(parts)} differ from those it was begun with" if parts else ""
+        return f"the agent's {' and '.join(parts)} differ from those that it was begun with" if parts else ""
 
     async def _options(self, head: Head, life: Life) -> Options:
         program, turn = self.program, await self._turn(head)
@@ -482,7 +484,7 @@ class Drive:
             await self._catch_up()  # something was said in this moment
         if late and turn is None:
             said = ", ".join(map(repr, late.values()))
-            _log.warning("%s: %s was said too late: the run had its answer", run.path[-1], said)
+            _log.warning("%s: %s came too late: the run already had its answer", run.path[-1], said)
         if turn is not None:
             turn.has_late_texts = bool(late)
         if written is not None:
@@ -560,7 +562,7 @@ async def patiently(work: Callable[[], Awaitable[T]], *, what: str) -> T:
             if not error.may_pass:
                 raise
             if not is_said:
-                _log.warning("The store of the runs cannot be used, which is tried again: %s: %s", what, error)
+                _log.warning("The store of the runs cannot be used. This is tried again: %s: %s", what, error)
             is_said = True
         await asyncio.sleep(_AGAIN_S)
 

@@ -1,7 +1,7 @@
 """Durable runs: kill the process anywhere, and the run goes on where it was, here or in another process.
 
-`Durable` begins runs and finds them again, `Handle` is one of them, `Worker` does what was only started. Correctness
-rests on the records behind the port `Engine` alone: whoever claims a run last may write, and nobody else.
+`Durable` begins runs and finds them again, `Handle` is one of them, and a `Worker` does runs that were only started.
+Correctness depends on the records behind the port `Engine` alone: only the process that claimed a run last may write.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _AT_ONCE: Final = 1_000
 """So many runs are forgotten at a time."""
 _MOST_SHOWN: Final = 1_000_000
 _version: Final = cache(lambda: version("journeyman"))
-"""Its metadata is a file, which takes longer to parse than a run to begin."""
+"""The version is read once: its file takes longer to parse than a run takes to begin."""
 
 
 class DurableOptions(RunOptions, total=False):
@@ -88,7 +88,7 @@ class Durable:
     """Durable runs in one store: `async with Durable("runs.db") as durable: await durable.run(agent, "…", id="7")`.
 
     The store is a SQLite file, which several processes may share, or a Postgres database, which several machines may
-    share: `Durable("postgresql://…")`. It is used from one event loop.
+    share: `Durable("postgresql://…")`. Use a `Durable` from one event loop.
     """
 
     def __init__(
@@ -106,24 +106,26 @@ class Durable:
 
         Args:
             store: The path of a file, `sqlite:PATH`, `postgresql://…`, or an engine.
-            dispatcher: What brings the runs of a database to workers: `procrastinate`, `pgqueuer`, or an object, the
-                same in all processes. None: what the database has.
+            dispatcher: The queue that brings the runs of a database to workers: `procrastinate`, `pgqueuer`, or an
+                object, the same in all processes. None: the one that the database has; in a new database,
+                Procrastinate.
             app: A label of the program that begins runs; `list` shows it.
             linger_s: How long a run that only waits for somebody stays in memory, in seconds.
-            strict: Block a run whose agent is not as it was begun with, instead of going on while its steps fit.
+            strict: True: a run whose agent has changed since it began is blocked. False: it goes on as long as its
+                steps fit.
             now: The wall clock, in seconds since 1970.
-            on_event: Gets what this process does with the store's runs: the events of `journeyman.events.durable`.
-                What happens in a run, the run's own listeners get.
+            on_event: Gets what this process does with the store's runs: the events of `journeyman.events.durable`. The
+                run's own listeners get what happens in a run.
 
         Raises:
-            ValueError: `store` is neither a path nor one of the forms, there is no such dispatcher, or there is one for
-                what is no URL.
+            ValueError: `store` has none of these forms, there is no such dispatcher, or a dispatcher is given and
+                `store` is not a URL.
         """
         if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
             engine: Engine = PostgresEngine(store, dispatcher=dispatcher)
         elif dispatcher is not None:
             raise ValueError(
-                f"dispatcher={dispatcher!r} is for the URL of a database, and the store is {store!r}. Leave it out: a"
+                f"dispatcher={dispatcher!r} needs the URL of a database, and the store is {store!r}. Leave it out: a"
                 " file needs none, and an engine has its own."
             )
         elif isinstance(store, str | os.PathLike):
@@ -170,17 +172,17 @@ class Durable:
         history: Sequence[Message] = (),
         host: Host | None = None,
     ) -> Result[Out]:
-        """Begin a run, or go on with the one that has this id, and return how it ended; that of one that is over is
-        read from the store.
+        """Begin a run, or go on with the one that has this id, and return its result. The result of a run that has
+        ended is read from the store.
 
-        The run is driven here. While it waits for somebody, for longer than it lingers, it is a row in the store, and
-        this waits for its end, whoever drives it then. If the surrounding task is cancelled, the run may be gone on
-        with by the same call. `deps` are never stored: each call gives them again.
+        This process drives the run. If the run waits for somebody for longer than `linger_s`, it leaves memory and is
+        only a row in the store; this call then waits for its end, whichever process drives it. If the surrounding task
+        is cancelled, the same call later goes on with the run. `deps` are never stored: each call gives them again.
 
         The options are those of `journeyman.run`. `callbacks`, `on_event` and `abort` hold for this call alone.
 
         Raises:
-            RunDiffers: there is a run with this id, of another agent, input or options, or with more gates.
+            RunDiffers: there is a run with this id that has another agent, input or options, or more gates.
             RunInUse: it is driven elsewhere.
             RunBlocked: it cannot go on by itself.
             StoreError: the store cannot be read or written.
@@ -231,23 +233,24 @@ class Durable:
         here: bool = False,
         mode: str = "",
     ) -> Handle[Out]:
-        """Store a run for a `Worker` to do, and return at once. Deps are given by the worker.
+        """Store a run for a `Worker` to do, and return at once. The worker gives the deps.
 
         Args:
             agent: Its agent, which the worker knows by its name.
             input: What it is to do.
-            id: A name of yours; a run that has it already is returned instead, if it is the same.
+            id: A name of yours. If the same run has it already, that one is returned.
             queue: Where it waits for a worker.
-            priority: Of two that wait, the higher goes first.
-            after_s: It does not begin before so many seconds.
-            dedup: Of one agent, a second run with the same is not begun: the first is returned.
+            priority: Of two runs that wait, the one with the higher number goes first.
+            after_s: How many seconds to wait at least before the run begins.
+            dedup: If the agent has a run with the same `dedup` already, none is begun, and that one is returned.
             max_attempts: As for `run`.
             history: As for `run`.
-            host: Its gates are noted, so that no worker does it with fewer.
+            host: The names of its gates are stored, so that no worker does the run with fewer gates.
             target: Where a command finds the agent: `agents.py:analyst`.
             model: The model that a command uses instead of the agent's.
-            here: This program drives it itself, at once; a worker begins it only if that has not happened in a minute.
-            mode: What a command lets the agent do unasked.
+            here: This program drives the run itself, at once. A worker begins it only if this program has not done so
+                in a minute.
+            mode: What a command lets the agent do without asking.
 
         Raises:
             InvalidArguments: the input does not fit the agent's type.
@@ -277,14 +280,15 @@ class Durable:
         abort: Abort | None = None,
         host: Host | None = None,
     ) -> Result[Any] | RunInfo:
-        """Go on with a run here, until it is over, or has to wait: then what is known of it is returned.
+        """Go on with a run here, until it ends or has to wait. If it has to wait, what is known of it is returned.
 
         Args:
             run: Its id or name.
             agent: Its agent.
             deps: What its tools and functions use, of the type that the agent declares.
-            steal: Take it from a process that is alive, but stopped. What that one does meanwhile is not stored.
-            accept: Take stored answers as they are, though they are to other questions than the agent asks now.
+            steal: Take the run from a process that is alive but stopped. What that process does from then on is not
+                stored.
+            accept: Use stored answers, although the agent asks other questions now.
             callbacks: As for `run`.
             on_event: As for `run`.
             abort: As for `run`.
@@ -323,11 +327,11 @@ class Durable:
         input: object = None,
         target: str | None = None,
     ) -> Handle[Any]:
-        """Begin another run with all that this one had done before an attempt and iteration. Nothing of it begins yet:
-        `resume` it, or let a worker do it.
+        """Store a new run that has done all that this one had done before an attempt and iteration. The new run does
+        not go on by itself: `resume` it, or let a worker do it.
 
-        What was done before is taken as it is, also if the agent or the input is another now. That a call was begun is
-        not taken: what was not finished before is done again.
+        What was done before is used as it is, even if the agent or the input is another now. A call that was begun and
+        not finished before is done again.
 
         Args:
             run: The id or name of the run.
@@ -339,7 +343,7 @@ class Durable:
 
         Raises:
             RunUnknown: there is no such run.
-            ValueError: the run was never there, or `at` is no place; or the run is a turn of a chat.
+            ValueError: the run never came to this place, `at` is not a place, or the run is a turn of a chat.
             RunDiffers: there is another run with this id.
         """
         row = await self.hub.row(run)
@@ -358,14 +362,14 @@ class Durable:
         kept = [each for each in records if is_before(each.key, at) and each.key not in leaves_out]
         stored = await self.hub.engine.add(made, copied(made, head, kept))
         if stored.id != made.id:
-            raise RunDiffers(id or "", "it is no fork that was made just now")
+            raise RunDiffers(id or "", "it is not the fork that was just made")
         return Handle(self.hub, made.id, agent)
 
     # -- finding runs
 
     async def get(self, run: str, agent: Agent[Out, Any] | None = None) -> Handle[Out]:
-        """Return a run by its id, its name, or the beginning of either that no other has. With its agent, its result
-        has the output as the agent's type.
+        """Return a run by its id, its name, or a beginning of either that no other run has. If you give its agent, the
+        output of its result has the agent's type.
 
         Raises:
             RunUnknown: there is none.
@@ -382,15 +386,15 @@ class Durable:
         return tuple(map(info_of, rows))
 
     async def queues(self) -> Sequence[QueueState]:
-        """Return how many runs are where, for each queue with a run that is not over, by name.
+        """Return how many runs have which status, for each queue with a run that has not ended, by name.
 
-        It reads one row of every run that is kept: ask it each minute, not each second.
+        This reads the row of every run that is kept: call it each minute, not each second.
         """
         self.hub.check()
         return await self.hub.engine.queues(now=self.hub.now())
 
     async def cancel(self, run: str, reason: str = "cancelled", *, who: str | None = None) -> None:
-        """Let a run end as cancelled, wherever it is driven. One that nobody drives ends when somebody resumes it.
+        """Cancel a run, in whichever process drives it. A run that nobody drives ends when somebody resumes it.
         `reason` stands in its ending; `who` is kept with it, as the one who said so.
 
         Raises:
@@ -402,17 +406,17 @@ class Durable:
     async def forget(
         self, *runs: str, older_s: float = 0.0, statuses: Collection[Status] = ("done", "failed"), dry: bool = False
     ) -> tuple[RunInfo, ...]:
-        """Forget runs that have ended, with all that is stored of them, and return what was known of them. A run that
-        has not ended is never forgotten.
+        """Forget runs that have ended: delete all that is stored about them, and return what was known about them. A
+        run that has not ended is never forgotten.
 
-        In a database, with `older_s` of a day or more, what is stored of the runs goes with the day on which they
-        began, as soon as that has been over for so long, too.
+        In a database, if `older_s` is a day or more, what is stored about the runs is dropped together with all of the
+        day on which they began, as soon as that day ended `older_s` seconds ago, too.
 
         Args:
-            runs: Their ids or names; none: all that ended more than `older_s` seconds ago.
-            older_s: How long ago they ended at least, in seconds.
+            runs: The ids or names of the runs. None given: all runs that ended more than `older_s` seconds ago.
+            older_s: How many seconds ago the runs ended at least.
             statuses: `done`, `failed`, or both.
-            dry: True: only return them.
+            dry: True: only return the runs that would be forgotten.
 
         Raises:
             RunUnknown: one of `runs` is not there.
@@ -425,7 +429,7 @@ class Durable:
         for each in found:
             if not each.is_over:
                 raise ValueError(
-                    f"The run {each.name or each.id!r} is {each.status}: only one that has ended is forgotten."
+                    f"The run {each.name or each.id!r} is {each.status}: only runs that have ended can be forgotten."
                 )
         if not dry:
             await self.hub.engine.forget([each.id for each in found])
@@ -455,7 +459,7 @@ class Durable:
         """Open a session of a chat in the store of the runs: `Chat.open(agent, durable, id="user-42", create=True)`.
 
         The conversation is kept there, as `Store.session` keeps it in a file, or `PostgresSessions.session` in a
-        database. Each turn is a durable run, called `chat/ID/NUMBER`.
+        database. Each turn is a durable run with the name `chat/ID/NUMBER`.
 
         Raises:
             StoreError: as for those.
@@ -544,21 +548,19 @@ def path_of(store: str | os.PathLike[str], *, forms: str = "a path, or sqlite:PA
     elif isinstance(store, str) and (found := _SCHEME.match(text)):
         raise ValueError(f"The store {quoted(text[:80])} cannot be used: there is no kind {found[1]!r}. Give {forms}.")
     if not text.strip() or "\0" in text:
-        raise ValueError(f"The store {quoted(text[:80])} cannot be used: it is no path. Give {forms}.")
+        raise ValueError(f"The store {quoted(text[:80])} cannot be used: it is not a path. Give {forms}.")
     return text
 
 
 def _stored_input(agent: Agent[Any, Any, Any] | None, input: object) -> tuple[str, tuple[UserContent, ...]]:
-    """Return an input as it is stored: a text as it is, any other as JSON; of content what it says, and its blocks.
+    """Return an input as it is stored: a text as it is, content as its words and its blocks, any other input as JSON.
 
     Raises:
         InvalidArguments: it does not fit the agent's type.
     """
     if agent is None:
         if not isinstance(input, str):
-            raise ValueError(
-                "Another input that is no text needs the agent, which says how it is written: give it, too."
-            )
+            raise ValueError("The new input is not a text, so the agent must say how it is stored: give agent=…, too.")
         return input, ()
     schema = agent.plan.input
     checked: object = schema.check(input)
@@ -576,5 +578,5 @@ def _difference(known: Head, given: Head) -> str | None:
     if known.max_attempts != given.max_attempts:
         return f"its max_attempts is {known.max_attempts}, not {given.max_attempts}"
     if known.history != given.history:
-        return f"its history has {len(known.history)} messages, which are not the {len(given.history)} that are given"
+        return f"its history has {len(known.history)} messages, which are not the {len(given.history)} that were given"
     return None

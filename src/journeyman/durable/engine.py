@@ -14,12 +14,13 @@ from journeyman.durable.records import Change, Claim, QueueState, Record, Row, S
 from journeyman.session import SharedSession, Snapshot
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
-"""What became of a record. `taken`: there is one under its key; `fenced`: somebody else has claimed the run."""
+"""What became of a record. `taken`: there is a record under its key already; `fenced`: somebody else has claimed the
+run."""
 Taken: TypeAlias = Literal["taken", "known", "over"]
-"""What became of a signal. `known`: one with the same kind and `dedup` is there; `over`: the run has ended."""
+"""What became of a signal. `known`: there is one with the same kind and `dedup` already; `over`: the run has ended."""
 
 MOST_DEATHS: Final = 20
-"""So often in a row may a run take its process down before a new step: then it is blocked."""
+"""A run that takes its process down so often in a row, before it has done a new step, is blocked."""
 
 
 class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
@@ -30,11 +31,11 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
     """
 
     owner: str
-    """Who drives what is claimed through this engine; it lives as long as the engine is open."""
+    """The name under which this engine claims runs. It is alive as long as the engine is open."""
 
     @property
     def tickets(self) -> Tickets | None:
-        """What brings the runs to workers. None: the rows are the queue, and workers ask for what is `ready`."""
+        """What brings the runs to workers. None: the rows are the queue, and workers ask for runs that are `ready`."""
         ...
 
     async def open(self) -> None:
@@ -50,9 +51,10 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         ...
 
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
-        """Store a run with its first records, and return it; or the one that has its name, or its agent and `dedup`.
+        """Store a run with its first records, and return it. If a run has its name already, or its agent and `dedup`,
+        return that one.
 
-        Not `is_queued`: whoever stores it drives it, so no worker is told.
+        If it is not `is_queued`, the caller drives it, so no worker is told.
         """
         ...
 
@@ -94,10 +96,10 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
     ) -> Claim | None:
         """Claim a run that is ready, whose moment has come, whose owner is dead, or whose status is one of `also`.
 
-        `steal` takes it from an owner that lives. `at_once`: only if fewer of its queue are driven. `head` replaces
-        its head. `gen` is that of the ticket that brought the run, and has to be the run's; a claim without a ticket
-        makes those that there are void. A run that has taken down too many processes is blocked instead. None: it
-        cannot be claimed now; one that a ticket brought to a full queue gets another ticket when a run leaves it.
+        `steal` takes it from an owner that lives. `at_once`: only if fewer of its queue are driven. `head` replaces its
+        head. `gen` is that of the ticket that brought the run, and has to be the run's; a claim without a ticket makes
+        those that there are void. A run that has taken down too many processes is blocked instead. None: it cannot be
+        claimed now. If a ticket brought the run to a full queue, it gets another ticket when a run leaves that queue.
         """
         ...
 
@@ -116,8 +118,8 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
     ) -> Written:
         """Write a record, if the claim still holds. `is_synced`: no power cut undoes it once this has returned.
 
-        With it, in one transaction, a run is stored as `add` does, and a signal as `signal` does. A run whose id is
-        there, and a signal that is known or comes too late, change nothing. Both are synced.
+        With it, in one transaction, a run is stored as `add` does, and a signal as `signal` does. A run whose id exists
+        already, and a signal that is known or comes too late, change nothing. Both are synced.
         """
         ...
 
@@ -137,34 +139,36 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         ...
 
     async def signal(self, signal: Signal) -> Taken:
-        """Store a signal, and make a run that waits ready; one that is held, if the signal is `release`."""
+        """Store a signal, and change the run's status as `woken` says: an answer, for example, makes a waiting run
+        ready."""
         ...
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
-        """Return the signals behind number `after`, of one run or of all, in order."""
+        """Return the signals after number `after`, of one run or of all, in order."""
         ...
 
     async def newest(self) -> int:
-        """Return the number of the newest signal; 0: there is none."""
+        """Return the number of the newest signal; 0 if there is none."""
         ...
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Call `wake` in the event loop as soon as `has_news` is true, if somebody tells. It is open by then."""
+        """Call `wake` in the event loop as soon as `has_news` is true, if the store can tell. The engine is open by
+        then."""
         ...
 
     def has_news(self) -> bool:
-        """Tell whether another process may have written since this was last asked. Quick."""
+        """Tell whether another process may have written since this was last called. Must be quick."""
         ...
 
     async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
-        """Forget runs that are over, with all that is stored of them. Return how many that were.
+        """Forget runs that have ended: delete all that is stored about them. Return how many there were.
 
         `by_days`: what is stored of them may stay until `drop_days`.
         """
         ...
 
     async def drop_days(self, before: float) -> None:
-        """Drop what is stored of runs that were forgotten and that began on days that were over at this moment."""
+        """Drop what is still stored about forgotten runs that began on days which were over at this moment."""
         ...
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:

@@ -43,7 +43,7 @@ class Handle(Generic[Value]):
     """One durable run, from any process."""
 
     def __init__(self, hub: Hub, id: str, agent: Agent[Any, Any, Any] | None = None) -> None:
-        """`Durable.get` and `Durable.start` make them."""
+        """`Durable.get` and `Durable.start` make handles."""
         self.id: Final = id
         self.hub: Final = hub
         self._agent: Final = agent
@@ -56,7 +56,7 @@ class Handle(Generic[Value]):
         return info_of(await self._row())
 
     async def result(self) -> Result[Value]:
-        """Wait until the run is over, and return how it ended. It is not driven here.
+        """Wait until the run has ended, and return its result. This does not drive the run.
 
         Raises:
             RunBlocked: it cannot go on by itself, or its result cannot be read.
@@ -71,8 +71,8 @@ class Handle(Generic[Value]):
             await self.hub.changed(since=mark)
 
     async def steer(self, text: str, *, who: str | None = None, dedup: str | None = None) -> None:
-        """Say something to the run before its next model call; what is said is said once, in whichever life. With a
-        `dedup` that was used before, nothing is said.
+        """Say something to the run before its next model call. The text is said once, in whichever life of the run. If
+        the `dedup` was used before, nothing is said.
 
         Raises:
             ValueError: the text is blank.
@@ -83,13 +83,13 @@ class Handle(Generic[Value]):
         await self._send("steer", {"text": text}, dedup=dedup, who=who)
 
     async def approve(self, digest: str, decision: Decision, *, who: str | None = None) -> Question:
-        """Answer a call that waits, and return the question. The first answer counts.
+        """Answer the question about a call that waits, and return the question. The first answer counts.
 
-        `digest` is that of the call, or its beginning, of six characters or more. `decision` is `Allow()`, `Deny("…")`,
+        `digest` is the digest of the call, or its first six characters or more. `decision` is `Allow()`, `Deny("…")`,
         `Rewrite(…)` or `Stop()`. `who` is kept with the answer: the one who gave it.
 
         Raises:
-            LookupError: nothing waits under this digest, or it was answered before: then it says by whom and when.
+            LookupError: nothing waits under this digest, or it was answered before. The text says by whom and when.
             RunOver: the run has ended.
         """
         return await self._settle("approve", digest, {"decision": from_json(DECISION.encode(decision))}, who)
@@ -120,8 +120,8 @@ class Handle(Generic[Value]):
         raise LookupError(await self._nothing_waits(row, digest))
 
     async def stop(self, reason: str = "cancelled", *, who: str | None = None) -> None:
-        """End the run, in whichever process: it ends as `EXECUTION_CANCELLED`, with what it has gathered and this
-        `reason`. `who` is kept: the one who stopped it.
+        """End the run, in whichever process drives it. It ends as `EXECUTION_CANCELLED`, with all that it has done so
+        far and this `reason`. `who` is kept: the one who stopped it.
 
         Raises:
             RunOver: it has ended.
@@ -129,7 +129,7 @@ class Handle(Generic[Value]):
         await self._send("stop", {"reason": reason}, dedup="stop", who=who)
 
     async def hold(self, *, who: str | None = None) -> None:
-        """Let no further step of the run begin, until it is released. What is under way ends.
+        """Let no further step of the run begin until it is released. Steps that have begun go on to their end.
 
         Raises:
             RunOver: it has ended.
@@ -137,7 +137,7 @@ class Handle(Generic[Value]):
         await self._send("hold", {}, who=who)
 
     async def release(self, *, who: str | None = None) -> None:
-        """Let a run go on that was held.
+        """Let a held run go on.
 
         Raises:
             RunOver: it has ended.
@@ -174,7 +174,7 @@ class Handle(Generic[Value]):
 
     async def _nothing_waits(self, row: Row, digest: str) -> str:
         if len(digest) < _SHORTEST_DIGEST:
-            return f"{quoted(digest)} is no digest: give its first {_SHORTEST_DIGEST} characters at least."
+            return f"{quoted(digest)} is not a digest: give at least its first {_SHORTEST_DIGEST} characters."
         for signal in await self.hub.engine.signals(run=self.id):
             if str(signal.body.get("digest", "")).startswith(digest):
                 decision: object = signal.body.get("decision")

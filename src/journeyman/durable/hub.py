@@ -37,9 +37,10 @@ from journeyman.result import Result
 _log = logging.getLogger("journeyman")
 _POLL_S: Final = 0.1
 _LOOK_S: Final = 0.01
-"""Runs look before each step for what was sent to them; the file is looked at so often for all of them together."""
+"""Before each step, runs look for what was sent to them. For all runs together, the file is read after so many
+seconds."""
 _TOLD_S: Final = 0.05
-"""So often at most is looked because other processes say that they have written."""
+"""When other processes say that they have written, the store is read again after so many seconds at the earliest."""
 _YEAR_2020: Final = 1_577_836_800.0
 """When it began, in seconds since 1970."""
 
@@ -179,7 +180,7 @@ class Hub:
             except Exception as error:  # noqa: BLE001 - whatever it is, the runs that are driven here go on
                 if not is_said:
                     said = error if isinstance(error, StoreError) else name_and_words(error)
-                    _log.warning("The store of the runs cannot be read, which is tried again: %s", said)
+                    _log.warning("The store of the runs cannot be read. This is tried again: %s", said)
                 is_said = True
                 await asyncio.sleep(1.0)
 

@@ -29,10 +29,10 @@ class Memory:
         self.records: dict[str, list[Record]] = {}
         self.signals: list[Signal] = []
         self.owners: set[str] = set()
-        """Those that live."""
+        """The owners that are alive."""
         self.names: count[int] = count(1)
         self.numbers: count[int] = count(1)
-        """Those of the signals."""
+        """The numbers of the signals."""
         self.version = 0
         """Grows with every change."""
         self.parked: list[str] = []

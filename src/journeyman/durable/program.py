@@ -70,8 +70,8 @@ class Program:
         return tuple(sorted((*gates_of(self.agent, self.host), *above)))
 
     def below(self, names: Sequence[str]) -> Program:
-        """Return what a run below has of this program: that of the last of these sub-agents, each known to the one
-        before it.
+        """Return the part of this program that a run below gets: that of the last of these sub-agents. Each of them
+        must be known to the one before it.
 
         Raises:
             SubagentMisused: there is no such sub-agent, or it cannot be given its deps.

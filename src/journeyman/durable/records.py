@@ -1,7 +1,8 @@
 """What is stored of durable runs: a row for each run, a record for each step, a signal for each word from outside.
 
-A record is never changed. Its body is JSON with the number of its format, deflated where that saves a quarter. Formats
-are read forever: what changes gets the next number, and one function in `UPCASTS` that lifts what was stored before.
+A record is never changed. Its body is JSON with the number of its format, deflated where that saves a quarter. Every
+format can be read forever: a changed format gets the next number, and one function in `UPCASTS` that converts what was
+stored in the format before it.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ FORMAT: Final = 1
 """The format that is written. Older ones are read."""
 
 Status: TypeAlias = Literal["ready", "running", "waiting", "held", "blocked", "done", "failed"]
-"""Where a run stands. `ready`: whoever may drive it does so next; `running`: somebody does; `waiting`: for an answer,
-or for a moment; `held`: until it is released; `blocked`: it cannot go on by itself, and says why; `done`, `failed`: it
-is over."""
+"""The status of a run. `ready`: the next worker may drive it; `running`: a process drives it; `waiting`: it waits for
+an answer or for a moment; `held`: it waits until it is released; `blocked`: it cannot go on by itself, and `why` says
+why; `done`, `failed`: it has ended."""
 OVER: Final[tuple[Status, ...]] = ("done", "failed")
 OPEN: Final[tuple[Status, ...]] = ("ready", "running", "waiting", "held", "blocked")
 
@@ -133,7 +134,7 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int]]:
     try:
         whole: Any = from_json(body)
     except ValueError as error:
-        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it is no JSON") from error
+        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it is not JSON") from error
     fields_of = cast("dict[str, Any]", whole if isinstance(whole, dict) else {})
     number: object = fields_of.get("f")
     if type(number) is not int or number < 1 or "v" not in fields_of:
@@ -146,7 +147,7 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int]]:
         value = UPCASTS[older](kind_of(stored.key) or "", value)
     signals: object = fields_of.get("s", [])
     if not isinstance(signals, list) or {type(each) for each in cast("list[object]", signals)} - {int}:
-        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: the signals that it took are no numbers")
+        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: the signals that it took are not numbers")
     return to_json(value), tuple(cast("list[int]", signals))
 
 
@@ -205,7 +206,7 @@ def kind_of(key: str) -> str | None:
 
 @frozen
 class Above:
-    """Where a run comes from that another run has sent out, to work on by itself."""
+    """The origin of a run that another run has sent out to work by itself."""
 
     run: str
     """The id of the run that is told of its end."""
@@ -256,11 +257,11 @@ class Head:
     goes_on: bool = False
     """True for a turn without a prompt: it says what waits, or goes on where the one before was interrupted."""
     version: str = ""
-    """Of this library."""
+    """The version of this library."""
     content: tuple[UserContent, ...] = ()
     """The blocks of an input that is content."""
     above: Above | None = None
-    """Where it comes from, if another run has sent it out."""
+    """The origin of the run, if another run has sent it out."""
     traceparent: str | None = None
     """What all its lives are a part of for who follows them from outside: as W3C Trace Context has it."""
 
@@ -361,15 +362,15 @@ class Row:
 
 @frozen
 class QueueState:
-    """How many runs of a queue are where. Those that are over are not counted."""
+    """How many runs of a queue have which status. Runs that have ended are not counted."""
 
     queue: str
     ready: int
-    """They could go on now, if a worker had room."""
+    """How many could go on now if a worker had room."""
     oldest_s: float
-    """How long ago the oldest of those was started, or was to begin; 0 when none is ready."""
+    """How many seconds ago the oldest of these was started or was due; 0 when none is ready."""
     delayed: int
-    """They are ready, and begin later."""
+    """How many are ready but are to begin later."""
     running: int
     waiting: int
     held: int
@@ -442,7 +443,7 @@ class Claim(NamedTuple):
     """The right to drive a run: it lasts until somebody else claims it."""
 
     row: Row
-    """As it was claimed."""
+    """The row of the run as it was claimed."""
     epoch: int
 
     def drives(self, row: Row) -> bool:
@@ -451,46 +452,46 @@ class Claim(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """One word to a run, from any process. It is never changed; a step that takes it names its number."""
+    """A message to a run from any process. It is never changed; a step that takes it stores its number."""
 
     n: int
     """0 until it is stored."""
     run: str
     kind: SignalKind
     dedup: str
-    """Of one run and kind, the second with the same is not stored."""
+    """A second signal of the same run and kind with the same `dedup` is not stored."""
     body: JsonObject
     at: float
     who: str
 
 
 QuestionKind: TypeAlias = Literal["approve", "answer"]
-"""What is wanted: a decision about a call, or a text."""
+"""What the question wants: a decision about a call, or a text."""
 
 
 @frozen
 class Question:
-    """What waits for somebody's answer: a call for a decision, or a question of the model for a text."""
+    """What waits for an answer: a call that waits for a decision, or a question of the model that waits for a text."""
 
     key: str
-    """Of the step that stores the answer."""
+    """The key of the step that stores the answer."""
     kind: QuestionKind
     digest: str
-    """Of the tool and its arguments, or of the question: what the answer is bound to."""
+    """The digest of the tool and its arguments, or of the question. The answer holds for nothing else."""
     path: tuple[str, ...]
     tool: str
     arguments: JsonObject | None
     """None: they are longer than 8,000 characters as JSON."""
     question: str
     options: tuple[str, ...] = ()
-    """Answers that the model offers; another one may be given."""
+    """Answers that the model offers; you may give another one."""
     expires_at: float | None = None
-    """Seconds since 1970; None: it waits for as long as it takes."""
+    """When it stops waiting, in seconds since 1970. None: it waits without limit."""
 
 
 @frozen
 class RunInfo:
-    """A run, for whoever looks at it."""
+    """What is known of a run."""
 
     id: str
     name: str | None
@@ -570,7 +571,7 @@ class Change:
     iteration: int = 0
     result: bytes | None = None
     session: str = ""
-    """The session to which `lines` are added in the same step."""
+    """The session to which `lines` are added in the same transaction."""
     lines: Sequence[Line] = ()
 
 
@@ -585,7 +586,7 @@ def name_fault(name: str) -> str | None:
     if not name.strip():
         return "it is empty"
     if len(name) > _MOST_CHARACTERS:
-        return f"it has {len(name):,} characters, and {_MOST_CHARACTERS} are the most"
+        return f"it has {len(name):,} characters; at most {_MOST_CHARACTERS} are allowed"
     if not name.isprintable():
         return "it has characters that cannot be shown"
     if name.startswith(TURN):

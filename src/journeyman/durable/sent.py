@@ -95,7 +95,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         self._program = program
         self._here = here
         self._over: set[str] = set()
-        """Those of which it is known that they have ended."""
+        """The ids of the runs that are known to have ended."""
         self._idle: dict[str, int] = {}
         """How many signals each member had when it said that it was idle."""
         self._joining = asyncio.Lock()
@@ -205,7 +205,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         if self._head.above is not None and self._head.above.member:
             raise TeamError(f"Only {LEADER} makes members. Send it a message instead.")
         if not NAME.fullmatch(name) or name == LEADER:
-            raise TeamError(f"{name!r} is no name for a member. Use 1 to 64 letters, digits, '_' or '-'.")
+            raise TeamError(f"{name!r} cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'.")
         number, leader = 1, self._life.claim.row
         while (row := await self._life.engine.get(member_id(leader, name, number))) is not None:
             if row.status not in OVER:

@@ -25,7 +25,7 @@ from journeyman.types import frozen
 _log = logging.getLogger("journeyman")
 _PATIENCE_S: Final = 1.0
 _UNFIT_S: Final = 10.0
-"""A run that this worker must not drive is left to others for so many seconds."""
+"""This worker leaves a run that it must not drive to others for so many seconds."""
 
 
 @frozen
@@ -33,15 +33,15 @@ class Queue:
     """How a worker serves a queue."""
 
     at_once: int | None = None
-    """How many runs of it go on at once, in all workers together; None: as many as there are slots."""
+    """How many runs of this queue go on at once in all workers together. None: as many as there are slots."""
 
 
 class Worker:
-    """Drives runs of some agents: those that were started, those that wait no more, and those whose process has died.
+    """Drives runs of its agents: runs that were started, that no longer wait, or whose process has died.
 
-    What is not stored of a run, its gates above all, is what this worker gives it; and the deps that its agents were
-    given: `agents=[analyst.with_deps(db)]`. A run that was started with a model of its own (`run --model … --detach`)
-    gets that, unless `host` has one.
+    The worker gives a run what is not stored, above all its gates, and the deps of its agents:
+    `agents=[analyst.with_deps(db)]`. A run that was started with a model of its own (`run --model … --detach`) gets
+    that model, unless `host` has one.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Worker:
         on_event: Listener | None = None,
         equip: Callable[[Row, Program], Program] | None = None,
     ) -> None:
-        """Does runs of these `agents` that are stored in `durable`. `slots` is how many go on here at once. Without
+        """Does runs of these `agents` that are stored in `durable`. `slots` is how many runs go on here at once. Without
         `queues`, all queues are served. `host`, `callbacks` and `on_event` are given to every run; `equip` gives a run
-        what only it gets.
+        what only this run gets.
 
         Raises:
-            ValueError: there is no agent or no slot, two agents have one name, or a limit is no number.
+            ValueError: there is no agent or no slot, two agents have the same name, or a queue's limit is less than 1.
         """
         names = [agent.name for agent in agents]
         double = sorted({name for name in names if names.count(name) > 1})
@@ -70,10 +70,10 @@ class Worker:
         if double:
             raise ValueError(f"Two agents are called {double[0]!r}, so no run would know which is its own. Rename one.")
         if slots < 1:
-            raise ValueError(f"A worker with {slots} slots does nothing. Give it one at least.")
+            raise ValueError(f"A worker with {slots} slots does nothing. Give it at least one.")
         for name, queue in (queues or {}).items():
             if queue.at_once is not None and queue.at_once < 1:
-                raise ValueError(f"Queue {name!r} lets {queue.at_once} runs go on at once. Give it one at least.")
+                raise ValueError(f"Queue {name!r} lets {queue.at_once} runs go on at once. Let at least one.")
         self._hub: Final = durable.hub
         self._agents: Final = {agent.name: agent for agent in agents}
         crew = ["/".join((agent.name, *way)) for agent in agents for way in crew_of(agent)]
@@ -94,9 +94,9 @@ class Worker:
     async def run(self, *, stop: asyncio.Event | None = None, grace_s: float = 30.0, until_idle: bool = False) -> None:
         """Serve until `stop` is set, or the surrounding task is cancelled.
 
-        Once `stop` is set, nothing more is claimed; what is driven has `grace_s` seconds to end, and is then given
-        back, for another process to go on with. `until_idle`: return when there is nothing to drive; what waits for a
-        full queue is waited for.
+        Once `stop` is set, no more runs are claimed. Runs that are driven have `grace_s` seconds to end; then they are
+        given back, so that another process goes on with them. `until_idle`: return when there is nothing left to drive,
+        which includes runs that wait because their queue is full.
         """
         stop, tickets = stop or asyncio.Event(), self._hub.engine.tickets
         if tickets is not None and not until_idle:
@@ -145,7 +145,7 @@ class Worker:
                     limit=free + len(self._driving) + len(self._unfit),
                 )
             except JourneymanError as error:
-                _log.warning("The store of the runs cannot be read, which is tried again: %s", error)
+                _log.warning("The store of the runs cannot be read. This is tried again: %s", error)
                 return n_begun
             new = [(row, program) for row in rows if row.id not in self._driving and (program := self._fit(row))]
             for row, program in new[:free]:
@@ -221,7 +221,7 @@ class Worker:
                 await tickets.rescue(now=self._hub.now(), agents=self._served)
                 await tickets.sweep(now=self._hub.now())
             except JourneymanError as error:
-                _log.warning("Runs that nobody drives cannot be looked for, which is tried again: %s", error)
+                _log.warning("Runs that nobody drives cannot be found. This is tried again: %s", error)
 
     # -- one run
 

@@ -1,7 +1,7 @@
 """What a provider's own tools did, read from the blocks that it sent.
 
-A block stays as it came, since the provider wants it back; this is a view of it. Whatever stands in it, nothing here
-raises: what cannot be read is left out.
+A block stays as it came, because the provider wants it back; this is a view of it. Nothing here raises, whatever a
+block holds: what cannot be read is left out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from journeyman.types import Block, JsonObject, Opaque, Text, frozen
 
 @frozen
 class Found:
-    """One thing that a search has found."""
+    """One thing that a search found."""
 
     title: str = ""
-    """Of a page, or the name of a file."""
+    """The title of a page, or the name of a file."""
     url: str = ""
-    """Empty for a file."""
+    """The address of a page; empty for a file."""
     text: str = ""
-    """What it says there, where the provider tells."""
+    """The words that were found there, if the provider tells them."""
 
 
 @frozen
@@ -36,19 +36,19 @@ class HostedCall:
     provider: str
     """The provider that ran it."""
     id: str
-    """The provider's; empty where it gives none."""
+    """The provider's id of the call; empty if it gives none."""
     asked: str
-    """What was searched, one query on each line; or the code."""
+    """What was searched, with one query on each line; or the code that was run."""
     output: str = ""
-    """What the code wrote."""
+    """The output of the code."""
     found: tuple[Found, ...] = ()
     """The pages or files that it found."""
     error: str | None = None
-    """Why the call failed, in the provider's word; None when it did not."""
+    """Why the call failed, in the provider's word; None if it did not fail."""
 
     @property
     def is_untrusted(self) -> bool:
-        """Whether what came may be somebody else's words: all that is no code."""
+        """Whether the result may be the words of strangers, which is so for everything but code."""
         return self.tool != "code_execution"
 
     @property
@@ -62,7 +62,7 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
     """Return the calls that have their result in `content`, in order.
 
     `before`: what the model said earlier in the same turn, which may have paused between a call and its result. A call
-    whose result has not come is left out; of a result whose call is not there, it is not known what was asked.
+    without a result is left out. For a result without its call, nobody knows what was asked.
     """
     begun: dict[str, tuple[str, str]] = {}
     for block in before:
@@ -70,7 +70,7 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
             _begin(_facts(block), begun)
     calls: list[HostedCall] = []
     cited: list[JsonValue] = []
-    """By a search model of Chat Completions, which tells no more of its search."""
+    """A search by a search model of Chat Completions, which tells nothing more about it."""
     for block in content:
         if isinstance(block, Opaque):
             facts = _facts(block)

@@ -1,6 +1,6 @@
 """Hosted tools as settings, and which of them a model has.
 
-The rule: what a model cannot do is refused before any call. A limit that a provider has no place for, such as a list of
+The rule: what a model cannot do is refused before any call. A limit that the provider cannot take, such as a list of
 domains, is refused too, and never left out in silence.
 """
 
@@ -17,16 +17,16 @@ from journeyman.types import frozen
 
 @frozen
 class Location:
-    """About where the user is, so that a search finds what is near."""
+    """The rough place of the user, so that a search finds what is near."""
 
     city: str | None = None
     """The city, by its name."""
     region: str | None = None
     """The region or state, by its name."""
     country: str | None = None
-    """Two letters, such as `DE`."""
+    """The country as two letters, such as `DE`."""
     timezone: str | None = None
-    """Of the IANA, such as `Europe/Berlin`."""
+    """The name of the time zone in the IANA's list, such as `Europe/Berlin`."""
 
 
 @frozen
@@ -36,9 +36,10 @@ class WebSearch:
     max_uses: int | None = None
     """How many searches one model call may make."""
     allowed_domains: tuple[str, ...] = ()
-    """Only these are searched, with all below them: `example.com`. Not together with `blocked_domains`."""
+    """Only these domains and their subdomains are searched: `example.com`. Cannot be given together with
+    `blocked_domains`."""
     blocked_domains: tuple[str, ...] = ()
-    """Nothing of these is found."""
+    """Nothing from these domains is found."""
     location: Location | None = None
     """Where the user is, for results that depend on it."""
     context_size: Literal["low", "medium", "high"] | None = None
@@ -58,7 +59,7 @@ class FileSearch:
     """The model may search files that were uploaded to the provider before."""
 
     stores: tuple[str, ...]
-    """Where they are: ids of vector stores (OpenAI), names such as `fileSearchStores/…` (Gemini)."""
+    """Where the files are: ids of vector stores (OpenAI), or names such as `fileSearchStores/…` (Gemini)."""
     max_results: int | None = None
     """How many passages one search finds at most."""
     type: Literal["file_search"] = field(default="file_search", repr=False)
@@ -70,7 +71,8 @@ HostedTool: TypeAlias = WebSearch | CodeExecution | FileSearch
 
 @frozen
 class Hosting:
-    """Which hosted tools a model has. Of each: the options that it takes; None: the model has no such tool."""
+    """Which hosted tools a model has. For each tool, the options that it takes; None: the model does not have this
+    tool."""
 
     web_search: frozenset[str] | None = None
     """The options of `WebSearch`."""
@@ -141,7 +143,7 @@ def hosted_problems(tools: object) -> Iterator[Problem]:
     for tool in cast("Sequence[object]", tools):
         if not isinstance(tool, WebSearch | CodeExecution | FileSearch):
             hint = f"Pass {tool.__name__}(…), with its parentheses." if isinstance(tool, type) else _WANTED
-            yield Problem("INVALID_HOSTED", f"settings.hosted has {tool!r}, which is no hosted tool.", hint)
+            yield Problem("INVALID_HOSTED", f"settings.hosted has {tool!r}, which is not a hosted tool.", hint)
             continue
         if tool.type in seen:
             yield Problem(
@@ -172,7 +174,7 @@ def _search_problems(tool: WebSearch) -> Iterator[Problem]:
             wrong = [each for each in domains if not _DOMAIN.fullmatch(each)]
         for each in wrong:
             hint = "Pass domains without 'https://' in a tuple, such as ('example.com',)."
-            yield Problem("INVALID_HOSTED", f"WebSearch.{name} has {each!r}, which is no domain.", hint)
+            yield Problem("INVALID_HOSTED", f"WebSearch.{name} has {each!r}, which is not a domain.", hint)
     if tool.allowed_domains and tool.blocked_domains:
         what = "WebSearch has both allowed_domains and blocked_domains."
         yield Problem("INVALID_HOSTED", what, "Pass one of the two: what is not allowed is blocked anyway.")

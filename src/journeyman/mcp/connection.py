@@ -1,9 +1,9 @@
 """One MCP server: started, listed, called, started again when it has died, and ended.
 
-The tools are those of the first list: what the server changes later is found before the next call, and is not called.
-A call is never repeated: whether one that broke off took effect is not known. While it runs, a server is in the hands
-of one task, which starts it, holds it and ends it, because the SDK wants what a task has opened to be closed by that
-task. Calls come from any task.
+The tools are those of the first list. If the server changes a tool later, this is found before the next call, and the
+tool is not called. A call is never repeated, because nobody knows whether a call that broke off took effect. While it
+runs, a server is in the hands of one task, which starts it, holds it and ends it, because the SDK wants what a task has
+opened to be closed by that task. Calls come from any task.
 """
 
 from __future__ import annotations

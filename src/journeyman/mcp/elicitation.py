@@ -1,8 +1,8 @@
 """What an MCP server asks the user in the middle of a call, as questions to the user of the chat.
 
-A server is somebody else's program, so each question begins with its name, and no answer goes out that does not fit
-what it asked for. A form is one question for each of its fields, one after the other. To decline is possible at each of
-them. Where nobody is there to answer, the answer is that the user declined.
+A server is somebody else's program, so each question begins with its name, and no answer is sent that does not fit what
+it asked for. A form becomes one question for each of its fields, one after the other. The user can decline each of
+them. If nobody is there to answer, the answer is that the user declined.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class _Field:
             value = text
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._refuse_if_no(text)
-            raise ValueError(f"{bounded(text, 80)} is no number.")
+            raise ValueError(f"{bounded(text, 80)} is not a number.")
         return value
 
     def _refuse_if_no(self, text: str) -> None:

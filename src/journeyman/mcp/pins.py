@@ -1,7 +1,7 @@
 """Pins: what each tool of an MCP server was when somebody looked at it, as digests in a JSON file.
 
-A server can change a tool's words at any time, and the words are instructions to a model. So what is offered is
-compared with what was pinned, and with what was offered before, field by field; what differs is not used.
+A server can change a tool's words at any time, and the words are instructions to a model. So what a server offers is
+compared, field by field, with what was pinned and with what it offered before; a tool that differs is not used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What MCP servers have beside tools: resources to read, and prompts to begin with.
 
 They are there for the program, which decides what of them a model sees; `mcp(..., resources=True)` lets the model list
-and read resources by itself. All of it is the word of somebody else, as results of tools are.
+and read resources by itself. All of it comes from somebody else, as results of tools do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PageT = TypeVar("PageT", bound="_Page")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """Something that a server lets read."""
+    """Something on a server that can be read."""
 
     uri: str
     """What it is read by."""
@@ -55,7 +55,7 @@ class Resource:
     media_type: str | None = None
     """Its media type, if the server says it."""
     size: int | None = None
-    """In bytes, if the server says it."""
+    """The size in bytes, if the server tells it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +76,19 @@ class ResourceTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceContent:
-    """What was read: one file, say, of a resource that is a folder."""
+    """What was read: for example, one file of a resource that is a folder."""
 
     uri: str
     """What it is read by."""
     content: str | bytes
-    """A text, or the bytes of anything else."""
+    """A text, or the bytes of anything that is not a text."""
     media_type: str | None = None
     """Its media type, if the server says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptArgument:
-    """What a prompt is to be given."""
+    """An argument that a prompt takes."""
 
     name: str
     """The argument's name."""
@@ -115,8 +115,9 @@ class ServerPrompt:
 class ConnectedServer:
     """A server of `async with mcp(...) as tools`, as `tools.servers[name]`.
 
-    Every method takes at most the block's `call_timeout_s`, and raises `Rejected` where the server gives no answer; a
-    tool of yours may let that through, for the model to read. Lists are empty where a server has no such thing.
+    Every method takes at most the block's `call_timeout_s`, and raises `Rejected` if the server gives no answer; in a
+    tool of yours, you may let this error through, so that the model reads it. If a server has no such thing, its list
+    is empty.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -124,11 +125,12 @@ class ConnectedServer:
 
     @property
     def name(self) -> str:
-        """The name that it has here."""
+        """The name that you gave the server."""
         return self._connection.name
 
     async def resources(self) -> list[Resource]:
-        """Return its resources, in its order. A `ResourceTemplate` stands for those that it does not list."""
+        """Return the server's resources, in its order. A `ResourceTemplate` stands for resources that it does not
+        list."""
         from mcp.types import ListResourcesRequest, ListResourcesResult, PaginatedRequestParams  # noqa: PLC0415
 
         async def page(cursor: str | None) -> ListResourcesResult:
@@ -150,7 +152,7 @@ class ConnectedServer:
         ]
 
     async def templates(self) -> list[ResourceTemplate]:
-        """Return its resource templates, in its order."""
+        """Return the server's resource templates, in its order."""
         from mcp.types import ListResourceTemplatesRequest, ListResourceTemplatesResult, PaginatedRequestParams  # noqa: PLC0415 - an optional package
 
         async def page(cursor: str | None) -> ListResourceTemplatesResult:
@@ -179,7 +181,8 @@ class ConnectedServer:
         return [_content(self.name, each) for each in (await self._read(uri)).contents]
 
     async def shown(self, uri: str) -> ToolResult:
-        """Return what a resource holds as the result of a tool: pictures and PDFs as such, others by kind and size.
+        """Return what a resource holds as the result of a tool: pictures and PDFs as they are, other files only by kind
+        and size.
 
         Raises:
             Rejected: there is no such resource, or no answer.
@@ -206,7 +209,7 @@ class ConnectedServer:
         return await self._in_time(self._connection.request(request, ReadResourceResult))
 
     async def prompts(self) -> list[ServerPrompt]:
-        """Return the prompts that it has, in its order."""
+        """Return the server's prompts, in its order."""
         from mcp.types import ListPromptsRequest, ListPromptsResult, PaginatedRequestParams  # noqa: PLC0415
 
         async def page(cursor: str | None) -> ListPromptsResult:
@@ -229,7 +232,7 @@ class ConnectedServer:
         ]
 
     async def prompt(self, name: str, /, **arguments: str) -> list[Message]:
-        """Return the messages of a prompt. Those of one side that follow each other are one message.
+        """Return the messages of a prompt. Messages of one side that follow each other become one message.
 
         Raises:
             Rejected: there is no such prompt, an argument is missing, or there is no answer.

@@ -1,6 +1,6 @@
 """Where MCP servers are: programs to start and addresses to call, in code or in a file that lists them.
 
-What they are given may be secret, so no repr and no error shows it.
+What the servers are given may be secret, so no repr and no error shows it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Stdio:
     """What it is started with."""
     _: KW_ONLY
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Environment variables that it gets in addition to those of this process that do not look like secrets."""
+    """Environment variables for the server, in addition to those of this process that do not look like secrets."""
     keep: Collection[str] = ()
-    """Environment variables of this process that it gets although they look like secrets."""
+    """Names of environment variables of this process that the server gets although they look like secrets."""
     cwd: str | Path | None = None
-    """The folder in which it is started. If None, that of this process."""
+    """The folder in which the server is started. None: the current folder of this process."""
     only: Collection[str] | None = None
     """The tools to take, as the server names them; None for all."""
     hidden: Collection[str] = field(default=(), repr=False)
-    """Texts that no error may show, beside the values of `env` and `keep`."""
+    """Texts that no error may show, in addition to the values of `env` and `keep`."""
     grace_s: float = 2.0
-    """How long it has to end by itself, and again when it was asked to, in seconds."""
+    """How many seconds the server has to end by itself, and again after it was asked to end."""
 
     @property
     def identity(self) -> dict[str, str]:
@@ -71,7 +71,7 @@ class Http:
     only: Collection[str] | None = None
     """The tools to take, as the server names them; None for all."""
     hidden: Collection[str] = field(default=(), repr=False)
-    """Texts that no error may show, beside the values of `headers`."""
+    """Texts that no error may show, in addition to the values of `headers`."""
 
     @property
     def shown(self) -> str:
@@ -149,7 +149,7 @@ def _problems(name: str, server: Server) -> Iterator[Problem]:
         yield Problem("MISSING_COMMAND", f"Server {name!r} has no command.", "Give the program and its arguments.")
     if isinstance(server, Http) and not _is_address(server.url):
         hint = 'Give http://… or https://…; a command is a list of words: ["npx", "-y", "a-server"].'
-        yield Problem("INVALID_URL", f"The address of server {name!r} is no http:// or https:// URL.", hint)
+        yield Problem("INVALID_URL", f"The address of server {name!r} is not an http:// or https:// URL.", hint)
 
 
 def _is_address(url: str) -> bool:
@@ -198,7 +198,7 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
     `${NAME}` and `${NAME:-otherwise}` stand for environment variables, so that no secret need be in the file.
 
     Raises:
-        DefinitionError: it cannot be read, or lists every fault in it.
+        DefinitionError: the file cannot be read, or has faults; lists every fault.
     """
     file = Path(path)
     try:
@@ -234,7 +234,9 @@ class _Reading:
     def server(self, name: str, entry: _Entry) -> Server:
         if bool(entry.command) == bool(entry.url):
             hint = "Give one of them: a program to start, or an address to call."
-            self.problems.append(Problem("COMMAND_OR_URL", f"Server {name!r} has not one of command and url.", hint))
+            self.problems.append(
+                Problem("COMMAND_OR_URL", f"Server {name!r} has both command and url, or neither.", hint)
+            )
         hidden: list[str] = []
 
         def filled(text: str) -> str:

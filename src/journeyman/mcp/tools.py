@@ -64,15 +64,17 @@ async def mcp(
 ) -> AsyncGenerator[ServerTools]:
     """Start servers, give their tools, and end the servers. `tools.servers[name]` reads resources and prompts of one.
 
-    A target is the words of a command, an `http(s)://` address, or a `Stdio` or `Http` with more to say. A tool has
-    the name that its server gives it, made fit for providers; where two are the same, with the server's name before it.
+    A target is the words of a command, an `http(s)://` address, or a `Stdio` or `Http` with options. A tool has the
+    name that its server gives it, changed where providers would refuse it. If two names are the same, the server's name
+    comes before each.
 
     Args:
         servers: The servers by name.
         pins: A file that `pin` wrote. What is not exactly as pinned is refused.
-        effects: What calls do: of all tools, or of each, by the name that the model reads; `once` for the others.
+        effects: The effect of calls: of all tools, or of each tool by the name that the model reads. All others have
+            the effect `once`.
         parallel: Whether calls may run at the same time.
-        resources: Whether the model gets the tools `list_resources` and `read_resource`, where servers have any.
+        resources: Whether the model gets the tools `list_resources` and `read_resource`, if a server has resources.
         max_chars: The longest result, in characters.
         start_timeout_s: How long a server may take to start, and to list its tools.
         call_timeout_s: How long a call may take.
@@ -104,8 +106,8 @@ async def pin(
 ) -> list[str]:
     """Start servers, write what they offer to a file of pins, and return what differs from it so far, line by line.
 
-    Pins of other servers in the file stay. Look at the lines, and at the file's difference in version control: what is
-    pinned is what a model will be told.
+    Pins of other servers stay in the file. Look at the lines, and at the file's difference in version control: a model
+    will be told what is pinned.
 
     Raises:
         DefinitionError: what is given cannot be right; it lists every problem.

@@ -1,7 +1,7 @@
 """The parts of an answer over HTTP, whether it came in events or in one piece, and what a failure status means.
 
-A failure is told by the provider's own label, else by the status, never by the wording, except for one thing: see
-`with_overflow`.
+The provider's own label decides which failure it is, or else the status; the wording never does, with one exception:
+see `with_overflow`.
 
 | status | kind |
 |---|---|

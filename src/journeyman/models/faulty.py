@@ -1,4 +1,5 @@
-"""A model around a model that fails now and then, the same way for the same seed: for tests of what is built on models.
+"""A model around a model that fails now and then, in the same way for the same seed: for tests of code that uses
+models.
 
 Faults come as adapters report them: the same parts before, the same kinds of error, blocks as decoders make them of
 damaged answers.
@@ -21,8 +22,9 @@ from journeyman.types import NOTHING_USED, ToolUse, Usage
 FaultKind: TypeAlias = Literal[
     "refused", "rate_limited", "overloaded", "slow", "cut", "idle", "damaged_arguments", "repeated_ids", "empty"
 ]
-"""What can go wrong: the connection is refused, the provider limits the rate or is overloaded; the answer begins late,
-breaks off or falls silent half-way; a call's arguments are no JSON, calls repeat an id, or nothing is said at all."""
+"""What can go wrong: the connection is refused, or the provider limits the rate or is overloaded; the answer begins
+late, breaks off or falls silent half-way; a call's arguments are not JSON, calls repeat an id, or the answer is
+empty."""
 
 FAULTS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 
@@ -54,8 +56,8 @@ class Fault:
 class Faulty(Around):
     """A model that fails in some of its requests.
 
-    Whether the n-th request fails, and how, depends on the seed and on n alone. `made` says which faults there were;
-    one that does not fit an answer, such as damaged arguments where nothing is called, is not made.
+    Whether request n fails, and how, depends only on the seed and on n. `made` says which faults there were. A fault
+    that does not fit an answer, such as damaged arguments in an answer without a call, is not made.
     """
 
     def __init__(
@@ -68,13 +70,12 @@ class Faulty(Around):
         retry_after_s: float | None = 0.0,
         slow_s: float = 0.05,
     ) -> None:
-        """`rate` is the share of requests with a fault, 0 to 1; of `faults` each is as likely as the others.
-
-        Errors ask for a wait of `retry_after_s` before the next request; None: they do not say, so that retries wait as
-        long as they usually do. `slow_s` is how late a slow answer begins. Both in seconds.
+        """`rate` is the share of requests with a fault, from 0 to 1; all of `faults` are equally likely. Errors ask for
+        a wait of `retry_after_s` seconds before the next request; None: they do not ask, so that retries wait as long
+        as they usually do. `slow_s` is how many seconds late a slow answer begins.
 
         Raises:
-            DefinitionError: `rate` is no share, or `faults` is empty or names what is no fault.
+            DefinitionError: `rate` is not from 0 to 1, or `faults` is empty or names something that is not a fault.
         """
         if problems := [*_problems(rate, faults)]:
             raise DefinitionError("Faulty", problems)

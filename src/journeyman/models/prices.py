@@ -1,7 +1,7 @@
 """What models cost: a table that comes with the package, and tables of one's own.
 
 The table holds what providers ask for plain requests, as of a certain day: `prices.json` says which and by what source,
-and `make prices` brings it up to date. What it does not hold is unknown, which is not free.
+and `make prices` brings it up to date. A model that the table does not hold has an unknown price; it is not free.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class PriceTable:
     """Prices by provider and model."""
 
     entries: Mapping[str, JsonValue]
-    """What a file has, by `provider:model`."""
+    """The prices in a file, by `provider:model`."""
     as_of: date | None = None
     """The day of the prices; None when the file does not say."""
     source: str = ""
-    """Where they come from."""
+    """The source of the prices."""
 
     def price_for(self, provider: str, model: str) -> Price | None:
         """Return what the model costs; None when that is unknown."""
@@ -181,7 +181,8 @@ class _File:
 
 
 def load_prices(path: str | Path) -> PriceTable:
-    """Read a table of one's own: TOML if the file's name ends in `.toml`, else JSON, in the form of `prices.json`.
+    """Read a price table of your own: TOML if the file's name ends in `.toml`, otherwise JSON, in the form of
+    `prices.json`.
 
     Raises:
         DefinitionError: the file cannot be read or is malformed; lists everything that is wrong, by entry and field.
@@ -192,7 +193,7 @@ def load_prices(path: str | Path) -> PriceTable:
         given: object = tomllib.loads(data.decode()) if path.suffix == ".toml" else from_json(data)
         table = as_object(given)
         if table is not given:
-            raise ValueError("it holds no table")
+            raise ValueError("it does not hold a table")
         return _table(as_object(_files().dump_python(_files().validate_python(table), mode="json")))
     except ValidationError as error:
         hint = "Prices are US dollars per million tokens, by 'provider:model'."

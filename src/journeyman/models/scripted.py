@@ -1,6 +1,6 @@
 """Models without a provider: a script, or a function. For tests, demos and offline work.
 
-Both are ordinary models: everything around them, from retries to usage, is what it would be with a provider.
+Both are ordinary models: everything around them, from retries to usage, works as with a provider.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usag
 class Scripted:
     """A model that gives one answer after the other.
 
-    A text instead of a list is the one answer. An answer may also be a function of the request. `requests` keeps what
-    was asked. When the script is at its end, the last answer repeats if `repeat` is set; otherwise a further request
-    fails (`bad_request`).
+    A text in place of a list is the only answer. An answer may also be a function of the request. `requests` keeps the
+    requests. At the end of the script, the last answer repeats if `repeat` is set; otherwise a further request fails
+    (`bad_request`).
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Scripted:
 
     @property
     def remaining(self) -> int:
-        """How many answers were not asked for yet."""
+        """How many answers are left."""
         return max(0, len(self._answers) - len(self.requests))
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:

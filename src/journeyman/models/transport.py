@@ -57,9 +57,9 @@ class Timeouts:
     """How long a request may be silent, in seconds. There is no limit on the whole: an answer may take its time."""
 
     connect_s: float = 30.0
-    """To look up the host, connect and agree on TLS."""
+    """The time to look up the host, connect and agree on TLS."""
     idle_s: float = 120.0
-    """Between sending the request and the first byte, and between any two pieces of the answer."""
+    """The time between sending the request and the first byte, and between any two pieces of the answer."""
 
 
 # -- one request -------------------------------------------------------------------------------------------------------

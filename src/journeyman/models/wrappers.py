@@ -1,8 +1,8 @@
 """Models around models: one that takes over when another fails, one that can be exchanged, one that is asked less.
 
 Each is an ordinary model, so they nest in any order. What an answer used is charged at the price of the model that gave
-it. Nothing runs in the background: who waits, waits on the event loop's clock, and leaves nothing behind when it is
-cancelled.
+it. Nothing runs in the background: a call that waits does so on the event loop's clock, and leaves nothing behind when
+it is cancelled.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Around:
-    """A model around a model: what a wrapper does not define itself is that of the model inside.
+    """A model around a model: everything that a wrapper does not define itself comes from the model inside.
 
     A wrapper adds a `stream`. A model that is swapped in later opens what it needs for each call.
     """
@@ -102,18 +102,18 @@ PASSED_ON: Final[frozenset[ProviderErrorKind]] = frozenset(
 
 
 class Fallback:
-    """Asks the first model; if that fails in a way that another may not, the next.
+    """Asks the first model; if it fails in a way in which another may not, asks the next.
 
     Every call begins with the first model again. An answer that broke off is thrown away (`Restarted`), and what it
-    used stays counted. `Answered` tells who gives the answer that follows. When nobody is left to ask, the last error
-    is raised.
+    used stays counted. `Answered` tells who gives the answer that follows. When no model is left, the last error is
+    raised.
     """
 
     def __init__(self, *models: Model, on: Collection[ProviderErrorKind] = PASSED_ON) -> None:
         """`on` are the kinds of `ProviderError` for which the next model is asked.
 
         Raises:
-            DefinitionError: there is no model, or `on` names what is no kind.
+            DefinitionError: there is no model, or `on` names something that is not a kind.
         """
         if problems := [*_problems(models, on)]:
             raise DefinitionError("Fallback", problems)
@@ -135,8 +135,8 @@ class Fallback:
 
     @property
     def facts(self) -> Facts:
-        """What can be relied on, whoever answers: the smallest limits that are known, tools loaded if every model does
-        so, and the most that an answer may cost, for budgets: unknown unless the price of every model is known."""
+        """What holds whichever model answers: the smallest known limits, and whether every model loads tools. The price
+        is the highest that an answer may cost, for budgets; it is unknown unless the price of every model is known."""
         every = [*map(facts_of, self.models)]
         prices = [facts.price for facts in every if facts.price is not None]
         known = [facts.hosted for facts in every if facts.hosted is not None]
@@ -226,7 +226,9 @@ def _problems(models: Sequence[Model], on: Collection[str]) -> Iterator[Problem]
     kinds: tuple[str, ...] = get_args(ProviderErrorKind)
     if unknown := sorted({*on} - {*kinds}):
         hint = f"Choose from: {', '.join(kinds)}."
-        yield Problem("UNKNOWN_ERROR_KIND", f"on names {', '.join(map(repr, unknown))}, which is no kind.", hint)
+        yield Problem(
+            "UNKNOWN_ERROR_KIND", f"on names {', '.join(map(repr, unknown))}, which is not a kind of error.", hint
+        )
 
 
 def _smallest(limits: Iterable[int | None]) -> int | None:
@@ -261,9 +263,9 @@ def _dearest_call(prices: Sequence[float | None]) -> float | None:
 
 
 class Swappable(Around):
-    """A model that can be exchanged while runs go on: a swap counts from the next call, in running runs, too.
+    """A model that can be exchanged while runs go on: a swap takes effect with the next call, in running runs, too.
 
-    Without a model every call fails, and a run ends as `MODEL_UNAVAILABLE`.
+    While there is no model, every call fails, and a run ends as `MODEL_UNAVAILABLE`.
     """
 
     def __init__(self, model: Model | None = None) -> None:
@@ -278,7 +280,8 @@ class Swappable(Around):
         return None if isinstance(self._inner, _NoModel) else self._inner
 
     def swap(self, model: Model | None) -> Model | None:
-        """Use `model` from the next call on, and return the one before. Answers under way are not disturbed."""
+        """Use `model` from the next call on, and return the model before it. Answers that have begun are not
+        disturbed."""
         before, self._inner = self.model, _NoModel() if model is None else model
         return before
 
@@ -369,7 +372,8 @@ class RateLimited(Around):
         expected_output_tokens: int | None = None,
         count_cache_reads: bool = True,
     ) -> None:
-        """None: no limit. `count_cache_reads=False` is for providers whose limit leaves out what a cache gave.
+        """None means no limit. `count_cache_reads=False` is for providers whose limit does not count tokens from a
+        cache.
 
         Raises:
             DefinitionError: a limit is below 1.

@@ -1,6 +1,7 @@
 """What was said, in the shapes that the conventions give it, without secrets, and never longer than a limit.
 
-A text that is too long is cut, and says so. Of too many messages the first stays and the oldest of the others go.
+A text that is too long is cut, and a note says so. If there are too many messages, the first stays and the oldest of
+the others are left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sending telemetry for commands: the SDK and its exporter, set up by the standard environment variables `OTEL_…`.
 
-A collector that is not there, or does not answer, slows nothing down and is said once.
+A collector that is missing or does not answer slows nothing down, and is logged once.
 """
 
 from __future__ import annotations
@@ -104,14 +104,16 @@ def exporting() -> Exporting:
     """Set the SDK up as the environment says: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, and the rest.
 
     Where the program has set no providers, those made here are set for the process, so that spans of its own and of
-    other libraries go out, too. `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true` tells content.
+    other libraries go out, too. `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true` also sends content.
 
     Raises:
         ValueError: a variable has a value that cannot be used.
     """
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip() or "http/protobuf"
     if protocol != "http/protobuf":
-        raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}. Only http/protobuf is spoken here.")
+        raise ValueError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}. Only http/protobuf is supported: set it to that."
+        )
     named = Resource.create()
     if str(named.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         named = named.merge(Resource({SERVICE_NAME: "journeyman"}))

@@ -84,9 +84,9 @@ class OpenRun:
     """True when it may have several attempts, so that each has a span."""
     attempt: Span | None
     calls: dict[str, Span]
-    """By id."""
+    """The spans of calls, by id."""
     errors: dict[str, str]
-    """Of which kind the failure of a call is, by its id."""
+    """The kind of failure of each call, by its id."""
     has_input: bool = False
 
 

@@ -23,10 +23,10 @@ _MOST_BYTES: Final = 32_768
 
 
 class OpenTelemetry:
-    """Tells OpenTelemetry what runs do: `Host(telemetry=OpenTelemetry())`.
+    """Reports to OpenTelemetry what runs do: `Host(telemetry=OpenTelemetry())`.
 
-    It makes spans and metrics of the providers that the program has set up, and sends nothing itself. Nothing of it can
-    break a run.
+    It makes spans and metrics with the providers that the program has set up, and sends nothing itself. No failure here
+    can break a run.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class OpenTelemetry:
         Args:
             tracer_provider: Makes the tracer.
             meter_provider: Makes the meter.
-            content: True: what is said to models and tools, and what they say, is told, too, without what looks like a
-                secret.
-            max_content_bytes: About how long each attribute with content may be, in bytes.
-            redact: What else to take out of content, as for a cassette.
+            content: True: the spans also hold what models and tools were told and what they answered, without texts
+                that look like a secret.
+            max_content_bytes: About how many bytes each attribute with content may have.
+            redact: What to take out of content in addition, as for a cassette.
 
         Raises:
             ValueError: `max_content_bytes` is less than 256.
@@ -65,8 +65,8 @@ class OpenTelemetry:
         return SpanTape(self._instruments, kind, id=id, remote=remote)
 
     def queued(self, agent: str) -> str:
-        """Tell that a run of the agent is stored, for this process or another one to do, and return the W3C
-        `traceparent` that all its lives are parts of."""
+        """Report that a run of the agent was stored, so that this process or another one does it. Return the W3C
+        `traceparent` to whose trace all lives of the run belong."""
         here, links = linked()
         span = self._instruments.tracer.start_span(
             f"queue {agent}", here, kind=trace.SpanKind.PRODUCER, links=links, attributes={names.AGENT_NAME: agent}
@@ -78,7 +78,8 @@ class OpenTelemetry:
 
     @contextmanager
     def within(self, traceparent: str) -> Generator[None]:
-        """Let what begins in the block be a part of what a W3C `traceparent` names; of nothing, if it is none."""
+        """Make what begins in the block a part of the trace that a W3C `traceparent` names; of no trace, if it is not
+        valid."""
         token = context.attach(propagate.extract({"traceparent": traceparent}))
         try:
             yield
@@ -86,7 +87,7 @@ class OpenTelemetry:
             context.detach(token)
 
     def hear(self, event: Event) -> None:
-        """Count what happens to durable runs: `Durable(…, on_event=telemetry.hear)`. Other events change nothing."""
+        """Count what happens to durable runs: `Durable(…, on_event=telemetry.hear)`. Other events are ignored."""
         self._instruments.meter.hear(event)
 
 

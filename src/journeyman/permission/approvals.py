@@ -1,9 +1,8 @@
-"""What people have approved, and what waits for them: in memory, or in a file that outlives the process.
+"""What people have approved, and the questions that wait for them: in memory, or in a file that outlives the process.
 
-An answer is bound to the digest of the exact arguments, ends with its time, and is used up by the first call that it
-fits. What is approved for the session, or forever, is bound to a key instead, and told as the rule that it is: see
-`Permission`. The file is readable by its owner only, replaced at once, and believed only if nobody else can have
-written it.
+An answer is bound to the digest of the exact arguments, expires, and is used up by the first call that it fits. An
+approval for the session, or forever, is bound to a key instead, and shown as the rule that it is: see `Permission`.
+Only its owner can read the file. It is replaced as a whole, and trusted only if nobody else can have written it.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ _Name: TypeAlias = Literal["approve", "modify", "deny", "stop"]
 
 
 class Approvals:
-    """What was approved, and what waits to be.
+    """What was approved, and the questions that wait for an answer.
 
-    With a `path`, all but what is approved for the session is in that file, which several processes may share. Where it
-    cannot be trusted, or not be locked, whatever looks into it raises `ApprovalsUnreadable`.
+    With a `path`, everything except the approvals for the session is in that file, which several processes may share.
+    If the file cannot be trusted or locked, every method that looks into it raises `ApprovalsUnreadable`.
     """
 
     def __init__(
         self, path: str | Path | None = None, *, expires_s: float = HOUR_S, now: Callable[[], float] = time.time
     ) -> None:
-        """`expires_s` is how long a question, and then its answer, is good for, in seconds."""
+        """`expires_s` is how many seconds a question is valid, and then its answer."""
         self._path: Final = None if path is None else Path(path)
         self._expires_s: Final = expires_s
         self._now: Final = now
@@ -76,7 +75,7 @@ class Approvals:
         """Answer a question: `Allow`, `Rewrite`, `Deny` or `Stop`. The answer waits for the call to be tried again.
 
         Raises:
-            LookupError: no such question waits, or no longer.
+            LookupError: no such question waits, or it waits no longer.
         """
         with self._changed() as stored:
             asked = stored.pending.get(digest)
@@ -97,7 +96,7 @@ class Approvals:
                 stored.answers[digest] = stored_answer(decision, until)
 
     def grant(self, key: str, extent: Extent, rule: str = "") -> None:
-        """Approve whatever has this key, for the session or forever. `rule` says in words what that is."""
+        """Approve every call with this key, for the session or forever. `rule` says in words which calls these are."""
         with self._changed() as stored:
             self._grant(stored, key, extent, rule)
 
@@ -118,10 +117,11 @@ class Approvals:
             stored.rules.pop(key, None)
 
     async def wait(self, approval: Approval) -> Decision:
-        """Wait for `answer`: an approver for `Host.approve`, where somebody answers from elsewhere in this process.
+        """Wait for `answer`: an approver for `Host.approve`, for programs in which another part of the same process
+        answers.
 
-        Whatever `answer` has taken counts, also if the time was just over. If the wait is cancelled in that moment,
-        the answer waits for the call to be tried again.
+        Every answer that `answer` accepted counts, even if the time had just run out. If the wait is cancelled at that
+        moment, the answer waits for the call to be tried again.
         """
         waits, digest = _Waiting(asyncio.get_running_loop().create_future()), approval.digest
         with self._lock:
@@ -251,11 +251,11 @@ class Pending:
     """A question that waits for its answer."""
 
     digest: str
-    """The digest of tool and arguments: what to answer to."""
+    """The digest of tool and arguments, which the answer must name."""
     key: str
     """What a wider approval would be bound to."""
     path: RunPath
-    """The run that wants the call."""
+    """The path of the run that wants the call."""
     tool: str
     """The name of the tool."""
     arguments: JsonObject | None

@@ -2,8 +2,8 @@
 
 `read` knows the part of bash that everyday commands are written in: simple commands with quotes, variables,
 substitutions and redirections, joined by operators, in groups, loops and conditions. Of such a command it gives every
-simple command that may run, nested ones included. Of anything else it gives None: what is not surely understood may
-run whatever there is.
+simple command that may run, nested ones included. For anything else it gives None: a command that is not understood for
+certain may run anything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a call would do, as far as its arguments and its tool's declarations tell.
 
-`classify` knows the ready tools, and takes every other for what its declared effect allows at most. A ready tool is
-known by what it declares to act as, and never by its name: a name is worth nothing where anybody may choose it. It can
-only cost something: what a tool would do if it were the ready one of its name, no rule may deny.
+`classify` knows the ready tools. Of any other tool it assumes the most that its declared effect allows. A ready tool is
+known by what it declares to act as, and never by its name, because anybody may choose a name. A name can only restrict
+a tool: a deny rule also counts what the tool would do if it were the ready tool of that name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Action:
     """What a call would do."""
 
     tool: str
-    """The tool that runs in the end: where `call_tool` is called, the tool that it names."""
+    """The tool that runs in the end: for a call of `call_tool`, the tool that it names."""
     capability: Capability
     """What kind of thing it would do."""
     paths: tuple[str, ...] = ()
@@ -34,12 +34,12 @@ class Action:
     url: str | None = None
     """The address that it would fetch; None: it fetches none."""
     agents: tuple[str, ...] = ()
-    """The agents that it gives a task."""
+    """The agents to which it gives a task."""
     digest: str = ""
-    """Of the call's tool and arguments; `Permission` adds it."""
+    """The digest of the call's tool and arguments; `Permission` adds it."""
     resembles: Action | None = None
-    """What it would do if it were the ready tool whose name it has. Only what forbids a call, or asks about it, heeds
-    this; nothing is allowed by it."""
+    """What the call would do if the tool were the ready tool of its name. This can only forbid a call or have it asked
+    about; it never allows anything."""
 
     def readings(self) -> Iterator[Action]:
         """Give this action, and what it might be by the names of its tools."""

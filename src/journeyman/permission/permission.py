@@ -2,10 +2,11 @@
 
     Permission(mode="auto", roots=["project"], allow=["Bash(git *)"], deny=["Read(**/.env)"])
 
-Each call is judged in this order, and the first that has something to say decides: a file that decides about the agent
-itself; a folder that is read-only; a deny rule; plan mode; a folder of the program's own; a path outside of the roots,
-or a command that may change what decides about the agent, which are asked about; what was approved; an allow rule; the
-mode. What is decided goes to the audit, with the reason.
+Each call is judged in this order, and the first check that has something to say decides: it changes a file that decides
+about the agent itself, which is denied; a read-only folder; a deny rule; an internal folder of the program's own; plan
+mode; an allow rule or an earlier approval; the mode. At last, a call that these checks do not deny is asked about if it
+leads out of the roots, or if it might change what decides about the agent. Every decision goes to the audit, with its
+reason.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from journeyman.permission.rules import Root, Roots, Rules, Whereabouts, is_insi
 from journeyman.types import RunPath
 
 Mode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
-"""What happens to a call that no rule is about; see `MODES`. `plan`: look, and change nothing."""
+"""What happens to a call that no rule covers; see `MODES`. `plan`: the agent may look, but change nothing."""
 
 _Step: TypeAlias = Literal["allow", "ask", "deny"]
 
@@ -48,7 +49,7 @@ Decided: TypeAlias = Literal["allow", "deny", "rewrite", "stop", "unanswered"]
 """What was decided about a call. `unanswered`: nobody was there to be asked."""
 
 Audit: TypeAlias = "Callable[[AuditEntry], None]"
-"""Takes every decision. What it raises denies the call."""
+"""Gets every decision. If it raises, the call is denied."""
 
 _LOOKS: Final = ("read", "network")
 _REMEMBERED_CALLS: Final = 4_096
@@ -67,7 +68,7 @@ class _Judgement:
 class Permission:
     """A gate of rules. It can serve many agents and runs, one after the other or at the same time.
 
-    What was approved for the session holds as long as its `Approvals`.
+    An approval for the session lasts as long as the `Approvals` of this gate.
     """
 
     def __init__(  # noqa: PLR0913 - one for each choice, all by name
@@ -87,14 +88,13 @@ class Permission:
     ) -> None:
         """Without `roots`, the agent may work in the current folder. Relative paths belong to the first root.
 
-        `mode` says what happens to calls of which no rule speaks. `allow` and `deny` are rules, such as `Bash(ls *)`;
+        `mode` says what happens to calls that no rule speaks of. `allow` and `deny` are rules, such as `Bash(ls *)`;
         what is denied is never allowed. `classify` says what a call would do.
 
-        `internal` are folders of the program's own. `audit` is a file, or a function, that takes every decision.
-        `protected` are files and folders that no tool may change, as the files of the approvals, of the audit and of
-        session stores, which need not be named.
-        `in_plan` names the internal tools that plan mode allows. `resolve` follows links, where the files are not those
-        of this machine.
+        `internal` are folders of your program itself. `audit` is a file, or a function, that gets every decision.
+        `protected` are files and folders that no tool may change; the files of the approvals, of the audit and of
+        session stores are protected anyway. `in_plan` names the internal tools that plan mode allows. `resolve` follows
+        links if the files are not on this machine.
 
         Raises:
             DefinitionError: a rule, the mode or a root is wrong; lists every problem.
@@ -103,7 +103,7 @@ class Permission:
         if problems:
             raise DefinitionError("The permission", problems)
         self.mode: Mode = mode
-        """What happens to calls of which no rule speaks. Another one holds from the next call on."""
+        """What happens to calls that no rule covers. If you change it, the new mode holds from the next call on."""
         self.approvals: Final = approvals or Approvals()
         self._roots: Final = Roots(roots or [Path.cwd()], internal, resolve)
         self._rules: Final = Rules(allow, deny, self._roots)
@@ -130,7 +130,7 @@ class Permission:
         return Allow() if judgement.step == "allow" else Deny(judgement.reason)
 
     def settle(self, approval: Approval, decision: Decision | None) -> Decision:
-        """Take note of the answer to a question. What was offered once is not approved for longer."""
+        """Take note of the answer to a question. A call that was offered only once is not approved for longer."""
         request, digest = approval.request, approval.request.digest
         action = self._action(request)
         if decision is None:
@@ -144,9 +144,9 @@ class Permission:
     def hides(self, path: str, *, call: tuple[RunPath, str], use: Use, base: str) -> bool:
         """Tell whether a call that was let through must not touch this file or folder, nor show its name.
 
-        It must not where a deny rule forbids it, where the folder is read-only, and outside of the roots unless that is
-        where its paths led when it was judged. Of a workspace that is itself outside of the roots only the rules tell:
-        its paths were never judged by where they are.
+        The call must not if a deny rule forbids it or the folder is read-only, nor outside of the roots, unless the
+        call's paths led there when it was judged. In a workspace that is itself outside of the roots, only the rules
+        count: its paths were never judged by where they are.
         """
         place = self._roots.place(path)
         if use == "write" and place in ("read_only", "internal_read_only"):
@@ -361,7 +361,7 @@ def _problems(
     for given in roots:
         path = given.path if isinstance(given, Root) else given
         if not str(path).strip() or "\0" in str(path):
-            yield Problem("INVALID_ROOT", f"The root {str(path)!r} is no path.", "Name a folder.")
+            yield Problem("INVALID_ROOT", f"The root {str(path)!r} is not a path.", "Name a folder.")
 
 
 # -- the audit ---------------------------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ class AuditEntry:
     mode: str
     """The mode of the permission."""
     path: RunPath
-    """The run that wanted the call."""
+    """The path of the run that wanted the call."""
     tool: str
     """The name of the tool."""
     capability: Capability

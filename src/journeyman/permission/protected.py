@@ -1,8 +1,8 @@
 """What an agent must not change, whatever rules and roots say: the files that decide about it.
 
-Those are the approvals with their lock, the audit, the stores of sessions, and what the program names besides. A path
-is compared as it is found, links followed, letters large or small; a hard link is the file, too. A store is known by
-what stands in it. In a command, whatever might be the name of such a file counts.
+These are the approvals with their lock, the audit, the stores of sessions, and other files that the program names.
+Links are followed, and capital and small letters count as the same; a hard link counts as the file. A store is
+recognised by its content. In a command, every word that might be the name of such a file counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rules that allow or deny calls: `Bash(git *)`, `Edit(src/**)`, `Read(**/.env)`, `WebFetch(*.example.org)`,
 `Subagent(writer)`, `mcp_*`; and the folders that paths are judged by.
 
-An allow matches only what it is sure of, with everything that the call touches; a deny matches whatever might be
-meant.
+An allow rule matches only if it surely covers everything that the call touches; a deny rule matches everything that
+might be meant.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ def _command_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
     tokens = pattern.split()
     if not tokens or not all(map(_TOKEN.fullmatch, tokens)):
         hint = "Write a program and its arguments, with '*' for what may vary; several commands are several rules."
-        return "is no plain command", hint
+        return "is not a plain command", hint
     if allows and "/" in tokens[0]:
         hint = "Name it without: a command that names its program with a path is never allowed by a rule."
         return "names a program with its path", hint
@@ -341,7 +341,7 @@ def _command_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
 def _path_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
     parts = pattern.split("/")
     if not pattern.strip() or ".." in parts or "\0" in pattern:
-        return "is no path", "Write a path below a root, or an absolute one, without '..'."
+        return "is not a path", "Write a path below a root, or an absolute one, without '..'."
     if any("**" in part and part != "**" for part in parts):
         hint = "Write '**' between slashes, for any number of folders; '*' inside of a name."
         return "has '**' inside of a name", hint
@@ -356,7 +356,7 @@ def _host_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
 
 def _agent_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
     if not pattern.strip() or _TOOL.fullmatch(pattern.strip()) is None:
-        return "is no name of an agent", "Write the name, perhaps with a '*' at its end."
+        return "cannot be the name of an agent", "Write the name, perhaps with a '*' at its end."
     return None
 
 
@@ -367,7 +367,7 @@ class _Facts:
     capability: Capability
     """What the calls can do that it is about."""
     anything: str
-    """The pattern that is meant where there is none."""
+    """The pattern that a rule without a pattern has."""
     fault: Callable[[str, bool], tuple[str, str] | None]
     """Says what is wrong with a pattern, and what to do about it."""
 
@@ -387,7 +387,7 @@ _FACTS: Final[dict[str, _Facts]] = {
 _LONGEST_PATH: Final = 4_096
 
 Whereabouts: TypeAlias = Literal["inside", "read_only", "internal", "internal_read_only", "outside"]
-"""Where a path is. `internal`: in a folder of the program itself, for which nobody need approve anything."""
+"""Where a path is. `internal`: in a folder of the program itself, where nothing needs approval."""
 
 
 @dataclass(frozen=True, slots=True)

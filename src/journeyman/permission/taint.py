@@ -1,10 +1,10 @@
 """A gate against instructions that hide in what tools bring in: prompt injection.
 
 Once the model has read a result that is not trusted, whatever it writes may be that result's doing. From then on a call
-that has consequences asks for approval, unless its arguments stood fixed before: in what the user said, in what trusted
-tools told, or in what the model itself had written by then. A short value occurs everywhere by chance, so it is the
-user's only where it stands beside its parameter's name. A run that a call starts is as tainted as what it is told, and
-what taints it taints the runs above.
+that has consequences asks for approval, unless its arguments were fixed before: in what the user said, in what trusted
+tools returned, or in what the model itself had written by then. A short value occurs everywhere by chance, so it counts
+as the user's only if it stands beside the name of its parameter. A run that a call starts is as tainted as its task,
+and what taints this run taints the runs above it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AFTER: Final = frozenset(" \t\r\n\"'`<>()[]{},;|")
 _STOPS: Final = frozenset(".:!?")
 
 _LONG: Final = 6
-"""From so many letters and digits on, a value does not occur by chance."""
+"""A value with so many letters and digits does not occur by chance."""
 _MOST_VALUES: Final = 200
 """The most values of one call that are looked for. A call with more is asked about."""
 _MOST_PLACES: Final = 200
@@ -62,10 +62,10 @@ class Source:
 class TaintGate:
     """Asks about calls with consequences that the model wrote after it had read what is not trusted.
 
-    A call has consequences if its tool's effect is other than `pure`, or if it reaches out, as `fetch` does; what only
-    reads inside has none. What is not trusted are the results of tools with `untrusted=True`, and of those that
-    `untrusted` names here, descriptions that come from outside, and what reads a file that was written by a call whose
-    arguments came from there. The gate remembers these files for all of its runs, as long as it lives.
+    A call has consequences if its tool's effect is not `pure`, or if it reaches out, as `fetch` does; a call that only
+    reads inside has none. Not trusted are the results of tools with `untrusted=True` and of those that `untrusted`
+    names here, descriptions that come from outside, and results of reading a file that an earlier call wrote with
+    arguments from such a source. The gate remembers these files for all of its runs, as long as it lives.
     """
 
     def __init__(
@@ -76,9 +76,10 @@ class TaintGate:
         trust_input: bool = True,
         classify: Classifier = classify,
     ) -> None:
-        """`untrusted` and `exempt` name tools, perhaps with a `*` at the end: more that are not trusted, and those that
-        are never asked about. `trust_input=False` takes the run's own input for untrusted: a mail to be answered.
-        `classify` says what a call would do; what it takes for a `read` is never asked about."""
+        """`untrusted` names more tools whose results are not trusted, and `exempt` names tools that are never asked
+        about; a name may end with `*`. `trust_input=False` treats the run's own input as untrusted, such as a mail that
+        is to be answered. `classify` says what a call would do; a call that it classifies as `read` is never asked
+        about."""
         self._untrusted: Final = tuple(untrusted)
         self._exempt: Final = tuple(exempt)
         self.trusts_input: Final = trust_input

@@ -1,6 +1,6 @@
 """What is recorded of an event: its facts as plain JSON values, without what is always the same.
 
-Nothing that a run tells may fail here: what has no JSON becomes its `repr`.
+No event may fail here: a value that JSON cannot carry becomes its `repr`.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ class Keeping:
     """What is kept."""
 
     seconds: float | None
-    """So long after its end; None: forever."""
+    """How many seconds after its end a recording is kept; None: forever."""
     bytes: int | None
-    """So much of all recordings, the newest; None: without limit."""
+    """How many bytes all recordings may take; the newest are kept. None: without limit."""
 
     @property
     def has_limits(self) -> bool:
@@ -24,7 +24,8 @@ class Keeping:
 
 
 def prune_old(file: Storage, keeping: Keeping) -> int:
-    """Forget what is too old, or too much. Return how many recordings that were. What goes on is never forgotten.
+    """Forget recordings that are too old, or too many. Return how many there were. A recording that goes on is never
+    forgotten.
 
     Raises:
         StoreError: the store cannot be written.

@@ -191,7 +191,7 @@ class _Last:
     hops: int
     """How many others have to be read to read it."""
     head: tuple[Neutral, bytes] | None
-    """Of one that is `asked`: what was its first piece."""
+    """For a request that is `asked`: what its first piece was."""
     n: int = 0
     """Its number in the store, once it is written."""
     ends: list[int] = field(default_factory=list[int])
@@ -245,7 +245,7 @@ class Line:
     said: dict[RunPath, list[Message]] = field(default_factory=lambda: {})
     """By path, what a reader expects to be sent next: the messages that the events have told."""
     heads: dict[RunPath, tuple[Model, Prefix, Settings]] = field(default_factory=lambda: {})
-    """By path, with what the last request began that was told."""
+    """By path, the model, prefix and settings of the last request that was told."""
 
 
 class Rows:

@@ -1,4 +1,4 @@
-"""What was recorded, for whoever looks at it: runs, what happened in them, and each request as it was sent.
+"""Reading what was recorded: runs, what happened in them, and each request as it was sent.
 
 Everything is read in pages, so that a run of any length, in a store of any size, can be looked at.
 """
@@ -24,8 +24,8 @@ from journeyman.types import JsonObject, RunPath, Usage
 RecordedKind: TypeAlias = Literal["run", "chat", "team", "durable"]
 """What a recording is of."""
 RecordedStatus: TypeAlias = Literal["live", "success", "failure", "cancelled", "left", "died"]
-"""`live`: it goes on. `left`: a chat or a team that was left. `died`: its process ended before it did. `cancelled`: the
-surrounding task was cancelled, so that there is no result."""
+"""`live`: it goes on. `left`: it is a chat or a team that was left. `died`: its process ended before it did.
+`cancelled`: the surrounding task was cancelled, so there is no result."""
 
 MOST: Final = 1_000
 """How many rows one call returns at most."""
@@ -36,7 +36,7 @@ class RecordedRun:
     """One recording: a run with all runs in it, or all turns of a chat."""
 
     id: str
-    """36 characters, which sort by the time of the beginning; of a durable run, the run's own id."""
+    """36 characters, which sort by the time of the beginning. For a durable run, this is the run's own id."""
     kind: RecordedKind
     """What was recorded: a run, a chat, a team, or a durable run."""
     agent: str
@@ -44,39 +44,39 @@ class RecordedRun:
     model: str
     """`provider:name`, of the outermost run."""
     input: str
-    """The beginning of the first prompt, in one line; empty where no content is kept."""
+    """The beginning of the first prompt, in one line; empty if no content is kept."""
     has_content: bool
     """False: only shapes, sizes and digests were kept."""
     started: float
     """Seconds since 1970."""
     seen: float
-    """When something of it was last written, in seconds since 1970."""
+    """When something was last written to it, in seconds since 1970."""
     ended: float | None
     """Seconds since 1970; None while it goes on."""
     status: RecordedStatus
     """Whether it goes on, and how it ended."""
     code: str | None
-    """The code of the failure; of a chat, that of its last turn."""
+    """The code of the failure; for a chat, that of its last turn."""
     attempts: int
-    """Of the outermost run; of a chat, of all its turns."""
+    """How many attempts the outermost run made; for a chat, all its turns together."""
     iterations: int
-    """Model calls, those of runs inside included."""
+    """How many model calls were made, including those of the runs inside."""
     calls: int
-    """Calls of tools, those of runs inside included."""
+    """How many tool calls were made, including those of the runs inside."""
     children: int
-    """Runs inside."""
+    """How many runs are inside."""
     usage: Usage
-    """Of all of them; its `cost` is None if that of any response is not known."""
+    """What all these runs used; its `cost` is None if the cost of any response is unknown."""
     bytes: int
-    """How much of the disk it takes, about: what it shares with others counts for one of them."""
+    """About how many bytes it takes on the disk. What several recordings share counts for one of them."""
     dropped: int
-    """Reports of progress that were not written, because the disk was too slow."""
+    """How many reports of progress were not written because the disk was too slow."""
     why: str | None
-    """Why recording ended before the run did; None: it did not."""
+    """Why the recording ended before the run did; None if it did not."""
 
     @property
     def duration_s(self) -> float:
-        """From its beginning to its end, or to what was last written."""
+        """The seconds from its beginning to its end, or to the last time that something was written."""
         return max(0.0, (self.seen if self.ended is None else self.ended) - self.started)
 
 
@@ -85,12 +85,12 @@ class RecordedEvent:
     """Something that happened in a run: an event of `journeyman.events` by the name of its class, or a note."""
 
     n: int
-    """Its number in the store: later events of a run have a higher one. What to give as `after` for what follows."""
+    """Its number in the store. Later events of a run have higher numbers; give it as `after` to read what follows."""
     at: float
     """Seconds since 1970."""
     path: RunPath
     kind: str
-    """The name of the event's class; of a note: `Input`, `GateDecided` or `StepRecalled`."""
+    """The name of the event's class. For a note: `Input`, `GateDecided` or `StepRecalled`."""
     attempt: int | None
     """The attempt in which it happened, from 1; None outside of any."""
     iteration: int | None
@@ -100,7 +100,7 @@ class RecordedEvent:
     tool_name: str | None
     """The tool that it is about; None: it is about none."""
     facts: JsonObject
-    """The other fields of the event. Where no content is kept, a text is `{"characters": …, "digest": …}`."""
+    """The other fields of the event. If no content is kept, a text is `{"characters": …, "digest": …}`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,40 +108,40 @@ class SentRequest:
     """One request to a model, and what came back."""
 
     n: int
-    """Its number in the store; ascending in a run."""
+    """Its number in the store. Later requests of a run have higher numbers."""
     at: float
     """Seconds since 1970."""
     path: RunPath
     attempt: int
     iteration: int
     form: Literal["http", "neutral"]
-    """`http`: the bytes as they were sent. `neutral`: of a model that sends none over our transport; its request is
-    written as JSON of ours."""
+    """`http`: the bytes as they were sent. `neutral`: the model sends nothing over this library's transport, so its
+    request is written as JSON in this library's own form."""
     model: str
     """The model that was asked."""
     size: int
-    """In bytes."""
+    """The size of the body in bytes."""
     around: JsonObject
-    """`url` and `headers`, those that may be kept. Empty for `neutral`."""
+    """The `url`, and those `headers` that may be kept. Empty for `neutral`."""
     answer: JsonObject | None
     """What came back: `status`, `request_id`, `id`, `model`, `stop_reason`, `stop_detail`, `usage` (the provider's own
-    words), `first_ms`, `total_ms`, `longest_gap_ms`, `n_chunks`; of one that failed `error` and `error_body`. None: the
-    process died, or nothing has come back yet."""
+    words), `first_ms`, `total_ms`, `longest_gap_ms`, `n_chunks`; for a request that failed, `error` and `error_body`.
+    None: the process died, or nothing has come back yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a request. Neighbours that two requests have in common are the same pieces."""
+    """A part of a request. Parts that two requests have in common are the same pieces."""
 
     number: int
-    """The same number means the same bytes, in all of a store."""
+    """Its number. In one store, the same number means the same bytes."""
     body: bytes | None
-    """None: its content was not kept."""
+    """The bytes; None if the content was not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Where a text was found."""
+    """A place where a text was found."""
 
     run: str
     """The id of the recording."""
@@ -162,10 +162,10 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
     """The recordings of a store: `with Recordings("runs.db") as recordings: …`. Other processes may write meanwhile."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open the store at `path`, a file or `postgresql://…`, which has to be there.
+        """Open the store at `path`, a file or `postgresql://…`, which must exist.
 
         Raises:
-            StoreError: there is none, it cannot be read, it is of a newer version, or it is something else.
+            StoreError: there is none, it cannot be read, it is of a newer version, or it is not a store.
         """
         self.path: Final = path if is_url(path) else Path(path).absolute()
         if isinstance(self.path, Path) and not self.path.exists():
@@ -179,11 +179,11 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
 
     @property
     def notice(self) -> str | None:
-        """What was repaired when the store was opened, or closed; None: nothing."""
+        """What was repaired when the store was opened or closed; None if nothing was."""
         return self.file.notice
 
     def close(self) -> None:
-        """Close the store. Where a file turned out to be damaged, what can be read of it is recovered."""
+        """Close the store. If the file turned out to be damaged, what can be read of it is recovered."""
         self.file.close()
 
     def __enter__(self) -> Recordings:
@@ -219,8 +219,8 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
             failed: Only those that failed, died, or were cancelled.
             since: Only those that began then or later, in seconds since 1970.
             over_cost: Only those that cost more, in US dollars.
-            before: Only those behind this one, in this order: the next page.
-            behind: The same, for a place: a beginning, in seconds since 1970, and an id.
+            before: Only those that come after this one in the list: the next page.
+            behind: The same for a place in the list: a beginning, in seconds since 1970, and an id.
             limit: How many at most; no more than `MOST`.
         """
         where, given = ["true"], list[object]()
@@ -276,8 +276,8 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
         return [_run_of(row, is_alive) for row in self._rows(query, (moment,))]
 
     def forget(self, runs: Sequence[RecordedRun]) -> str | None:
-        """Forget recordings, with all that is stored of them, and give the room back, to the disk or to what else is
-        in the database. Return why that could not be done, if so: then it is used again later.
+        """Forget recordings, with all that is stored of them, and give their room back to the disk, or to other data in
+        the database. If the room cannot be given back, return the reason; the store then uses it again later.
 
         Raises:
             StoreError: the store cannot be written.
@@ -296,7 +296,7 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
         """Return the recording with this id, or whose id begins so; `last` is the newest.
 
         Raises:
-            StoreError: there is none, or there are several. It names the nearest.
+            StoreError: there is none, or there are several. The text names the nearest.
         """
         if id == "last":
             newest = self.runs(limit=1)
@@ -311,7 +311,7 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
         if rows:
             names = " and ".join(row[1] for row in rows[:2])
             raise StoreError(
-                f"Several recordings begin with {quoted(id)}, {names} among them.", hint="Give more of it."
+                f"Several recordings begin with {quoted(id)}, {names} among them.", hint="Give more of the id."
             )
         raise self._unknown(id)
 
@@ -351,8 +351,8 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
             path: Only what happened in the run of this path.
             kinds: Only these.
             limit: How many at most; no more than `MOST`.
-            most: Of a longer text, only so many characters of its beginning are read: it is given as
-                `{"cut": ..., "characters": about how many it has}`.
+            most: Of a longer text, only so many characters of its beginning are read. The text is then `{"cut": ...,
+                "characters": about how many it has}`.
         """
         where, given = [_OF_A_RUN], list[object]([run.id, after])
         if path is not None:
@@ -422,7 +422,7 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
         return {"lost": "a part of this event is not in the store"} if facts is None else facts
 
     def search(self, text: str, *, tool: str | None = None, limit: int = 50) -> list[Found]:
-        """Return events that hold a text, the newest first; cases are told apart.
+        """Return events that hold a text, the newest first. Capital and small letters are different.
 
         Args:
             text: What to look for, in texts as JSON writes them; empty: anything.
@@ -474,7 +474,8 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
     def requests(
         self, run: RecordedRun, *, after: int = 0, path: RunPath | None = None, limit: int = MOST
     ) -> list[SentRequest]:
-        """Return the requests of a run, as they were sent one after the other; `after`, `path`, `limit` as `events`."""
+        """Return the requests of a run in the order in which they were sent. `after`, `path` and `limit` are as for
+        `events`."""
         where, given = ["run = (SELECT n FROM rec_runs WHERE id = ?)", "n > ?"], list[object]([run.id, after])
         if path is not None:
             where.append("path = ?")
@@ -503,8 +504,8 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
         )
 
     def pieces(self, request: SentRequest) -> list[Piece]:
-        """Return the pieces of a request, in order: their bytes, joined, are the body as it was sent. Where the store
-        was damaged so that it is not known which these are: one without a body."""
+        """Return the pieces of a request, in order: their bytes, joined, are the body as it was sent. If damage to the
+        store has lost which pieces these are, return one piece without a body."""
         try:
             numbers = self._numbers(request.n)
         except (LookupError, ValueError):
@@ -518,8 +519,8 @@ class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
         return [Piece(number=number, body=bodies.get(number)) for number in numbers]
 
     def body(self, request: SentRequest) -> bytes | None:
-        """Return the body of a request, byte for byte as it was sent except secrets that were taken out of it; None:
-        its content was not kept, or a part of it was damaged."""
+        """Return the body of a request, byte for byte as it was sent, except that secrets were taken out. None: its
+        content was not kept, or a part of it was damaged."""
         bodies = [piece.body for piece in self.pieces(request)]
         known = [body for body in bodies if body is not None]
         return b"".join(known) if len(known) == len(bodies) else None

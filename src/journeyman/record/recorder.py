@@ -43,7 +43,8 @@ _ANYWHERE: Final = nullcontext()
 class Recorder:
     """Records runs in the store at a path: `Host(record=recorder)`, inside of `with Recorder("runs.db") as recorder:`.
 
-    Leaving the block writes what waits. `Host(record="runs.db")` makes one for each run, and waits at its end.
+    Leaving the block writes what still waits. `Host(record="runs.db")` makes a recorder for each run, and waits at the
+    run's end until everything is written.
     """
 
     def __init__(
@@ -62,20 +63,22 @@ class Recorder:
 
         Args:
             path: Where the store is: the path of a file, or postgresql://….
-            redact: What to take out beside what looks like a secret, as for a cassette.
-            content: False: of texts only their length and digest are kept, of requests only the size of their pieces.
-            keep_s: How long recordings are kept after their end, in seconds; None: forever. Without it: 30 days in a
-                file, and forever in a database, which others use, too.
-            keep_bytes: How much all of them may take, about; the oldest go first. None: without limit. Without it: 1 GB
-                in a file, and in a database without limit.
-            asks: What becomes of what a gate asks, or a model with `ask_user`, where the program has nobody to answer.
-                True: it waits until somebody answers from outside, in `journeyman view` or with `journeyman approve`.
-                False: it is denied at once. None: it waits while somebody looks at the store in `journeyman view`.
-            target: Where the agent is found that is recorded, as a command has it: agents.py:scout.
-            is_for_one: Close it with the first recording that ends.
+            redact: What to take out in addition to everything that looks like a secret, as for a cassette.
+            content: False: only the lengths and digests of texts are kept, and only the sizes of the pieces of
+                requests.
+            keep_s: How long recordings are kept after their end, in seconds; None: forever. If left out: 30 days in a
+                file, and forever in a database, because others use it, too.
+            keep_bytes: About how many bytes all recordings may take; the oldest are forgotten first. None: without
+                limit. If left out: 1 GB in a file, and no limit in a database.
+            asks: What becomes of a question of a gate, or of a model with `ask_user`, if the program has nobody to
+                answer. True: it waits until somebody answers from outside, in `journeyman view` or with `journeyman
+                approve`. False: it is denied at once. None: it waits while somebody looks at the store in `journeyman
+                view`.
+            target: Where the recorded agent is found, in the form that commands take: agents.py:scout.
+            is_for_one: True: the recorder is closed with the first recording that ends.
 
         Raises:
-            StoreError: it cannot be opened, it is of a newer version, or it is something else.
+            StoreError: it cannot be opened, it is of a newer version, or it is not a store.
         """
         self.path: Final = path if is_url(path) else Path(path).absolute()
         usual_s, usual_bytes = (KEPT_S, KEPT_BYTES) if isinstance(self.path, Path) else (None, None)
@@ -110,7 +113,7 @@ class Recorder:
         return tape
 
     async def flush(self) -> None:
-        """Wait until all that was told so far is written."""
+        """Wait until everything that was recorded so far is written."""
         await asyncio.wrap_future(self._writer.written())
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """What a recorded run waits for, and what is said to it, from any process that can write to its store.
 
-A word is a row that is never changed; the process that records reads it. What became of it, it takes down.
+A word is a row that is never changed. The process that records reads it, and records what became of it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ToldState: TypeAlias = Literal["waits", "taken", "withdrawn", "late"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenQuestion:
-    """What waits for somebody's answer: a call for a decision, or a question of the model for a text."""
+    """What waits for an answer: a call that waits for a decision, or a question of the model that waits for a text."""
 
     key: str
     """Its id in the recording."""
     kind: Literal["approve", "answer"]
     digest: str
-    """Of the tool and its arguments; of a question, its id."""
+    """The digest of the tool and its arguments; for a question, its id."""
     path: RunPath
     tool: str
     arguments: JsonObject | None
@@ -138,7 +138,7 @@ def _text_of(kind: str, body: Mapping[str, Any]) -> str:
 
 
 class RecordedHandle:
-    """Says something to one recorded run: what `Handle` of `journeyman.durable` is for a durable one."""
+    """Says something to one recorded run, as `Handle` of `journeyman.durable` does to a durable run."""
 
     def __init__(self, recordings: Recordings, run: RecordedRun) -> None:
         """`recordings` stay open as long as this is used."""
@@ -151,7 +151,7 @@ class RecordedHandle:
         Raises:
             ValueError: the text is blank, or the recording takes no such words.
             RunOver: the run has ended.
-            LookupError: it was refused; it says why.
+            LookupError: the words were refused; the text says why.
         """
         await self._say("steer", text, dedup, who)
 
@@ -163,14 +163,14 @@ class RecordedHandle:
         if not text.strip():
             raise ValueError("The text is blank: there is nothing to say.")
         if self._run.kind == "team":
-            raise ValueError("A team takes no words from outside: say it to the program that leads it.")
+            raise ValueError("Nobody can say something to a team from outside: say it to the program that leads it.")
         await self._send(kind, {"text": text}, dedup or secrets.token_hex(8), who)
 
     async def approve(self, digest: str, decision: Decision, *, who: str | None = None) -> OpenQuestion:
-        """Answer a call that waits, and return the question. The first answer counts.
+        """Answer the question about a call that waits, and return the question. The first answer counts.
 
         Raises:
-            LookupError: nothing waits under this digest, or it was answered before: then it says by whom and when.
+            LookupError: nothing waits under this digest, or it was answered before. The text says by whom and when.
             RunOver: the run has ended.
         """
         return await self._settle("approve", digest, {"decision": from_json(DECISION.encode(decision))}, who)
@@ -187,7 +187,7 @@ class RecordedHandle:
         return await self._settle("answer", digest, {"text": text}, who)
 
     async def stop(self, reason: str = "stopped from outside", *, who: str | None = None) -> None:
-        """End what goes on: a run ends as `EXECUTION_CANCELLED`; of a chat, the turn does.
+        """End what goes on: a run, or the turn of a chat, ends as `EXECUTION_CANCELLED`.
 
         Raises:
             RunOver: it has ended.
@@ -200,7 +200,7 @@ class RecordedHandle:
         await self._send("stop", {"reason": reason}, dedup, who)
 
     async def hold(self, *, who: str | None = None) -> None:
-        """Let no further model call or tool call begin, until it is released.
+        """Let no further model call or tool call begin until the run is released.
 
         Raises:
             RunOver: it has ended.
@@ -208,14 +208,14 @@ class RecordedHandle:
         await self._send("hold", {}, secrets.token_hex(8), who)
 
     async def release(self, *, who: str | None = None) -> None:
-        """Let what was held go on. Raises what `hold` raises."""
+        """Let a held run go on. Raises what `hold` raises."""
         await self._send("release", {}, secrets.token_hex(8), who)
 
     async def withdraw(self, n: int, *, who: str | None = None) -> None:
-        """Take back what waits to be said: the word with this number.
+        """Take back the word with this number, which waits to be said.
 
         Raises:
-            LookupError: it waits no more.
+            LookupError: it no longer waits.
             RunOver: the run has ended.
         """
         await self._send("withdraw", {"text": str(n)}, str(n), who)

@@ -32,9 +32,9 @@ _BATCH_S: Final = 0.05
 _AT_ONCE: Final = 500
 """How many events one transaction writes: others may want to write, too."""
 _PATIENCE_S: Final = 60.0
-"""How long another process may keep the file."""
+"""How many seconds another process may keep the file."""
 _PRUNE_S: Final = 3_600.0
-"""How often it is looked for what is too old."""
+"""How often, in seconds, to look for recordings that are too old."""
 
 Item: TypeAlias = tuple[Line, float, object]
 """Whose it is, when it happened, and what: an event, or a class of `lines`."""
@@ -126,7 +126,7 @@ class Writer:
             prune_old(self._file, self._keeping)
         except StoreError as error:
             if not error.is_busy:  # else it is tried again in an hour
-                what = "recordings that are too old could not be taken out of %s: %s"
+                what = "recordings that are too old could not be removed from %s: %s"
                 _log.warning(what, self._file.place, error.message)
         self._pieces.forget()
 

@@ -1,8 +1,9 @@
 """AG-UI: what happens in a turn of a chat, in the words of the Agent User Interaction Protocol.
 
-A thread is a chat, and a run of the protocol is a turn, or the part of one between two interrupts. What is told is made
-from the numbered events alone, the same for whoever asks again: the id of each event is that of ours it comes from,
-and its place among those, so a client that was cut off is told the rest.
+A thread is a chat, and a run of the protocol is a turn, or the part of one between two interrupts. What a client is
+told is made from the numbered events alone, so it is the same each time. The id of an AG-UI event is the id of our
+event that it comes from, and its place among the events made from that one, so a client that was cut off can be told
+the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _APPROVAL: Final[JsonObject] = {
 }
 _ANSWER: Final[JsonObject] = {"type": "string", "description": "The answer."}
 _TOLD_FROM: Final = 64
-"""A growing output is told again when it has grown by so many characters, or by a fiftieth."""
+"""An output that grows is sent again when it has grown by so many characters, or by a fiftieth."""
 
 
 Wanted: TypeAlias = events.ApprovalRequested | events.QuestionAsked
@@ -95,7 +96,7 @@ class Agui:
         self._seen = seen
         self._encoder = EventEncoder()
         self._number, self._place = segment.after, 0
-        """Of the event that was told last, and how many it was told as."""
+        """The number of the event that was told last, and as how many events of the protocol it was told."""
         self._text: str | None = None
         self._thinking: str | None = None
         self._calls: dict[str, bool] = {}
@@ -105,7 +106,7 @@ class Agui:
         self._told_chars = 0
         self._asked: dict[str, Interrupt] = {}
         self._tools = {each.name for each in live.agent.tools if each.resumes and each.foreign}
-        """Those of the client."""
+        """The client's tools."""
         self._by_client: set[str] = set()
         """What is asked where one of them is called."""
         self._wanted: set[str] = set()

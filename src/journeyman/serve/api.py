@@ -1,7 +1,7 @@
 """Agents behind HTTP: a JSON API with an OpenAPI document, server-sent events, and AG-UI.
 
-`app` makes an ASGI application, to be run by any server or mounted in another application. Whatever a client sends, it
-is answered in one form; what is not its own is not there for it.
+`app` makes an ASGI application, to be run by any server or mounted in another application. Every refusal has the same
+form, whatever the client has sent. What belongs to another owner does not exist for a client.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from journeyman.session import TURN
 from journeyman.types import JsonObject, Message, adapter_of
 
 Authorize: TypeAlias = Callable[[Request], "str | Awaitable[str | None] | None"]
-"""Names the owner of a request; None: it is not let in (401)."""
+"""Returns the owner of a request; None refuses the request (401)."""
 
 _log = logging.getLogger("journeyman")
 _EVERYBODY: Final = "public"
-"""The owner where nobody is asked who they are."""
+"""The owner of everything when there is no `authorize`."""
 _JSON: Final = "application/json"
 
 
@@ -77,14 +77,15 @@ def app(
 
     Args:
         agents: The agents, each under its name.
-        store: Where runs and chats are kept: a path, a URL, or a `Durable` that is open while the app is. None: in
-            memory, until a while after their end.
-        deps: Returns what the agents use for an owner.
-        authorize: Returns the owner of a request, or None for one that is not let in; it may be async. Without it,
-            all that is served belongs to everybody who can reach it.
+        store: Where runs and chats are kept: a path, a URL, or a `Durable` that stays open as long as the app. None: in
+            memory, until `ServeLimits.kept_s` after their end.
+        deps: Returns the deps that the agents use for an owner.
+        authorize: Returns the owner of a request, or None to refuse the request; it may be async. If you leave it out,
+            everything belongs to everybody who can reach the server.
         host: What surrounds every run: its gate, its budget, its model.
         limits: What clients may use.
-        on_disconnect: What becomes of a run without a store when its client leaves. One with a store goes on.
+        on_disconnect: What becomes of a run without a store when the last client that follows it leaves. With a store,
+            the run goes on.
 
     Raises:
         DefinitionError: there is no agent, two have one name, one lacks its deps, or the host has a journal; it lists
@@ -103,7 +104,7 @@ def app(
 class AgentApp:
     """An ASGI application that serves agents. `app` makes it.
 
-    Where it is mounted, its lifespan is that of the application around: `FastAPI(lifespan=agents.lifespan)`.
+    If you mount it, give its lifespan to the application around it: `FastAPI(lifespan=agents.lifespan)`.
     """
 
     def __init__(self, hosting: Hosting, authorize: Authorize | None) -> None:
@@ -126,12 +127,13 @@ class AgentApp:
 
     @asynccontextmanager
     async def lifespan(self, around: object = None) -> AsyncGenerator[None]:
-        """Keep the store and the models open; leaving stops what goes on, or leaves it to another process."""
+        """Keep the store and the models open. Leaving the block stops the runs that go on, or leaves them to another
+        process."""
         async with self._hosting.opened():
             yield
 
     async def drain(self, grace_s: float) -> None:
-        """Begin nothing more, and give what goes on so many seconds to end. `/ready` says so (503)."""
+        """Begin no more runs, and give those that go on so many seconds to end. `/ready` then answers 503."""
         await self._hosting.drain(grace_s)
 
 
@@ -144,9 +146,9 @@ class Exchange:
 
     request: Request
     owner: str
-    """As it stands in names."""
+    """The owner as it stands in names."""
     who: str
-    """As `authorize` has named it."""
+    """The owner as `authorize` returned it."""
     body: Any = None
     raw: bytes = b""
 
@@ -228,7 +230,9 @@ class _Endpoint:
                 owner = self.authorize(request)
                 owner = await owner if is_awaited(owner) else owner
                 if owner is None:
-                    raise Refusal(401, "UNAUTHORIZED", "It is not known who asks.", "Log in, or bring a token.")
+                    raise Refusal(
+                        401, "UNAUTHORIZED", "The server does not know who asks.", "Log in, or bring a token."
+                    )
                 asked.who, asked.owner = owner, owner_key(owner)
         if request.method == "POST":
             asked.raw = await self._body(request)

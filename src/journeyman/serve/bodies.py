@@ -57,7 +57,7 @@ def object_of(body: object, known: Sequence[str]) -> JsonObject:
         Refusal: it is none, or has other properties.
     """
     if not isinstance(body, dict):
-        raise wrong("", "it is no object")
+        raise wrong("", "it is not an object")
     given = cast("JsonObject", body)
     for name in given:
         if name not in known:
@@ -123,7 +123,7 @@ def run_input(body: object) -> RunAgentInput:
             {"path": ".".join(map(str, each["loc"])), "message": each["msg"]}
             for each in error.errors(include_url=False, include_input=False, include_context=False)
         ]
-        text = f"The body is no RunAgentInput: {issues[0]['path']}: {issues[0]['message']}."
+        text = f"The body is not a RunAgentInput: {issues[0]['path']}: {issues[0]['message']}."
         raise Refusal(422, "INVALID_INPUT", text, "See the AG-UI protocol.", issues=issues[:20]) from None
 
 
@@ -152,7 +152,12 @@ def after_of(request: Request) -> int:
         number = "0" if given is None else given
         if not number.isascii() or not number.isdecimal() or len(number) > 15:
             shown = repr((given or "")[:80])
-            raise Refusal(400, "BAD_NUMBER", f"{shown} is no number of an event.", "Give the last one that came.")
+            raise Refusal(
+                400,
+                "BAD_NUMBER",
+                f"{shown} is not the number of an event.",
+                "Give the number of the last event that came.",
+            )
         numbers.append(int(number))
     return max(numbers)
 

@@ -1,8 +1,8 @@
 """The runs and chats of clients: begun, found again, answered, stopped, and forgotten.
 
 Every run is a durable run, and every turn of a chat is one; without a store they are kept in memory, and end with their
-clients. Whose a run is, its name says: `OWNER:KEY`. A client can name only what begins with its own owner, so what is
-another's cannot be asked for at all.
+clients. The name of a run says who owns it: `OWNER:KEY`. A client can name only what begins with its own owner, so it
+cannot even ask for what belongs to another owner.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, o
 from journeyman.session import TURN, Snapshot, turn_name
 
 OnDisconnect: TypeAlias = Literal["stop", "continue"]
-"""What becomes of a run that is kept in memory when the client that began it leaves."""
+"""What becomes of a run that is kept in memory when the last client that follows it leaves: it is stopped, or goes
+on."""
 
 _log = logging.getLogger("journeyman")
 _TICK_S: Final = 1.0
@@ -109,7 +110,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     async def opened(self) -> AsyncGenerator[None]:
         """Keep the store and the models open, and go on with what another process has left."""
         if self._durable is not None:
-            raise RuntimeError("The agents are open already: an app is opened once.")
+            raise RuntimeError("The agents are open already: an app can be opened only once.")
         async with AsyncExitStack() as stack:
             for model in (self.host.model or agent.model for agent in self.agents.values()):
                 with suppress(ModelUnavailable):  # the run that needs it says so
@@ -241,10 +242,10 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         retry_s = self.limits.retry_s
         if self.is_closing:
             raise Refusal(
-                503, "CLOSING", "The server is closing, and begins nothing more.", "Ask again.", retry_s=retry_s
+                503, "CLOSING", "The server is closing, and begins no more runs.", "Ask again.", retry_s=retry_s
             )
         if sum(live.is_driven for live in self._lives.values()) + self._n_starting >= self.limits.runs:
-            text = f"{self.limits.runs} runs are under way, and no more are begun."
+            text = f"{self.limits.runs} runs are under way, and the server begins no more."
             raise Refusal(429, "TOO_MANY_RUNS", text, "Ask again when one has ended.", retry_s=retry_s)
 
     def _live(self, name: str, agent: Agent[Any, Any, Any], *, base: float = 0, is_tied: bool = False) -> Live:
@@ -306,7 +307,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     def _broke(self, live: Live, error: Exception) -> None:
         _log.warning("The run %s was left: %s", live.name, name_and_words(error), exc_info=not _is_ours(error))
-        text = str(error) if _is_ours(error) else "The server could not go on with it."
+        text = str(error) if _is_ours(error) else "The server could not go on with the run."
         live.fail("NOT_DRIVEN", text, _OPERATOR)
 
     async def _caught_up(self, live: Live) -> Live:
@@ -552,7 +553,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise Refusal(409, "OVER", str(over), "Begin another one.") from None
 
 
-_OPERATOR: Final = "Whoever looks after the server sees why: journeyman show RUN."
+_OPERATOR: Final = "The server's operator can see why: journeyman show RUN."
 
 
 def _is_ours(error: Exception) -> bool:
@@ -576,6 +577,4 @@ def _refused(id: str, error: Exception) -> Refusal:
             return Refusal(409, "BLOCKED", str(error), _OPERATOR)
         case _:
             _log.warning("A turn of the chat %s could not begin.", id, exc_info=error)
-            return Refusal(
-                500, "INTERNAL_ERROR", "The turn could not begin.", "Whoever looks after the server sees why."
-            )
+            return Refusal(500, "INTERNAL_ERROR", "The turn could not begin.", "The server's log says why.")

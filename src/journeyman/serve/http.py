@@ -20,9 +20,9 @@ from journeyman.serve.listening import address_problems, asking_for, in_url, kno
 
 PATH: Final = "/mcp"
 MAX_SESSIONS: Final = 1_000
-"""How many sessions may be open; a client beyond is told to come back (503)."""
+"""How many sessions may be open. Further clients are told to come back later (503)."""
 SESSION_IDLE_S: Final = 1_800.0
-"""How long a session lives in which no request goes on, in seconds."""
+"""How many seconds a session lives while no request of it goes on."""
 
 
 async def serve_http(
@@ -38,13 +38,14 @@ async def serve_http(
 ) -> None:
     """Serve clients at `http://address:port/mcp`, until `abort` fires or this is cancelled.
 
-    Port 0 takes a free one. With a `token`, every request must bring it, as `Authorization: Bearer …`. `allowed_hosts`
+    Port 0 takes a free port. With a `token`, every request must bring it, as `Authorization: Bearer …`. `allowed_hosts`
     are further names under which clients reach the server. `on_ready` is called with the URL. At most `max_sessions`
-    are open at a time; one ends when nothing was asked in it for half an hour. A connection that is opened and sends no
-    whole request is closed after 5 seconds.
+    sessions are open at a time; a session ends when its client has asked nothing for half an hour. A connection that
+    has not sent a whole request after 5 seconds is closed.
 
     Raises:
-        DefinitionError: others could reach it without a token; or the names under which they do are not known.
+        DefinitionError: other machines could reach the server without a token, or it is unknown under which names they
+            reach it.
         OSError: the address cannot be used, or the port is taken.
     """
     problems = list(address_problems(address, token, allowed_hosts))

@@ -48,10 +48,11 @@ def address_problems(address: str, token: str | None, allowed_hosts: Sequence[st
     if is_loopback(address):
         return problems
     if token is None:
-        text = f"Others can reach {address or 'all addresses'}, and could run the agents: no token is asked for."
+        text = f"Others can reach {address or 'all addresses'}, and could run the agents: the server asks for no token."
         problems.append(Problem("NO_TOKEN", text, "Give a token, or stay on 127.0.0.1."))
     if is_wildcard(address) and not allowed_hosts:
-        text = f"{address or 'The empty address'} is every address of this machine, under names that are not known."
+        every = f"{address or 'The empty address'} is every address of this machine"
+        text = f"{every}, and the server does not know under which names clients reach it."
         problems.append(Problem("NO_HOST_NAME", text, "Allow the name that clients use, such as agents.example.org."))
     return problems
 
@@ -111,11 +112,13 @@ def naming(hosts: Sequence[str], app: ASGIApp) -> ASGIApp:
             headers = Headers(scope=exchange)
             origin = headers.get("origin")
             if not is_known(headers.get("host", "")):
-                refused = PlainTextResponse("This host name is not one of this server. Allow it: --allow-host.", 421)
+                refused = PlainTextResponse(
+                    "This server does not have this host name. Allow the name: --allow-host.", 421
+                )
                 return await refused(exchange, receive, send)
             if origin is not None and not is_known(urlsplit(origin).netloc):
                 refused = PlainTextResponse(
-                    "Pages of this origin may not ask this server. Allow it: --allow-host.", 403
+                    "Pages of this origin may not use this server. Allow the origin: --allow-host.", 403
                 )
                 return await refused(exchange, receive, send)
         await app(exchange, receive, send)

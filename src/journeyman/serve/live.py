@@ -1,7 +1,7 @@
 """What can be followed: the events of one run, or of one turn of a chat, numbered, and those who follow them.
 
-The events are kept for a while, so that whoever was cut off goes on where that was. What follows them never slows the
-run down: a follower reads what is kept, at its own pace.
+The events are kept for a while, so that a client that was cut off can go on where it stopped. A follower never slows
+the run down: it reads what is kept, at its own pace.
 """
 
 from __future__ import annotations
@@ -49,27 +49,28 @@ class ServeLimits:
     """What a server of agents lets its clients use. Sizes are in bytes, times in seconds."""
 
     runs: int = 64
-    """How many runs and turns go on at once here; one more is told to come back (429)."""
+    """How many runs and turns may go on at once in this process. Further clients are told to come back later (429)."""
     followers: int = 1_000
-    """How many clients may follow events, or wait for a result, at once; one more is told to come back (503)."""
+    """How many clients may follow events, or wait for a result, at once. Further clients are told to come back later
+    (503)."""
     body_bytes: int = 1_000_000
-    """The longest body of a request (413)."""
+    """The longest body of a request; a longer one is refused (413)."""
     body_s: float = 30.0
-    """How long a body may take to come (408)."""
+    """How long the body of a request may take to come; then the request is refused (408)."""
     run_s: float | None = None
-    """How long a run may go on here before it is stopped; None: as long as its agent's limits let it."""
+    """How long a run may go on in this process before it is stopped. None: as long as its agent's limits allow."""
     patience_s: float = 600.0
-    """How long a run that is kept in memory waits for an answer while nobody follows it, before it is stopped."""
+    """How long a run that is kept in memory may wait for an answer while nobody follows it; then it is stopped."""
     kept_s: float = 300.0
-    """How long what has ended stays in memory: its events; without a store, also its result and its chat."""
+    """How long the events of a run stay in memory after its end; without a store, also its result and its chat."""
     kept_events: int = 20_000
-    """How many events of a run are kept for those who were cut off; of more, the oldest are dropped."""
+    """How many events of a run are kept for clients that were cut off. If there are more, the oldest are dropped."""
     slow_s: float = 30.0
-    """How long a client may leave events unread before it is cut off."""
+    """How long a client may leave events unread; then it is cut off."""
     quiet_s: float = 15.0
-    """After so long without an event, a comment is sent, so that nobody in between closes the connection."""
+    """After so long without an event, a comment is sent, so that no proxy closes the connection."""
     retry_s: int = 1
-    """When those who are told to come back may come back."""
+    """After how long clients that are told to come back may come back."""
 
 
 @frozen
@@ -77,7 +78,7 @@ class Ended:
     """The last of what is followed: how a run, or a turn, has ended."""
 
     result: Result[Any] | None
-    """None: it has not ended, but will not be gone on with here; `document` says why."""
+    """None: it has not ended, but this process will not go on with it; `document` says why."""
     document: bytes
     """JSON: that of the result, or `error`."""
 

@@ -145,7 +145,7 @@ _AGUI: Final[Schema] = {
 }
 _DESCRIPTIONS: Final = {
     400: "The body is not JSON, or a header or number cannot be used.",
-    401: "It is not known who asks.",
+    401: "The server does not know who asks.",
     404: "There is no such thing, or it is another owner's.",
     408: "The body did not come in time.",
     409: "It is in use, has ended, or waits for nothing of the kind.",

@@ -35,13 +35,13 @@ def served_problems(
     if not agents:
         problems.append(Problem("NO_AGENTS", "There is no agent to serve.", "Pass one or more."))
     if host.journal is not None:
-        text = "The host has a journal, which belongs to one run: a second would be given the answers of the first."
+        text = "The host has a journal, which belongs to one run: a second run would get the answers of the first."
         problems.append(Problem("SHARED_JOURNAL", text, "Leave Host.journal out."))
     return problems
 
 
 class Refusal(JourneymanError):
-    """What a client asks for is not done; it is told why."""
+    """The server does not do what a client asks for, and tells it why."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class Refusal(JourneymanError):
     ) -> None:
         super().__init__(f"{message} {hint}")
         self.status = status
-        """Of HTTP."""
+        """The HTTP status."""
         self.code, self.message, self.hint = code, message, hint
         self.issues = tuple(issues)
-        """Each with the `path` of a value and what is wrong with it."""
+        """The issues, each with the `path` of a value and what is wrong with it."""
         self.retry_s = retry_s
         """When the client may come back."""
 

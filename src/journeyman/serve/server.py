@@ -2,8 +2,8 @@
 
 Protocol in, protocol out: what a client sends becomes the input of a run, and events, questions and the result go back.
 Of the two kinds of clients, the older can be asked while a call goes on; to the newer a question is the answer to the
-call, which they then repeat with what they were asked for. What is no object, a text included, is given as the one
-property `input`, and handed in as the one property `output`.
+call, which they then repeat with what they were asked for. An input that is not an object, such as a text, is given as
+the only property `input`; such an output is handed in as the only property `output`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FORM: Final[dict[str, Any]] = {
     "required": ["decision"],
 }
 AgentServer: TypeAlias = Server[Calls]
-"""What `agent_server` makes: a server of the package mcp, to be served in any way that it offers."""
+"""What `agent_server` makes: a server of the package mcp, which you may serve in any way that the package offers."""
 Context: TypeAlias = ServerRequestContext[Calls, Any]
 
 
@@ -70,9 +70,9 @@ def agent_server(
 ) -> AgentServer:
     """Return an MCP server with a tool for each agent.
 
-    `host` surrounds every run: its budget is one for all of them. `on_event` gets the events of all. `abort` ends all
-    runs. What a gate asks goes to `host.approve`, else to the client, where it can be asked; else it is denied.
-    `patience_s` is how long a run waits for such a client, in seconds.
+    `host` surrounds every run, so all runs share its budget. `on_event` gets the events of all runs. `abort` ends all
+    runs. `host.approve` answers what a gate asks; without it, the client does, if it can be asked; otherwise the call
+    is denied. `patience_s` is how many seconds a run waits for the client's answer.
 
     Raises:
         DefinitionError: there is no agent, two have one name, or the host has a journal; it lists every problem.
@@ -278,7 +278,7 @@ class ServedTool:
         try:
             value: Any = from_json(schema.dump(success.output))
         except ValueError:
-            message = f"The output is no JSON: {success.output!r:.200}."
+            message = f"The output is not JSON: {success.output!r:.200}."
             return refusal("INTERNAL_ERROR", message, "Give the output type a serializer.", success.metadata.usage)
         text = value if isinstance(value, str) else to_json(value).decode()
         return _result(text, {_OUTPUT: value} if schema.is_wrapped else value, success.metadata.usage)

@@ -1,8 +1,8 @@
 """An MCP server on stdin and stdout: one client, which started this process.
 
-The two streams belong to the protocol alone. Whatever else reads finds nothing, and whatever else is printed, by
-whomever, goes to stderr. Reading and writing wait in threads that can be left behind: a client that does neither does
-not keep the server from ending.
+The two streams belong to the protocol alone. Other code that reads stdin finds nothing, and everything else that is
+printed goes to stderr. Reading and writing wait in threads that can be left behind, so a client that does neither
+cannot keep the server from ending.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _flush() -> None:
 async def serve_stdio(server: Server[Any], *, abort: Abort | None = None, streams: Streams | None = None) -> None:
     """Serve the client at the other end of stdin and stdout, until it closes them or `abort` fires.
 
-    `streams` is for a program that has taken them before, with `standard_streams`.
+    Give `streams` if the program has taken them before, with `standard_streams`.
     """
     if streams is None:
         with standard_streams() as taken:

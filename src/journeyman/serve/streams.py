@@ -181,5 +181,5 @@ def check_followers(hosting: Hosting) -> None:
         Refusal: too many do.
     """
     if hosting.n_followers >= hosting.limits.followers:
-        text = f"{hosting.limits.followers} clients follow runs, and no more are served."
+        text = f"{hosting.limits.followers} clients follow runs, and the server serves no more."
         raise Refusal(503, "TOO_MANY_FOLLOWERS", text, "Ask again later.", retry_s=hosting.limits.retry_s)

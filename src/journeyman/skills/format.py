@@ -1,7 +1,7 @@
 """One skill, as the open Agent Skills format (agentskills.io) has it: a folder with SKILL.md, and what lies beside it.
 
-A skill is checked as a whole before a model reads any of it. Nothing of it leads out of its folder, and each thing that
-is wrong with it is one line.
+A skill is checked as a whole before a model reads any of it. None of its files and links may lead out of its folder.
+Each problem is told in one line.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class Skill:
     license: str = ""
     """Its licence; empty when it names none."""
     compatibility: str = ""
-    """What it needs around it; at most 500 characters."""
+    """What the skill needs in its environment; at most 500 characters."""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     """What else its author says, by name."""
     allowed_tools: Sequence[str] = ()
-    """The tools that its author would approve beforehand. Kept for programs: nothing is allowed by it."""
+    """The tools that its author would approve beforehand. This is kept for programs to read; it allows nothing."""
     instructions: str = field(repr=False)
     """The Markdown below the front matter."""
     folder: str
-    """Where it is: absolute, with links followed."""
+    """The folder of the skill: absolute, with links followed."""
     files: Sequence[str] = field(repr=False)
     """The paths of its other files, from its folder, in order; `.git` and `__pycache__` are left out."""
 
@@ -209,7 +209,7 @@ def _fields(front: str, shown: str) -> dict[str, object]:
             fields = _plain(cast("Node | None", yaml.compose(front, Loader=yaml.BaseLoader)), set())  # pyright: ignore[reportUnknownMemberType] - its stubs leave out the type of the stream
             if isinstance(fields, dict):
                 return cast("dict[str, object]", fields)
-            reason = "it is no list of fields"
+            reason = "it is not a list of fields"
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = "" if mark is None else f"line {mark.line + 2}: "  # counted from the first line ---
@@ -263,7 +263,7 @@ def _field_problems(fields: Mapping[str, object], named: str, shown: str) -> Ite
         yield Problem("MISSING_SKILL_NAME", f"{shown} has no name.", f"Add its folder's: name: {named}")
     elif not isinstance(name, str) or len(name) > _MOST_CHARS["name"] or not _NAME.fullmatch(name):
         hint = "Use 1 to 64 of the characters a-z, 0-9 and single hyphens between them."
-        yield Problem("INVALID_SKILL_NAME", f"The name {_cut(name)} in {shown} is no name of a skill.", hint)
+        yield Problem("INVALID_SKILL_NAME", f"The name {_cut(name)} in {shown} cannot be the name of a skill.", hint)
     elif name != named:
         hint = "Let both have the same name."
         yield Problem("INVALID_SKILL_NAME", f"The name in {shown} is {name!r}, and its folder's {_cut(named)}.", hint)
@@ -289,7 +289,7 @@ def _text_problems(fields: Mapping[str, object], shown: str) -> Iterator[Problem
         if each == "name" or (each == "description" and not isinstance(value, str)):
             continue
         if not isinstance(value, str):
-            yield Problem("INVALID_SKILL_FIELD", f"{each} in {shown} is no text: {_cut(value)}.", "Write one text.")
+            yield Problem("INVALID_SKILL_FIELD", f"{each} in {shown} is not a text: {_cut(value)}.", "Write one text.")
         elif len(value) > most:
             text = f"{each} in {shown} has {count(len(value), 'character')}; the most is {most:,}."
             yield Problem("INVALID_SKILL_FIELD", text, "Shorten it, and say the rest in the instructions.")

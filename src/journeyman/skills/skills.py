@@ -35,18 +35,20 @@ _log = logging.getLogger("journeyman")
 class Skills(Tool[..., Any]):
     """The tool `skill`, with which a model loads the skills of these folders.
 
-    A folder holds skills, each in a folder of its own with a SKILL.md; or it is one itself. What stands in each
-    SKILL.md is read once, when this is made; other files when the model asks for them.
+    A folder holds skills, each in a folder of its own with a SKILL.md; or it is a skill itself. Each SKILL.md is read
+    once, when the tool is made. Other files are read when the model asks for them.
 
     Raises:
-        DefinitionError: when made, if a folder holds no skill, two have one name, or something is wrong with one; lists
-            every problem. With `skip_broken`, only if no skill is left.
+        DefinitionError: when made, if a folder holds no skill, two skills have the same name, or something is wrong
+            with one; lists every problem. With `skip_broken`, only if a folder holds no skill at all, or if no skill is
+            left.
     """
 
     skills: Mapping[str, Skill]
     """The skills by name, in the order of the folders, and in each by name."""
     skipped: tuple[Problem, ...]
-    """With `skip_broken`: what is wrong with the skills that were left out. Of two with one name the second is."""
+    """With `skip_broken`: what is wrong with the skills that were left out. If two have the same name, the second is
+    left out."""
 
     def __init__(
         self,
@@ -60,11 +62,11 @@ class Skills(Tool[..., Any]):
 
         Args:
             folders: Where they are, `~` for the user's home.
-            untrusted: Whether what they say may hold instructions that are not the user's: a `TaintGate` then takes
-                their descriptions and all that is loaded for untrusted.
-            skip_broken: Leave out skills with which something is wrong, and say so in the log, instead of raising.
-            name: The name of the tool, for an agent that has two of them.
-            max_bytes: How large one skill may be, all of its files together.
+            untrusted: Whether the skills may hold instructions that are not the user's. If True, a `TaintGate` treats
+                their descriptions and everything that is loaded as untrusted.
+            skip_broken: Leave out skills with which something is wrong, and log that, instead of raising.
+            name: The name of the tool. Change it for an agent that has two tools of this kind.
+            max_bytes: How many bytes all files of one skill may have together.
         """
         found: dict[str, Skill] = {}
         problems = [*_argument_problems(folders, max_bytes)]

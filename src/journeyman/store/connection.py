@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from psycopg import Connection as PsycopgConnection
 
     class Connection(PsycopgConnection[tuple[Any, ...]]):
-        """One that waits for an answer no longer than it is told to."""
+        """A connection that waits for an answer no longer than it is told to."""
 
         answer_s: float | None
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_S: Final = 5.0
-"""So long an answer of the database is waited for, in seconds."""
+"""How many seconds to wait for an answer of the database."""
 _STATEMENT_MS: Final = 4_000
-"""So long the database works on one statement before it gives up by itself, in milliseconds."""
+"""How many milliseconds the database works on one statement before it gives up by itself."""
 _ENDING_MS: Final = 1_000
-"""So long the lock of a connection that is ending is waited for, in milliseconds."""
+"""How many milliseconds to wait for the lock of a connection that is ending."""
 _TRIES: Final = 3
 _SHORT: Final[Mapping[str, str]] = {"connect_timeout": "3", "tcp_user_timeout": "5000"}
 _BEGUN: Final = f"{NOTICED}, set_config('statement_timeout', '{_STATEMENT_MS}', false)"

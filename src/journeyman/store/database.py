@@ -187,7 +187,7 @@ class Database:
         """Raise a `StoreError` if the number that a connection has is not the one that the server knows."""
         if told != true:
             raise StoreError(
-                f"Between this process and {self.place} is a pooler, which does not keep a lock for a process.",
+                f"There is a pooler between this process and {self.place}, and it does not keep a lock for a process.",
                 hint="Name the database itself, too, for one connection of each process: …?direct=HOST:PORT.",
             )
 
@@ -198,9 +198,7 @@ class Database:
             StoreError: the server is too old, or has an encoding that cannot hold every text; or the tables are newer.
         """
         if server < OLDEST_SERVER:
-            raise StoreError(
-                f"{self.place} is of Postgres {server // 10000}.", hint="Version 13 is the oldest that can be used."
-            )
+            raise StoreError(f"{self.place} runs Postgres {server // 10000}.", hint="Use version 13 or later.")
         if encoding != "UTF8":
             raise StoreError(
                 f"{self.place} has the encoding {encoding}, which cannot hold every text.",
@@ -248,7 +246,7 @@ class Database:
                 may_pass, hint = True, "Make room on its disk: nothing was lost that was written before."
             case psycopg.OperationalError() | psycopg.InterfaceError() | psycopg.errors.ReadOnlySqlTransaction():
                 may_pass = True
-                hint = "Look whether the database runs, and at the URL: its host, database, user and password."
+                hint = "Check that the database runs, and check the URL: its host, database, user and password."
             case psycopg.ProgrammingError() | psycopg.DataError() | UnicodeError():
                 hint = "Nothing was written."
             case psycopg.Error() | OSError():

@@ -103,8 +103,8 @@ class File:
             mode = stat.S_IMODE(path.stat().st_mode)
             if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise StoreError(
-                    f"{path} may be written by others (mode {mode:o}), so what it holds cannot be relied on.",
-                    hint=f"If you trust what is in it: chmod 600 {quote(str(path))}. Else use another file.",
+                    f"{path} may be written by others (mode {mode:o}), so what it holds cannot be trusted.",
+                    hint=f"If you trust what is in it, run: chmod 600 {quote(str(path))}. Otherwise use another file.",
                 )
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
@@ -239,14 +239,14 @@ _FAULTS: Final = (sqlite3.Error, UnicodeDecodeError, OSError)
 def _explanation(path: Path, what: str, error: Exception) -> StoreError:
     """Turn what SQLite and the system raise into words."""
     if isinstance(error, UnicodeDecodeError):
-        return damaged(path, "it holds what is no text")
+        return damaged(path, "it holds something that is not a text")
     if isinstance(error, OSError):
         hint = "Make the folder writable, or use another path."
         return StoreError(f"{path} could not be {what}: {error.strerror or error}.", hint=hint)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode" in str(error):
         return damaged(path, str(error))
-    hint = _HINTS.get(code, "Close what else uses it, and open it again.")
+    hint = _HINTS.get(code, "Close other programs that use it, and open it again.")
     message, is_busy = f"{path} could not be {what}: {error}.", code == sqlite3.SQLITE_BUSY
     return StoreError(message, hint=hint, may_pass=code in _HINTS, is_busy=is_busy)
 

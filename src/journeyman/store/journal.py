@@ -21,7 +21,7 @@ from journeyman.types import Effect, JsonObject
 
 @dataclass(slots=True)
 class FileJournal(Journal):
-    """The journal of one run. Give it to the same run again, and finished steps are not repeated."""
+    """The journal of one run. If you give it to the same run again, finished steps are not repeated."""
 
     file: File
     """The file in which it stands."""
@@ -105,7 +105,7 @@ class EventLog:
             connection.executemany("INSERT INTO events (run, at, body, crc) VALUES (?, ?, ?, ?)", rows)
 
     def read(self, after: int = 0) -> Iterator[tuple[int, JsonObject]]:
-        """Give the events behind number `after`, each with its number. One that is damaged is left out."""
+        """Give the events after number `after`, each with its number. Damaged events are left out."""
         query = "SELECT n, body, crc FROM events WHERE run = ? AND n > ? ORDER BY n LIMIT 500"
         while rows := self.file.rows(query, (self.run, after)):
             for n, body, crc in rows:

@@ -1,8 +1,8 @@
 """Sessions in a Postgres database, which processes on many machines may share.
 
-An open session has a connection of its own, on which it holds a lock and writes: who lost the connection has lost the
-lock, and can write nothing before it holds it again and has seen that nobody else went on. The lock dies with the
-process.
+An open session has a connection of its own, on which it holds a lock and writes. A session that lost its connection has
+lost the lock, and can write nothing until it holds the lock again and has seen that nobody else went on. The lock dies
+with the process.
 
 A write is one statement in the thread that asks for it, which is that of the event loop: it waits for the network and
 for the disk of the database. A machine nearby answers in a millisecond or two; none is waited for longer than
@@ -67,15 +67,15 @@ _PUT_ASIDE: Final = (
     " SELECT %s::float8, session, n, kind, position, at, body, crc FROM bad"
 )
 _MOST_KNOWN: Final = 1_000
-"""So many ids are looked at for one that is like an unknown one."""
+"""How many ids are searched for one that is like an unknown one."""
 
 
 class PostgresSessions:
     """Sessions in the database that a URL names: `PostgresSessions("postgresql://USER:PASSWORD@HOST:PORT/DATABASE")`.
 
-    The URL takes what Postgres knows; `direct=HOST:PORT`, which names the database itself behind a pooler; and
-    `prepare_threshold=none`. An open session holds one connection, to the database itself. Opening one waits for some
-    five answers of the database, and each step for one, in the thread that asks.
+    The URL takes the parameters that Postgres knows; `direct=HOST:PORT`, which names the database itself behind a
+    pooler; and `prepare_threshold=none`. An open session holds one connection, to the database itself. Opening a
+    session waits for about ten answers of the database, and each step waits for one, in the thread that calls.
     """
 
     def __init__(self, url: str) -> None:
@@ -86,12 +86,12 @@ class PostgresSessions:
         self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False
     ) -> PostgresSession:
         """Open a session of the agent called `agent`: a new one, or the one with this id, which `create` makes if there
-        is none. The tables are made if they are not there. Damaged records, and what is behind such, are put aside,
+        is none. The tables are made if they are not there. Damaged records, and the records after them, are put aside,
         with a `StoreRepaired` warning.
 
         Raises:
-            StoreError: there is none, it is another agent's, unless `any_agent`, or the id cannot be one; or the
-                database cannot be used.
+            StoreError: there is no such session, it is another agent's and not `any_agent`, the id cannot be one, or
+                the database cannot be used.
             SessionInUse: somebody has it open.
         """
         return self.shared_session(id, agent=agent, any_agent=any_agent, create=create, has_turns=False)
@@ -124,7 +124,7 @@ class PostgresSessions:
             return [_info(row) for row in line.rows(f"{_INFO} ORDER BY updated DESC NULLS LAST, s.created DESC")]
 
     def snapshot(self, id: str) -> Snapshot:
-        """Return what is stored of a session, as it is: the last calls may have no results.
+        """Return what is stored of a session, unchanged: the last calls may have no results.
 
         Raises:
             StoreError: there is none.
@@ -409,7 +409,7 @@ def open_session(where: str, id: str | None, *, agent: str, any_agent: bool, cre
     """
     if not where.startswith("//"):
         hint = "Give postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
-        raise StoreError("The place names a Postgres database, and is no URL of one.", hint=hint)
+        raise StoreError("The place names a Postgres database, but is not the URL of one.", hint=hint)
     try:
         sessions = PostgresSessions(f"postgresql:{where}")
     except ValueError as error:

@@ -31,14 +31,14 @@ from journeyman.types import (
 )
 
 _KEPT: Final = ("id", "signature", "encrypted_content", "encrypted_index", "data", "type", "name", "status")
-"""With what the names of fields end that a provider reads and nobody else."""
+"""How the names of fields end that only a provider reads."""
 
 
 class Redacted:
     """Sessions of a store, written without secrets: `Chat.open(agent, Redacted(Store("chats.db")))`."""
 
     def __init__(self, sessions: Sessions, *, redact: Sequence[Secret] = ()) -> None:
-        """`redact` is what to take out beside what looks like a secret, as for a cassette."""
+        """`redact` says what to take out in addition to everything that looks like a secret, as for a cassette."""
         self._sessions = sessions
         self._redact = tuple(redact)
 

@@ -65,7 +65,8 @@ _UNKNOWN_ROWS: Final = 100_000
 
 
 class StoreRepaired(UserWarning):
-    """A store was damaged. What could be read of it is in its place; the damaged file is kept beside."""
+    """A store was damaged. A new store with everything that could be read took its place; the damaged file is kept
+    beside it."""
 
 
 def opened(path: Path, *, busy_s: float = BUSY_S) -> tuple[File, str | None]:

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_S: Final = 30.0
-"""So long an answer is waited for, in seconds, before the connection counts as lost."""
+"""How many seconds to wait for an answer before the connection counts as lost."""
 PATIENCE_S: Final = 30.0
-"""So long a recorder waits for a database that is away, in seconds."""
+"""How many seconds a recorder waits for a database that is away."""
 _BRIEFLY_S: Final = 5.0
-"""So long anybody else does who writes."""
+"""How many seconds everybody else who writes waits for it."""
 _AGAIN_S, _SELDOM_S = 0.02, 0.5
 _POLL_S: Final = 1.0
-"""So often it is looked for news of which nobody has told."""
+"""How often, in seconds, to look for news of which nobody has told."""
 _GONE_S: Final = 0.5
 _REMEMBERED_S: Final = 5.0
 _NUMBERS: Final = f"SELECT number FROM ({HELD}) AS held"
@@ -343,7 +343,7 @@ class _SharedTransaction:
         self._until_s = time.monotonic() + (_BRIEFLY_S if storage.owner is None else PATIENCE_S)
         self._wait_s = _AGAIN_S
         self._made: Connection | None = None
-        """In which it was begun."""
+        """The connection in which the transaction was begun."""
         self._pipeline: Any = None
         self._number = ""
         """What the database calls it."""

@@ -71,16 +71,17 @@ class Store:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open the file.
 
-        A damaged one is put aside, and what can be read of it takes its place, with a `StoreRepaired` warning.
+        A damaged file is put aside, and a new one with everything that can be read takes its place, with a
+        `StoreRepaired` warning.
 
         Raises:
-            StoreError: it cannot be opened, it is of a newer version, or it is something else.
+            StoreError: it cannot be opened, it is of a newer version, or it is not a store.
         """
         self.path = Path(path).absolute()
         self._journals: list[FileJournal] = []
         self._recorder: OpenRecords | None = None
         self.notice: str | None
-        """What was repaired; None when nothing was."""
+        """What was repaired; None if nothing was."""
         self._file, self.notice = opened(self.path)
 
     def _read(self, work: Callable[[], T]) -> T:
@@ -100,10 +101,10 @@ class Store:
         self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False
     ) -> FileSession:
         """Open a session of the agent called `agent`: a new one, or the one with this id, which `create` makes if there
-        is none: an id has 1 to 200 characters that can be shown, no slashes, and not only dots.
+        is none. An id has 1 to 200 characters that can be shown, no slashes, and not only dots.
 
         Raises:
-            StoreError: there is none, it is another agent's, unless `any_agent`, or the id cannot be one.
+            StoreError: there is no such session, it is another agent's and not `any_agent`, or the id cannot be one.
             SessionInUse: somebody has it open.
         """
         return self.shared_session(id, agent=agent, any_agent=any_agent, create=create, has_turns=False)
@@ -177,7 +178,7 @@ class Store:
         return log.head.id
 
     def snapshot(self, id: str) -> Snapshot:
-        """Return what is stored of a session, as it is: the last calls may have no results."""
+        """Return what is stored of a session, unchanged: the last calls may have no results."""
         return self._read(lambda: readable(self._records(self._head(id).id), id)[1])
 
     def messages(self, id: str) -> list[Message]:
@@ -213,7 +214,7 @@ class Store:
         """Return the journal of the run with this id, a name of yours: `run(…, host=Host(journal=store.journal("7")))`.
 
         Raises:
-            SessionInUse: somebody goes on with the run.
+            SessionInUse: somebody else goes on with the run.
         """
         journal = FileJournal(self._file, run, Lock(self.path, f"run {run}", what=f"The journal of run {run!r}"))
         self._journals.append(journal)
@@ -238,7 +239,7 @@ class Store:
     # -- closing
 
     def close(self) -> None:
-        """Write what is recorded and waits; close the file, and let others go on with its runs."""
+        """Write the records that still wait, close the file, and let others go on with its runs."""
         if self._recorder is not None:
             self._recorder.close()
         for journal in self._journals:
@@ -378,7 +379,7 @@ def beginning(id: str, snapshot: Snapshot, at: int) -> Step:
     messages, turns = snapshot.messages, [turn for turn in snapshot.turns if turn.position < at]
     if not 0 < at <= len(messages):
         what = f"Session {id} cannot be branched at message {at}: it has {len(messages)}."
-        raise StoreError(what, hint="Give one of these.")
+        raise StoreError(what, hint="Give the number of one of its messages, from 1 on.")
     return Step(position=0, messages=messages[:at], turns=turns)
 
 

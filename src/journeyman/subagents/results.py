@@ -29,7 +29,7 @@ class _Document(BaseModel):
 
 
 class SubagentUsage(_Document):
-    """What a sub-agent used, with those that it delegated to. None: not known."""
+    """What a sub-agent used, including the sub-agents that it delegated to. None: not known."""
 
     input: int | None = 0
     """Input tokens neither read from nor written to a cache."""
@@ -44,9 +44,9 @@ class SubagentUsage(_Document):
     turns: int = 0
     """How many model calls there were."""
     tools: int = 0
-    """How many calls of tools it made itself, refused ones included; output and submit are not counted."""
+    """How many tool calls the sub-agent made itself, including refused ones; output and submit are not counted."""
     exact: bool | None = None
-    """False when an answer broke off before it told all it used; else None."""
+    """False if an answer broke off before it told all that it used; otherwise None."""
 
 
 class SingleResult(_Document):
@@ -72,7 +72,7 @@ class ItemResult(_Document):
     task: str
     """The task as the sub-agent got it."""
     is_error: bool | None = None
-    """True when it failed: `output` then says why."""
+    """True when the task failed: `output` then says why."""
     output: Any
     """The text that it answered with, or its output as JSON, or why it failed."""
     terminal_result: str | None = None
@@ -100,7 +100,7 @@ class ChainResult(_Document):
     error: str | None = None
     """Why a step failed; None when none did."""
     results: tuple[ItemResult, ...]
-    """The results of the steps that were done, the one that failed included."""
+    """The results of the steps that were done, including the one that failed."""
     value: Any = Field(default=None, exclude=True, repr=False)
     """The last output as the Python value that was validated."""
 
@@ -145,12 +145,12 @@ class FinishedAssignment:
     agent: str
     task: str
     definition: Agent[Any, Any, Any] | None = None
-    """The agent of that name. None when there is no such agent, or the task was never given to it."""
+    """The agent of that name. None if there is no such agent, or if it never got the task."""
     result: Result[Any] | SubagentMisused
-    """How its run ended, or why there was none."""
+    """How the agent's run ended, or why there was no run."""
 
     used: SubagentUsage | None = None
-    """What a run used that gave no result; None for any other, and where none began."""
+    """What a run used that gave no result. None for all other runs, and if no run began."""
 
     @property
     def usage(self) -> SubagentUsage:

@@ -79,14 +79,14 @@ class SubagentsOptions(TypedDict, total=False):
 
 
 class Subagents(Tool[..., Any, Needs]):
-    """The tool `subagent`: it lets these agents do work, one, several at once, or one after the other.
+    """The tool `subagent`, with which a model lets these agents work: one, several at once, or one after the other.
 
-    Those that declare deps are given the run's; or what `deps` makes of them.
+    Agents that declare deps get the run's deps, or what `deps` makes of them.
 
-    What the tool is cannot change; what it needs of the host may be set later: `subagents.tasks = tasks`.
+    The definition of the tool cannot change; what it needs from the host may be set later: `subagents.tasks = tasks`.
 
     Raises:
-        DefinitionError: when made, if the agents or the limits will not do; lists every problem.
+        DefinitionError: when made, if the agents or the limits cannot be used; lists every problem.
     """
 
     label: Final = LABEL
@@ -94,17 +94,18 @@ class Subagents(Tool[..., Any, Needs]):
     tasks: BackgroundTasks | None
     """Where background work is started; None: the tasks of the run's host."""
     notify: Notify | None
-    """Told when background work ends. None: whoever `tasks` tells, or else the chat that the call is from."""
+    """Is told when background work ends. None: the `notify` of `tasks` is told, or else the chat from which the call
+    came."""
     create_model: Callable[[str], Model | Awaitable[Model]] | None
     """Makes the model that a call asks for by name; None: a call cannot ask for one."""
     background_output: str | PathLike[str] | OutputFactory | None
-    """A folder for the output of background work, or what opens it; None: `tasks` says what does."""
+    """A folder for the output of background work, or a function that opens it. None: `tasks` decides."""
     team: TeamSpawner | SpawnFunction | None
     """Makes members of a team: a `Team`, whatever has such a `spawn`, or a function like it. None: there is no team."""
     max_parallel: int | None
-    """The most tasks that one parallel call may have; None for no limit."""
+    """How many tasks one parallel call may have. None: without limit."""
     max_concurrency: int | None
-    """How many of them run at the same time; None for all."""
+    """How many of these tasks run at the same time. None: all of them."""
     _agents: Mapping[str, Agent[Any, Any, Any]]
     _deps: Callable[[Any], object] | None
 
@@ -208,8 +209,8 @@ class Subagents(Tool[..., Any, Needs]):
         abort: Abort | None = None,
         host: Host | None = None,
     ) -> Result[Any]:
-        """Run the sub-agent `name` on `task`, and return how its run ended. In a tool it is a sub-agent of that run,
-        and has its deps, unless others are given.
+        """Run the sub-agent `name` on `task`, and return how its run ended. In a tool, it is a sub-agent of the tool's
+        run, and gets the run's deps unless others are given.
 
         Raises:
             SubagentMisused: there is none of that name, it cannot begin here, or what was passed cannot be used.
@@ -325,9 +326,9 @@ def _problems(agents: Sequence[Agent[Any, Any, Any]], counts: Mapping[str, int |
     seen: set[str] = set()
     for agent in agents:
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-            yield Problem("INVALID_AGENT", f"{agent!r} is no agent.", "Pass agents, one after the other.")
+            yield Problem("INVALID_AGENT", f"{agent!r} is not an agent.", "Pass agents, one after the other.")
         elif agent.name in seen:
-            yield Problem("DUPLICATE_AGENT_NAME", f"Agent {agent.name!r} is there twice.", "Rename or remove one.")
+            yield Problem("DUPLICATE_AGENT_NAME", f"Agent {agent.name!r} is given twice.", "Rename or remove one.")
         else:
             seen.add(agent.name)
     for name, value in counts.items():

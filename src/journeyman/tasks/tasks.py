@@ -1,4 +1,5 @@
-"""Background work: started by a tool or a program, watched, written to, stopped and awaited, and told of when it ends.
+"""Background work. A tool or a program starts it, and can watch it, write to it, stop it and await it; its end is
+notified.
 
 A task is *running* until it has its final status, and *active* until its notification was handed over as well: to
 `notify`, or else to the follow-ups of the chat that started it. `Tasks` owns what it starts: leaving it stops and
@@ -51,10 +52,9 @@ class Tasks:
         on_event: Listener | None = None,
         grace_s: float = 10.0,
     ) -> None:
-        """`notify` takes the notification of each task that ends; without it, or if it fails, the chat does that
-        started the task.
-        `output` is a folder for the output of the tasks, or what opens it. `grace_s` is how many seconds a stopped task
-        has to end by itself before it is cancelled. `on_event` is called with the events of all tasks.
+        """`notify` gets the notification of each task that ends. Without it, or if it fails, the chat that started the
+        task gets it. `output` is a folder for the output of the tasks, or what opens it. `grace_s` is how many seconds
+        a stopped task has to end by itself before it is cancelled. `on_event` is called with the events of all tasks.
 
         Raises:
             DefinitionError: what is given cannot be used; it lists every problem.
@@ -113,8 +113,8 @@ class Tasks:
     def start(self, work: Work, *, description: str, **options: Unpack[TaskOptions]) -> str:
         """Start `work(task)` and return the id of its task, which can be seen from then on. Any thread may.
 
-        The work keeps the context variables of its caller, so its path and its gates, but no deadline, abort or
-        progress: it outlives the call and the run that started it.
+        The work keeps the context variables of its caller, and with them its path and its gates, but no deadline, abort
+        or progress, because it outlives the call and the run that started it.
 
         Raises:
             RuntimeError: the tasks are not open, or are being left.
@@ -184,7 +184,8 @@ class Tasks:
         return self._known(id).info
 
     def list(self) -> tuple[TaskInfo, ...]:
-        """Return all tasks as they are now, also those that have ended, in the order in which they were started."""
+        """Return all tasks as they are now, including those that have ended, in the order in which they were
+        started."""
         return tuple([each.info for each in tuple(self._all.values())])
 
     def output(self, id: str) -> str:
@@ -217,7 +218,7 @@ class Tasks:
     def message(self, id: str, text: str, *, origin: TextOrigin | None = None) -> Delivery:
         """Say `text` to a task before its next model call. Any thread may.
 
-        `origin` is `mail` where an agent says it: gates do not take that for the user's words.
+        `origin` is `mail` if an agent says it: gates then do not count it as the user's words.
 
         Raises:
             ValueError: the text is blank.
@@ -239,11 +240,12 @@ class Tasks:
         return found is not None and found.stop(reason)
 
     def stop_all(self, reason: str = "stopped") -> int:
-        """Stop every task that runs, and return how many those were. Any thread may."""
+        """Stop every task that runs, and return how many there were. Any thread may call this."""
         return sum([each.stop(reason) for each in tuple(self._active.values())])
 
     async def wait(self, *ids: str) -> None:
-        """Wait until none of these tasks is active; without ids, until none at all is, also of those started by then.
+        """Wait until none of these tasks is active. Without ids, wait until no task at all is active, including those
+        that start meanwhile.
 
         Raises:
             KeyError: there is no task with one of the ids.

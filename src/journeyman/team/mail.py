@@ -50,25 +50,25 @@ def idle_notice(name: str, text: str) -> str:
 class TeamHooks:
     """How the members of a team read their mail and find work.
 
-    When a hook raises, the error is recorded, and the same happens as when the hook is None."""
+    If a hook raises, the error is recorded, and the team goes on as if the hook were None."""
 
     format: Callable[[Mail], str] = as_text
-    """Makes the text that a model reads of mail, and of its first task. Mail is never taken for the user's words. Nor
-    is the first task, by the mark that `as_text` makes; without it, it is as trusted as the run that wrote it. A blank
-    text counts as an error."""
+    """Makes the text in which a model reads mail and its first task. Mail never counts as the user's words. The mark
+    that `as_text` makes says the same of the first task; without the mark, the task is as trusted as the run that wrote
+    it. A blank text counts as an error."""
     pick: Callable[[Sequence[Mail]], Sequence[Mail]] | None = None
-    """Chooses from the mail that waits what is read now, and in which order; the rest waits. None: all is read, as it
-    came."""
+    """Chooses which of the waiting mail is read now, and in which order; the rest waits. None: all mail is read in the
+    order in which it came."""
     ends: Callable[[Mail], bool] | None = None
-    """Says of mail that is about to be read whether the member shall end instead, before another turn."""
+    """Tells for mail that is about to be read whether the member must end instead of taking another turn."""
     claim: Claim | None = None
-    """Gives the member of that name work when no mail waits: the text begins a turn, as it is. None or an empty text:
-    there is no work."""
+    """Gives the member of that name work when no mail waits: a turn begins with this text, unchanged. None or an empty
+    text: there is no work."""
     claim_interval_s: float | None = None
-    """How often `claim` is asked again while there is nothing to do. None: only when a turn has ended."""
+    """After how many seconds `claim` is asked again while there is nothing to do. None: only when a turn has ended."""
     idle_notice: Callable[[str, str], str] | None = idle_notice
-    """Makes of a member's name and last words what the leader reads when the member has nothing left to do. None, or an
-    empty text: the leader reads nothing."""
+    """Makes the text that the leader reads when a member has nothing left to do, from the member's name and last words.
+    None, or an empty text: the leader reads nothing."""
 
 
 def given_by(hook: str, call: Callable[[], T], otherwise: T, *, failed: Callable[[str, BaseException], None]) -> T:

@@ -1,7 +1,7 @@
 """Who is in a team: names, members with their mailboxes, and what is known of those that are gone.
 
-A name is one member's at a time. Each member of a name has its own *incarnation*, counted from 1, so that nothing meant
-for an earlier one reaches a later one.
+Only one member has a name at a time. Each member of a name has its own *incarnation*, counted from 1, so that nothing
+meant for an earlier one reaches a later one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MemberInfo:
     team: str
     """The name of the team."""
     incarnation: int
-    """Which member of that name: 1 for the first."""
+    """The number of this member among those that have had its name: 1 for the first."""
     agent: str
     """The name of its definition."""
     description: str
@@ -51,17 +51,17 @@ class MemberInfo:
     liveness: Liveness
     """What it does."""
     last_sign: datetime
-    """When it last gave a sign of life: it called its model, sent mail, or did something else."""
+    """When the member last gave a sign of life: it called its model, sent mail, or did something else."""
     quiet_s: float
-    """How many seconds ago that was."""
+    """How many seconds ago the last sign of life was."""
     n_waiting: int
-    """Mail that it has not read yet."""
+    """How much mail the member has not read yet."""
     last_text: str
-    """What it said last at the end of a turn."""
+    """What the member last said at the end of a turn."""
     usage: Usage
     """What its turns have used so far."""
     error: str | None = None
-    """Why it ended, when it failed."""
+    """Why the member ended, if it failed."""
 
     @property
     def id(self) -> str:
@@ -83,7 +83,7 @@ class Roster:
     description: str
     """What the team is for."""
     members: tuple[MemberInfo, ...]
-    """By name, also those that are gone, unless another has their name."""
+    """The members by name, including those that are gone, unless another has their name now."""
     n_waiting: int
     """Mail that the leader has not read yet."""
     dead_letters: tuple[DeadLetter, ...]
@@ -206,7 +206,7 @@ class Registry:
     def check_name(self, name: str) -> None:
         """Raise a `TeamError` if no member can be called that: it is no name, or the leader's, or taken."""
         if not NAME.fullmatch(name):
-            raise TeamError(f"{name!r} is no name for a member. Use 1 to 64 letters, digits, '_' or '-'.")
+            raise TeamError(f"{name!r} cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'.")
         if name == LEADER:
             raise TeamError(f"The name {LEADER!r} is the leader's. Give the member another one.")
         if name in self._alive:
@@ -231,7 +231,7 @@ class Registry:
         if self._alive:
             raise TeamError(f"Team {self.name!r} has members: {list(self.teammates)}. Rename it while it has none.")
         if name and not NAME.fullmatch(name):
-            raise TeamError(f"{name!r} is no name for a team. Use 1 to 64 letters, digits, '_' or '-'.")
+            raise TeamError(f"{name!r} cannot be the name of a team. Use 1 to 64 letters, digits, '_' or '-'.")
         self.name = name or self.name
         self.description = self.description if description is None else description
 

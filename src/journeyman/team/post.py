@@ -1,8 +1,7 @@
 """The post of a team: it takes mail, finds its mailbox, tells what becomes of it, and keeps what cannot be delivered.
 
-All of it happens at once, in the thread of the event loop; what another thread sends, in the next step there. Members
-are let go by the post, too: they are asked first, then stopped, then left to themselves, so that it ends in bounded
-time.
+All of it happens at once, in the thread of the event loop; what another thread sends, in the next step there. The post
+also lets members go: it asks them first, then stops them, then leaves them behind, so that this ends in bounded time.
 """
 
 from __future__ import annotations
@@ -247,11 +246,11 @@ class Shutdown:
     """How the members ended that were let go, by name."""
 
     finished: tuple[str, ...] = ()
-    """These ended by themselves, within the grace."""
+    """Members that ended by themselves, within the grace."""
     stopped: tuple[str, ...] = ()
-    """These were stopped, and ended."""
+    """Members that were stopped, and ended."""
     abandoned: tuple[str, ...] = ()
-    """These were stopped and do not end. They are out of the team anyway, and nobody waits for them."""
+    """Members that were stopped and do not end. They are out of the team anyway, and nobody waits for them."""
 
 
 def to_go(

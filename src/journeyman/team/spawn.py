@@ -28,13 +28,13 @@ class TeamSpawnRequest:
     name: str = ""
     """Who it is in the team; empty for the agent's name."""
     team_name: str = ""
-    """The team that is meant; empty for the spawner's own."""
+    """The name of the team; empty for the spawner's own team."""
     description: str = ""
     """What the task is, in a few words."""
     color: str = ""
-    """The color for whoever draws the team. The team itself does not read it."""
+    """The color for a program that draws the team. The team itself does not use it."""
     model: Model | None = None
-    """Used instead of the agent's."""
+    """The model that is used instead of the agent's."""
     history: Sequence[Message] = ()
     """The conversation of an earlier member, to go on from. A delegation leaves it empty."""
 

@@ -1,7 +1,7 @@
 """A team: long-lived members that work side by side and write to one another, and the leader that made them.
 
-A member is a chat in a background task; mail is its prompts. Whatever is done inside a member's turn is done by that
-member; all else is done by the leader.
+A member is a chat in a background task; mail is its prompts. What is done inside a member's turn counts as done by that
+member; everything else counts as done by the leader.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _DEFAULT_HOOKS: Final = TeamHooks()
 class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a team
     """A team: `async with Team("crew") as team: await team.spawn(TeamSpawnRequest(agent=scout, prompt="…"))`.
 
-    Whoever makes members leads it: the chat whose tool call does, or a program. Leaving the block stops all members and
-    waits for them.
+    The team's leader is whoever makes members: a chat, by a tool call, or a program. Leaving the block stops all
+    members and waits for them.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         hooks: TeamHooks = _DEFAULT_HOOKS,
         on_event: Listener | None = None,
     ) -> None:
-        """Without a `name` the team takes that of the first request. `host` surrounds the runs of its members, so its
-        budget is for all of them together. `tasks` runs the members; without it, the team opens its own.
+        """Without a `name`, the team takes the name in the first request. `host` surrounds the runs of the members, so
+        they share its budget. `tasks` runs the members; without it, the team opens its own.
 
         `description` says what the team is for. `hooks` change how mail is read and what idle members do. `on_event` is
         called with the events of the team and of its members' runs."""
@@ -136,7 +136,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         """Make a member, and return as soon as it is registered: it works on by itself.
 
         Raises:
-            TeamError: there is no such team, its name is taken, it would be too deep, or it has nothing to do.
+            TeamError: there is no such team, the member's name is taken, it would be too deep, or it would have nothing
+                to do.
             DefinitionError: its agent has another tool with the name of one of the team's.
         """
         tasks, registry = self._open_tasks(), self._post.registry
@@ -209,10 +210,11 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         return self._tasks
 
     def rename(self, name: str, description: str | None = None) -> None:
-        """Give the team another name, while it has no members. An empty name leaves it, with another description.
+        """Give the team another name, while it has no members. An empty name keeps the name and changes only the
+        description.
 
         Raises:
-            TeamError: it has members, whose ids have its name in them; or it is deleted.
+            TeamError: the team has members, whose ids hold its name, or it is deleted.
         """
         self._post.registry.rename(name, description)
         self._is_named = self._is_named or bool(name)
@@ -249,19 +251,20 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
     def send(
         self, to: str, text: str, *, summary: str = "", id: str = "", incarnation: int | None = None
     ) -> tuple[Mail, ...]:
-        """Send a message as whoever goes on here, a member or the leader; return what is on its way.
+        """Send a message as the member whose turn goes on here, or else as the leader. Return what is on its way.
 
-        `to` is a name, `"team-lead"`, or `"*"` for all other members. What has the same `id` is sent once. With
-        `incarnation` it is for that member of the name only. Any thread may send; what comes from another than the
-        team's waits for the next step of the event loop.
+        `to` is a name, `"team-lead"`, or `"*"` for all other members. Messages with the same `id` are sent once. With
+        `incarnation`, the message is only for that member of the name. Any thread may send; a message from another
+        thread than the team's waits for the next step of the event loop.
 
         Raises:
-            TeamError: nothing can be sent to that name, or from here.
+            TeamError: nothing can be sent to that name, or nothing can be sent from here.
         """
         return self._post.send(self._post.sender(), to, text, summary=summary, id=id, incarnation=incarnation)
 
     async def receive(self, timeout_s: float | None = None) -> tuple[Mail, ...]:
-        """Wait for mail to the leader, and take all there is. For a program that leads; a chat is told by itself.
+        """Wait for mail to the leader, and take all of it. This is for a program that leads; a chat gets its mail by
+        itself.
 
         Raises:
             TeamError: the team is deleted.
@@ -272,7 +275,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         return leader.drain()
 
     async def news(self) -> bool:
-        """Wait until mail waits for the leader; False, as soon as no member works and none waits.
+        """Wait until there is mail for the leader. False: no member works, and there is no mail.
 
         `while await team.news(): await chat.continue_()` lets a chat lead its team to the end.
         """
@@ -288,11 +291,11 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
     async def shutdown(
         self, *names: str, incarnation: int | None = None, grace_s: float = GRACE_S, force_s: float = FORCE_S
     ) -> Shutdown:
-        """Let members go: those of these names, or all. It takes no more than both times together.
+        """Let members go: those with these names, or all. This takes no longer than both times together.
 
-        An idle member ends at once; one that works is asked to, and may end its turn within `grace_s` seconds. Then it
-        is stopped; one that does not end within `force_s` more is out of the team anyway. With `incarnation`,
-        a member of another one is left alone.
+        An idle member ends at once. A member that works is asked to end its turn within `grace_s` seconds, and is then
+        stopped. If it does not end within `force_s` more seconds, it is out of the team anyway. With `incarnation`,
+        members of another incarnation are left alone.
 
         Raises:
             TeamError: there never was a member of one of the names, or a member would wait for its own end.
@@ -311,10 +314,10 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
     # -- asking and looking
 
     def answer(self, id: str, answer: Decision | str) -> None:
-        """Answer what a member asks, where a program leads. A chat that leads is answered through `Chat.answer`.
+        """Answer what a member asks, if a program leads the team. If a chat leads, use `Chat.answer`.
 
         Raises:
-            KeyError: nothing waits under that id, or no longer.
+            KeyError: nothing waits under that id, or it waits no longer.
             TypeError: a call needs `Allow`, `Deny`, `Rewrite` or `Stop`, a question a text.
         """
         self._questions.answer(id, answer)
@@ -324,7 +327,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         return self._post.roster()
 
     def member(self, name: str) -> MemberInfo:
-        """Return a member as it is now, or the last of that name.
+        """Return the member of that name as it is now, or the last one that had the name.
 
         Raises:
             KeyError: there was none.
@@ -332,8 +335,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         return self._known(name).info(self._post.registry.name)
 
     def transcript(self, name: str) -> tuple[Message, ...]:
-        """Return the conversation of a member so far, or of the last of that name. Another one can go on from it:
-        `TeamSpawnRequest(agent=…, prompt="", history=team.transcript("ada"))`.
+        """Return the conversation so far of the member of that name, or of the last one that had it. Another member can
+        go on from it: `TeamSpawnRequest(agent=…, prompt="", history=team.transcript("ada"))`.
 
         Raises:
             KeyError: there was none.
@@ -358,7 +361,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
 
     @property
     def usage(self) -> Usage:
-        """What all members have used so far, those that are gone included."""
+        """What all members have used so far, including those that are gone."""
         registry = self._post.registry
         return Usage.total([registry.usage_of_gone, *(member.usage for member in registry.members())])
 

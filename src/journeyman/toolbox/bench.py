@@ -24,7 +24,7 @@ class Bench:
     spill: Spill
     shell: Shell
     ripgrep: str | None
-    """The path of ripgrep. If None, searches do without it."""
+    """The path of ripgrep. None: searches work without it."""
     untrusted: bool
     """Whether what is in the files may hold instructions that are not the user's."""
 
@@ -71,17 +71,17 @@ class Shell:
     program: str = "bash"
     """The shell, which is given `-c` and the command."""
     timeout_s: float = 120.0
-    """How long a command may take if the model does not say."""
+    """How many seconds a command may take if the model does not say."""
     max_timeout_s: float = 600.0
-    """The most that the model may ask for."""
+    """The most seconds that the model may ask for."""
     background_s: float = 600.0
-    """How long a command in the background may take."""
+    """How many seconds a command in the background may take."""
     grace_s: float = 2.0
-    """How long processes have between the request to end (TERM) and the end (KILL)."""
+    """How many seconds processes have between the request to end (TERM) and the forced end (KILL)."""
     keep: Collection[str] = ()
-    """Environment variables that commands get although they look like secrets."""
+    """Names of environment variables that commands get although they look like secrets."""
     environment: Mapping[str, str] | None = None
-    """All that commands get, instead of this process's environment without its secrets."""
+    """The whole environment of commands, instead of this process's environment without its secrets."""
 
 
 class Stamps:

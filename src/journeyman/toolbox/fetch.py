@@ -1,8 +1,8 @@
 """The tool `fetch`: one page of the web as text.
 
-Every address that a host has is checked before one is asked, and the connection goes to what was checked: a public one,
-or one that was allowed. Redirects are followed by hand, each checked like the first; one that leads to another host is
-told to the model instead, so that a gate sees it as a call of its own.
+Every address of a host is checked before the tool connects to one: it must be public, or allowed. The connection goes
+to the checked address. Redirects are followed one by one, and each is checked like the first address. A redirect to
+another host is reported to the model instead, so that a gate sees it as a call of its own.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ def fetch_tool(
     """Return a tool that fetches pages of the web as text. Its results are untrusted.
 
     Args:
-        workspace: Where the rest of a long text is kept, for the tools of that workspace to read.
-        allow: Hosts, addresses and networks that may be asked although they are not public: `127.0.0.0/8`.
-        follow: Which redirects to follow: those on the same host, or all. The model is told of others.
-        timeout_s: How long one call may take, redirects included.
-        max_bytes: How much of a page is read.
-        user_agent: What the sites are told.
+        workspace: The rest of a long text is kept there, where the tools of that workspace can read it.
+        allow: Hosts, addresses and networks that may be asked although they are not public, such as `127.0.0.0/8`.
+        follow: Which redirects to follow: those on the same host, or all. Other redirects are reported to the model.
+        timeout_s: How many seconds one call may take, including redirects.
+        max_bytes: How many bytes of a page are read.
+        user_agent: The `User-Agent` that sites are told.
     """
     limits = _PageLimits(
         allowed=Allowed.of(allow),
@@ -143,8 +143,9 @@ async def fetched(
 ) -> Image | Document | Audio:
     """Return a picture, a document or a sound with its bytes in place of its address; as it is, if it has them.
 
-    It is asked for as `fetch_tool` asks, from public addresses or those of `allow`, and redirects are followed, each
-    checked like the first. A run does this by itself for files that a provider cannot fetch, without `allow`.
+    It is fetched as `fetch_tool` fetches: from public addresses or those of `allow`. Redirects are followed, and each
+    is checked like the first address. A run does this by itself for files that a provider cannot fetch, without
+    `allow`.
 
     Raises:
         ValueError: it cannot be fetched in time, it is larger than `max_bytes`, cut, or not what it is said to be.
@@ -225,7 +226,7 @@ def _host(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise Refusal("invalid", f"{url[:200]!r} is no URL: {error}.") from error
+        raise Refusal("invalid", f"{url[:200]!r} is not a URL: {error}.") from error
     if parts.scheme not in _PORTS or not host or len(url) > MAX_URL_CHARS:
         raise Refusal("invalid", f"{url[:200]!r} is not fetched. Give a whole URL with http or https.")
     if "@" in parts.netloc:

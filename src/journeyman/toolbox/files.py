@@ -1,9 +1,9 @@
-"""Where the files are, which paths may be touched, and what a file holds as a text.
+"""Where the files are, which paths may be touched, and how the content of a file becomes a text.
 
-Paths are absolute, with `/`. `LocalFiles` opens a path folder by folder and follows no link on the way: between the
-moment a path was found to be inside of the workspace and the moment it is opened, nobody can bend it. A text becomes
-bytes again without loss: byte order marks, encodings and line endings stay. Where a tool does not do what it was asked,
-it raises a `Refusal`: a text for the model, and a label for programs.
+Paths are absolute, with `/`. `LocalFiles` opens a path folder by folder and follows no link on the way: nobody can
+redirect a path after it was found to be inside of the workspace and before it is opened. A text becomes bytes again
+without loss: byte order marks, encodings and line endings stay. If a tool does not do what it was asked to do, it
+raises a `Refusal`: a text for the model, and a label for programs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ RefusalKind: TypeAlias = (
     ]
     | Literal["no_match", "ambiguous", "address", "unreachable", "timeout", "command_failed", "not_available"]
 )
-"""Why not. These labels do not change.
+"""Why a tool did not do what it was asked to do. These labels do not change.
 
 `outside`: the path leads out of the workspace. `denied`: a gate forbids this very file.
 `not_read`, `partly_read`, `changed_since`: the file must be read, or
@@ -72,7 +72,7 @@ background ended with an error. `not_available`: this run or this workspace has 
 
 
 class Refusal(Rejected):
-    """A ready tool did not do it; the text says why, and what to do instead."""
+    """A ready tool did not do what it was asked to do. The text says why, and what to do instead."""
 
     def __init__(self, kind: RefusalKind, text: str) -> None:
         super().__init__(text)
@@ -98,7 +98,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a path without reading it."""
+    """What is known of a path without reading the file."""
 
     kind: Kind
     """`file`, `folder`, `link` or `other`."""
@@ -124,9 +124,9 @@ class Files(Protocol):
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Give the file at a resolved path this content, all at once or not at all. Missing folders are made.
+        """Replace the content of the file at a resolved path, as a whole or not at all. Missing folders are made.
 
-        A file with several names keeps them: it is changed in its place, which is not all at once.
+        A file with several names keeps them: it is changed in place, and others may see it half written.
         """
         ...
 
@@ -417,7 +417,7 @@ def text_of(data: bytes, shown: str) -> tuple[str, Coding]:
         )
     found = decoded(data)
     if found is None:
-        raise Refusal("not_a_text", f"{shown} is no text but binary data ({count(len(data), 'byte')}).")
+        raise Refusal("not_a_text", f"{shown} is not a text but binary data ({count(len(data), 'byte')}).")
     return found
 
 

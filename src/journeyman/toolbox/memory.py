@@ -1,7 +1,7 @@
-"""What a project tells every agent that works in it: its AGENTS.md files, as texts of the system prompt.
+"""What a project says to every agent that works in it: its AGENTS.md files, as texts of the system prompt.
 
-They are read once, when the agent is made, so that every request of it begins in the same way. Nothing above the
-project is read: a file that somebody left in `/tmp` is nobody's memory.
+They are read once, when the agent is made, so that all its requests begin in the same way. Nothing above the project is
+read, so a file that somebody left in `/tmp` does not count.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ def project_memory(
         top: The outermost folder to look into. None: the nearest one, from `folder` upwards, that holds `.git`; where
             there is none, `folder` alone.
         names: What such a file may be called. Of one folder only the first that is there is read.
-        untrusted: Whether strangers write these files: a `TaintGate` then takes them for untrusted.
-        max_bytes: How long all of them may be together.
+        untrusted: Whether strangers write these files. If True, a `TaintGate` treats them as untrusted.
+        max_bytes: How many bytes all files together may have.
 
     Raises:
-        DefinitionError: `folder` is none, or not in `top`; a file cannot be read, is no UTF-8, is a link that leads out
-            of `top`, or all of them are too long. Lists every problem.
+        DefinitionError: `folder` is not a folder, or not in `top`; a file cannot be read, is not UTF-8, or is a link
+            that leads out of `top`; or all files together are too long. Lists every problem.
     """
     place = Path(os.path.realpath(os.path.expanduser(folder)))  # noqa: PTH111 - of any path
     nearest = next((each for each in (place, *place.parents) if (each / ".git").exists()), place)
     outermost = nearest if top is None else Path(os.path.realpath(os.path.expanduser(top)))  # noqa: PTH111
     if not place.is_dir() or not place.is_relative_to(outermost):
-        text = f"{place} is no folder{'' if top is None else f' in {outermost}'}."
+        text = f"{place} is not a folder{'' if top is None else f' in {outermost}'}."
         problem = Problem("NO_WORKSPACE", text, "Give the folder that the agent works in.")
         raise DefinitionError("A project's memory", [problem])
     above = [each for each in (place, *place.parents) if each.is_relative_to(outermost)]
@@ -84,6 +84,6 @@ def _text(path: Path, top: Path, max_bytes: int, problems: list[Problem]) -> str
         except OSError as error:
             wrong, hint = f"cannot be read: {error.strerror or error}", "Let this program read it."
         except Refusal:
-            wrong, hint = "is no regular file", "Put a text file there."
+            wrong, hint = "is not a regular file", "Put a text file there."
     problems.append(Problem("UNREADABLE_MEMORY", f"{path} {wrong}.", hint))
     return ""

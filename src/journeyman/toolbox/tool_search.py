@@ -38,7 +38,7 @@ Score = Callable[["AnyTool"], int]
 
 
 def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, ...]:
-    """Return `tool_search`, `call_tool` and these tools, of which the model is told no more than the names.
+    """Return `tool_search`, `call_tool` and these tools. At first the model is told only the names of these tools.
 
     Raises:
         DefinitionError: two have the same name, or one is defined wrongly; it lists every problem.
@@ -55,7 +55,7 @@ def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, ...]:
 def _deferral_problems(given: object) -> Sequence[Problem]:
     if not isinstance(given, Tool):
         hint = "Decorate the function with @tool."
-        return [Problem("INVALID_TOOL", f"{given!r} is no tool.", hint)]
+        return [Problem("INVALID_TOOL", f"{given!r} is not a tool.", hint)]
     each = cast("AnyTool", given)
     if type(each) is not Tool:  # it holds what a copy of its fields would not
         hint = "Put it into Agent.tools, beside the others: tools=[*deferred_tools([…]), Subagents(…)]."

@@ -34,9 +34,9 @@ _MAKERS: Final[dict[ToolName, Callable[[Bench], AnyTool]]] = {
 class Workspace:
     """A folder that an agent works in. Its file tools refuse to leave it; `bash` can do what this process can.
 
-    What was read through one workspace counts as read for all who share it; agents that must each read for themselves
-    get one each. Texts that are too long to show are kept in a temporary folder, until `close`, the end of a `with`
-    block, or the end of the object.
+    A file that was read through one workspace counts as read for all agents that share it. Give each agent a workspace
+    of its own if each must read for itself. Texts that are too long to show are kept in a temporary folder until
+    `close`, the end of a `with` block, or the end of the object.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Workspace:
             ripgrep: The program that searches where it is installed; None to search without it.
 
         Raises:
-            DefinitionError: the root is no folder.
+            DefinitionError: the root is not a folder.
         """
         self._files: Final = LocalFiles() if files is None else files
         given = os.fspath(root)
@@ -85,10 +85,10 @@ class Workspace:
         return self.bench.reach.root
 
     def tools(self, *names: ToolName) -> tuple[AnyTool, ...]:
-        """Return the tools of these names, in this order; all that this workspace has if none is given.
+        """Return the tools with these names, in this order. Without names, return all tools of this workspace.
 
         Raises:
-            DefinitionError: there is no such tool, or not for such files.
+            DefinitionError: there is no such tool, or it cannot work with such files.
         """
         wanted = names or tuple(name for name in _MAKERS if name != "bash" or self._has_commands)
         problems = [problem for name in wanted if (problem := self._problem(name)) is not None]
@@ -100,7 +100,7 @@ class Workspace:
         """Return where a path that a model gives leads: absolute, with links followed.
 
         Raises:
-            Refusal: out of the workspace.
+            Refusal: the path leads out of the workspace.
         """
         return self.bench.reach.locate(path, writing=writing).path
 
@@ -136,5 +136,5 @@ class Workspace:
         facts = self._files.facts(reach.root)
         is_new = facts is None and not isinstance(self._files, LocalFiles)  # others may have folders only with files
         if not is_new and (facts is None or facts.kind != "folder"):
-            problem = Problem("NO_WORKSPACE", f"{reach.root} is no folder.", "Make it first, or give another.")
+            problem = Problem("NO_WORKSPACE", f"{reach.root} is not a folder.", "Make it first, or give another.")
             raise DefinitionError("A workspace", [problem])

@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_S: Final = 5.0
-"""So long a database that is away is waited for before it is an error."""
+"""How many seconds to wait for a database that is away before that is an error."""
 ANSWER_S: Final = 30.0
-"""So long an answer is waited for before its statement is cancelled, and the connection counts as lost."""
+"""How many seconds to wait for an answer before the statement is cancelled, and the connection counts as lost."""
 _AGAIN_S, _SELDOM_S = 0.02, 0.5
 _POLL_S: Final = 1.0
-"""So often a process looks for news of which nobody has told it."""
+"""How often, in seconds, a process looks for news of which nobody has told it."""
 _MOST_LENT: Final = 3
 _READ_ONLY: Final = "25006"
 _ALIVE: Final = f"SELECT number FROM ({HELD}) AS held"
@@ -75,9 +75,9 @@ class Connections:
     ) -> None:
         """Raise a `ValueError` if an option of the URL cannot be used.
 
-        For `grace_s` seconds after the database was started, nobody is taken for dead. A connection on which no answer
-        comes within `answer_s` seconds counts as lost. `on_renewed` is called with a connection before anything else
-        when the one that is held was lost: what was not on the disk then may be lost, too.
+        For `grace_s` seconds after the database was started, no process is treated as dead. A connection on which no
+        answer comes within `answer_s` seconds counts as lost. `on_renewed` is called with a connection before anything
+        else when the one that is held was lost: what was not on the disk then may be lost, too.
         """
         self.database: Final = Database(url)
         self._owner, self._grace_s, self._answer_s, self._on_renewed = owner, grace_s, answer_s, on_renewed

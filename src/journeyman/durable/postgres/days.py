@@ -22,10 +22,10 @@ _log = logging.getLogger("journeyman")
 AHEAD: Final = 7
 """So many days after today have their tables."""
 MOST_KEPT: Final = 10_000
-"""A day of which more runs are left than this is not dropped: to copy them would keep all others waiting."""
+"""A day of which more runs than this are left is not dropped, because copying them would keep all others waiting."""
 _TABLES: Final = ("jm_steps", "jm_signals")
 _LOCKED: Final = f"SET LOCAL lock_timeout = '1s'; SELECT pg_advisory_xact_lock({MIGRATING}::bigint);"
-"""Whoever waits for a table longer keeps all others waiting for it."""
+"""A process that waits longer for a table keeps all others waiting, too."""
 _PARTS: Final = (
     "SELECT p.relname, c.relname, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i JOIN pg_class c ON"
     " c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent"
@@ -58,7 +58,7 @@ class Days(NamedTuple):
     begin: str | None
     """The beginning of the ids of its runs; None: it has all before `end`."""
     end: str
-    """Where those of the next one begin."""
+    """The beginning of the ids in the next table."""
 
 
 def prefix_of(moment: float) -> str:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("journeyman")
 _POLL_S: Final = 1.0
-"""So often it is looked for work that is due, and for what a silent worker has."""
+"""How often, in seconds, the worker looks for work that is due, and for jobs of silent workers."""
 _LOOK_S: Final = 1.0
-"""So often it is looked for new queues."""
+"""How often, in seconds, the worker looks for new queues."""
 _MOST_S: Final = 10 * 365 * 86_400.0
 """A job that is due later is due then, and is put off again."""
 _MOST_URGENT: Final = 2**31 - 1
@@ -95,7 +95,7 @@ class PgQueuer:
     drive_s: float | None = None
 
     def __init__(self, lender: Lender, *, lease_s: float = LEASE_S) -> None:
-        """A worker that was silent for `lease_s` seconds is taken for dead."""
+        """A worker that was silent for `lease_s` seconds is treated as dead."""
         self.lease_s = lease_s
         self._lender: Final = lender
 

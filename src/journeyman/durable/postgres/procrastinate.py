@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("journeyman")
 _TASK: Final = "jm.drive"
 _BEATS: Final = 5
-"""So many beats there are in a lease."""
+"""How many beats there are in a lease."""
 _POLL_S: Final = 1.0
 _MOST_S: Final = 10 * 365 * 86_400.0
 """A job that is due later is due then, and is put off again."""
@@ -85,7 +85,7 @@ class Procrastinate:
     drive_s: float | None = None
 
     def __init__(self, lender: Lender, *, lease_s: float = LEASE_S) -> None:
-        """A worker that was silent for `lease_s` seconds is taken for dead."""
+        """A worker that was silent for `lease_s` seconds is treated as dead."""
         self.lease_s = lease_s
         self._lender: Final = lender
 
@@ -245,7 +245,7 @@ class _Connector(Patience):
         self._places: Final = places
         self._all_of: Final = tuple(all_of)
         self._jobs: Final = set[object]()
-        """Those that were brought, and are not acknowledged."""
+        """The jobs that were brought and are not acknowledged."""
 
     def get_sync_connector(self) -> _Connector:
         return self

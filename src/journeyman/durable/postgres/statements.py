@@ -150,4 +150,4 @@ SIGNAL: Final[Mapping[SignalKind, str]] = {kind: _told(kind) for kind in get_arg
 SIGNAL_COLUMNS: Final = "n, run, kind, dedup, body, at, who"
 FORGET: Final = "DELETE FROM jm_runs WHERE id = ANY(%s::text[]) AND status IN ('done', 'failed') RETURNING id"
 FORGET_STEPS: Final = "DELETE FROM {} WHERE run = ANY(%s::text[])"
-"""Of a table with what is stored of runs."""
+"""Deletes what is stored of these runs from a table."""

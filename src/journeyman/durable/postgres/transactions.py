@@ -63,12 +63,12 @@ class Transactions:
 
         Args:
             url: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, with the parameters that Postgres knows, and two of
-                ours: `prepare_threshold=none` behind a pooler in transaction mode, and `direct=HOST:PORT`, the
-                database itself, for the one connection of a process that is held.
+                ours: `prepare_threshold=none` behind a pooler in transaction mode, and `direct=HOST:PORT`, the database
+                itself, for the one connection of a process that is held.
             dispatcher: What brings the runs to workers: `procrastinate`, `pgqueuer`, or an object. None: the one whose
                 tables are in the database; if there are none, Procrastinate.
-            grace_s: For so many seconds after the database was started, nobody is taken for dead.
-            lease_s: A worker that is connected and silent for so many seconds is taken for dead.
+            grace_s: For so many seconds after the database was started, no process is treated as dead.
+            lease_s: A worker that is connected and silent for so many seconds is treated as dead.
             answer_s: A statement that is not answered within so many seconds is cancelled, and made again on another
                 connection: one that is half open keeps nobody waiting.
         """

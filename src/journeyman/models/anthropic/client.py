@@ -5,10 +5,10 @@
 
 The request's body and the reading of its answer are those of `AnthropicModel`; what lies between, from the address and
 the signature to the framing of the stream, is the client's. It costs about three times the CPU. The client belongs to
-whoever made it: nothing here closes it, and like any of its kind it serves one event loop. Its own retries are off,
-because a retry that nobody sees cannot be counted. By the prefixes `bedrock` and `vertex-anthropic` the client is made
-here, for each event loop that opens the model, and closed with it. The SDK (`pip install 'journeyman[anthropic]'`) is
-imported only when there is a client.
+the code that made it: nothing here closes it, and like any of its kind it serves one event loop. Its own retries are
+off, because a retry that nobody sees cannot be counted. By the prefixes `bedrock` and `vertex-anthropic` the client is
+made here, for each event loop that opens the model, and closed with it. The SDK (`pip install 'journeyman[anthropic]'`)
+is imported only when there is a client.
 """
 
 from __future__ import annotations
@@ -74,13 +74,14 @@ class AnthropicClientModel:
     """A model behind the Messages API, reached by a client of the official SDK."""
 
     name: str
-    """As the service knows it: on Bedrock for example `global.anthropic.claude-opus-5-5`."""
+    """The model's name in the service: on Bedrock, for example, `global.anthropic.claude-opus-5-5`."""
     _: KW_ONLY
     client: Client
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Sent with every request, for example `anthropic-beta`."""
+    """Headers that are sent with every request, for example `anthropic-beta`."""
     timeouts: Timeouts | None = None
-    """None: those of the client, which waits ten minutes for the next piece unless it is told otherwise."""
+    """The timeouts. None: those of the client, which waits ten minutes for the next piece unless it is told
+    otherwise."""
     price: Price | None = None
     """What the model costs; None leaves the cost of its answers unknown."""
     loads_tools: bool = False
@@ -88,7 +89,7 @@ class AnthropicClientModel:
     facts: Facts = field(init=False)
     """The documented ones; 8,192 tokens of output for a model that is not known here."""
     _form: AnthropicModel = field(init=False)
-    """It knows the model and makes the bodies, and sends nothing."""
+    """An `AnthropicModel` that knows the model and makes the bodies, but sends nothing."""
 
     def __post_init__(self) -> None:
         if not inspect.iscoroutinefunction(getattr(self.client, "post", None)):
@@ -111,14 +112,14 @@ class AnthropicClientModel:
         return PROVIDER
 
     def open(self) -> AbstractAsyncContextManager[object]:
-        """Do nothing: the client's connections are its owner's."""
+        """Do nothing: the client's connections belong to the client's owner."""
         return nullcontext()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Close nothing: the client belongs to whoever made it."""
+        """Close nothing: the client belongs to the code that made it."""
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as `AnthropicModel` sends it; a client may add to it or move fields to the address.
@@ -172,7 +173,8 @@ def from_environment(
     """Return the model that `client` carries; without one, see `from_environment` of `anthropic`.
 
     Raises:
-        ModelUnavailable: there is no key, the client is not an asynchronous one, or more is given than it takes.
+        ModelUnavailable: there is no key, the client is not asynchronous, or an option is given that does not go with a
+            client.
     """
     if client is None:
         return with_a_key(name, headers=headers, timeouts=timeouts, price=price, **more)  # pyright: ignore[reportArgumentType]
@@ -201,12 +203,12 @@ class AnthropicCloudModel:
     """A model behind the Messages API of a cloud, reached by clients of the official SDK that are made when needed."""
 
     name: str
-    """As the service knows it."""
+    """The model's name in the service."""
     _: KW_ONLY
     make: Callable[[], Client]
     """Makes a client, for each event loop that opens the model; it is closed when the last who opened it has left."""
     prefix: str
-    """Of the model's full name: `bedrock` or `vertex-anthropic`."""
+    """The prefix of the model's full name: `bedrock` or `vertex-anthropic`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     timeouts: Timeouts = field(default_factory=Timeouts)
     price: Price | None = None
@@ -281,8 +283,9 @@ class AnthropicCloudModel:
 def on_bedrock(name: str, **options: object) -> AnthropicCloudModel:
     """Return Claude on Amazon Bedrock, under Bedrock's name for it, such as `global.anthropic.claude-sonnet-5-5`.
 
-    The other options are those of the SDK's `AsyncAnthropicBedrock`, such as `aws_region` and `aws_profile`; what is
-    not given comes from where AWS's tools look for it. Without a `price`, it is the list price at AWS's own address.
+    The other options are those of the SDK's `AsyncAnthropicBedrock`, such as `aws_region` and `aws_profile`; an option
+    that is left out comes from the places where AWS's tools look for it. Without a `price`, the model has the list
+    price at AWS's own address.
 
     Raises:
         ModelUnavailable: a package or the region is missing, or an option is not right.

@@ -1,4 +1,4 @@
-"""Anthropic's models, and whatever else speaks the Messages API: request settings, headers and the stream of parts.
+"""Anthropic's models, and other services with the Messages API: request settings, headers and the stream of parts.
 
 What a model cannot do is refused before anything is sent. What is known about models is what platform.claude.com
 documented in November 2026.
@@ -61,16 +61,16 @@ class AnthropicModel(OverHttp):
     `anthropic-beta`.
 
     Raises:
-        ModelUnavailable: no service can have given out this key.
+        ModelUnavailable: the key is empty, or has a character that no key has.
     """
 
     name: str
     """The model's name, as its provider writes it."""
     _: KW_ONLY
     api_key: str | None = None
-    """Sent as `x-api-key`."""
+    """The key that is sent as `x-api-key`."""
     auth_token: str | None = None
-    """Sent as a bearer token."""
+    """The token that is sent as a bearer token."""
     base_url: str = BASE_URL
     """The service's address, without `/v1/messages`."""
     version: str = API_VERSION
@@ -80,7 +80,7 @@ class AnthropicModel(OverHttp):
     price: Price | None = None
     """What the model costs; None leaves the cost of its answers unknown."""
     deferred_loading: bool | None = None
-    """Whether the service loads deferred tools itself; None: if it is Anthropic's own."""
+    """Whether the service loads deferred tools itself. None: only Anthropic's own service does."""
     facts: Facts = field(init=False)
     """The documented ones; 8,192 tokens of output for a model that is not known here."""
     _url: str = field(init=False)
@@ -236,9 +236,10 @@ def from_environment(
     timeouts: Timeouts | None = None,
     price: Price | None = None,
 ) -> AnthropicModel:
-    """Return the model; what is not given comes from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL.
+    """Return the model. What is not given comes from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL.
 
-    Without a `price`, it is the list price; at another address than the provider's own, where others may bill, none.
+    Without a `price`, the model has the list price; at another address than the provider's own, where others may bill,
+    it has none.
 
     Raises:
         ModelUnavailable: there is no key.

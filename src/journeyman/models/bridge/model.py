@@ -86,24 +86,25 @@ class _Lease:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BridgeModel:
-    """A model of pydantic-ai's as one of ours."""
+    """A model of pydantic-ai as a `Model` of this library."""
 
     model: ForeignModel
     """The model of the other library."""
     _: KW_ONLY
     make: Callable[[], ForeignModel] | None = None
-    """Makes the same model once more, for each event loop that opens it. None: `model` itself is used, so that only
-    one event loop at a time may."""
+    """Makes the same model again, for each event loop that opens it. None: `model` itself is used, so only one event
+    loop at a time may use it."""
     settings: ModelSettings = field(default_factory=ModelSettings)
-    """More of pydantic-ai's settings, such as `google_safety_settings`; those of a request win."""
+    """Further settings of pydantic-ai, such as `google_safety_settings`. The settings of a request win over these."""
     timeouts: Timeouts = PATIENCE
-    """`idle_s`: between asking and the first part, and between any two. How long to connect is up to the provider."""
+    """`idle_s` limits the time between the request and the first part, and between any two parts. The provider's client
+    decides how long connecting may take."""
     price: Price | None = None
     """What the model costs; None leaves the cost of its answers unknown."""
     max_output_tokens: int | None = None
     """The longest answer it can give, in tokens; None: not known."""
     secrets: tuple[str, ...] = ()
-    """What must not be shown in an error's text, beside what the provider's client holds as its key."""
+    """Texts that no error may show, in addition to the keys that the provider's client holds."""
     _leases: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease] = field(
         default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease], init=False
     )
@@ -217,8 +218,8 @@ def from_name(
 ) -> BridgeModel:
     """Return the model that pydantic-ai calls `name`, such as `google:gemini-3-pro-preview`.
 
-    `options` are those of its provider in pydantic-ai, such as `api_key`, `base_url` or `region_name`; what is not
-    given comes from the variables that the provider reads.
+    `options` are those of its provider in pydantic-ai, such as `api_key`, `base_url` or `region_name`. What is not
+    given comes from the environment variables that the provider reads.
 
     Raises:
         ModelUnavailable: nobody knows the name, or a package or a key is missing.

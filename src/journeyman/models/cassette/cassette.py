@@ -34,16 +34,16 @@ from journeyman.models.cassette.replay import Playback
 from journeyman.tools.redaction import Redactor, Secret
 
 Mode: TypeAlias = Literal["none", "once", "new", "all"]
-"""What is recorded. `none`: nothing. `once`: all, if there is no file yet; else nothing. `new`: what the file does not
-hold. `all`: all, in place of the file. What is not recorded is replayed."""
+"""What is recorded. `none`: nothing. `once`: everything if there is no file yet, otherwise nothing. `new`: what the
+file does not hold. `all`: everything, and the file is replaced. What is not recorded is replayed."""
 
 
 class Cassette:
     """Records model traffic and tool results to a file, or replays them from it.
 
-    A block (`with Cassette(…) as cassette:`) writes the file when it ends, as a whole; so does `close`. While it
-    replays, a request or call that the file does not hold fails with `NotRecorded`, and no tool runs that has an
-    effect; with `tools="run"` all of them run. `realtime` waits as long as the models and tools did.
+    The end of a block (`with Cassette(…) as cassette:`) writes the whole file; so does `close`. While a cassette
+    replays, a request or call that the file does not hold fails with `NotRecorded`, and no tool that has an effect
+    runs; with `tools="run"`, all tools run. With `realtime`, a replay takes as long as the models and tools did.
     """
 
     def __init__(
@@ -56,16 +56,16 @@ class Cassette:
         tools: Literal["replay", "run"] = "replay",
         realtime: bool = False,
     ) -> None:
-        """`redact` names more secrets to take out; `redact_known=False` leaves in what looks like a key.
+        """`redact` names more secrets to take out. `redact_known=False` leaves texts that look like a key in the file.
 
         Raises:
-            CassetteError: the file cannot be read, or is no cassette.
+            CassetteError: the file cannot be read, or is not a cassette.
         """
         self.path = Path(path)
         self.mode: Mode = mode
         is_there = self.path.exists()
         self.is_anew = mode == "all" or (mode == "once" and not is_there)
-        """Whether everything is recorded, and nothing replayed."""
+        """Whether everything is recorded and nothing is replayed."""
         self._file = read(self.path) if is_there and not self.is_anew else CassetteFile(self.path)
         self._redactor = Redactor(redact, known=redact_known)
         self._state = CassetteState(
@@ -81,7 +81,7 @@ class Cassette:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether nothing is recorded: every model is left alone."""
+        """Whether nothing is recorded, so that no model is asked."""
         return self._state.records == "nothing"
 
     @property
@@ -101,21 +101,21 @@ class Cassette:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """What was recorded before and not asked for, each with its line."""
+        """What was recorded before and was not asked for, each with its line."""
         return tuple(self._state.playback.unused())
 
     @property
     def misses(self) -> tuple[NotRecorded, ...]:
-        """What was asked for and not recorded."""
+        """What was asked for and is not recorded."""
         return tuple(self._state.misses)
 
     def model(self, model: Model | str | None = None) -> Model:
         """Return a model that is recorded or replayed; `model` itself is asked only for what is recorded.
 
-        None is the first model of the file.
+        None stands for the first model of the file.
 
         Raises:
-            ModelUnavailable: the model has to be asked, and cannot be.
+            ModelUnavailable: the model would have to be asked, and cannot be used.
             CassetteError: there is no model in the file.
         """
         if model is None:
@@ -133,7 +133,7 @@ class Cassette:
 
     @property
     def journal(self) -> CassetteJournal:
-        """The journal for `Host(journal=…)`: it records and replays what comes of tool calls."""
+        """The journal for `Host(journal=…)`, which records and replays the results of tool calls."""
         return CassetteJournal(self._state)
 
     def describe(self, *, agent: str, input: str) -> None:

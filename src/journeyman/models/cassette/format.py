@@ -261,14 +261,14 @@ def _object(path: Path, raw: bytes, number: int) -> JsonObject:
         what = "the line is empty" if not raw.strip() else f"this is not JSON, or is cut off ({error})"
         raise _wrong(path, number, what) from error
     if not isinstance(value, dict):
-        raise _wrong(path, number, f"this is no JSON object but {raw[:40].decode(errors='replace')}")
+        raise _wrong(path, number, f"this is not a JSON object but {raw[:40].decode(errors='replace')}")
     return value
 
 
 def _header(path: Path, raw: bytes) -> Header:
     given = _object(path, raw, 1)
     if given.get("format") != FORMAT:
-        raise _wrong(path, 1, f'this is no cassette: the first line has no "format": "{FORMAT}"', "Check the path.")
+        raise _wrong(path, 1, f'this is not a cassette: the first line has no "format": "{FORMAT}"', "Check the path.")
     if given.get("version") != VERSION:
         what = f"the cassette is of version {json.dumps(given.get('version'))}, and this journeyman reads {VERSION}"
         raise _wrong(path, 1, what, "Update journeyman, or record it again.")

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from journeyman.model import HasFacts, Model, Opens
 
 TokenProvider: TypeAlias = Callable[[], str | Awaitable[str]]
-"""Returns a bearer token that is valid now. It is asked before each request, and should keep the token meanwhile."""
+"""Returns a bearer token that is valid now. It is called before each request, so it should keep the token between
+calls."""
 
 BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 _VERTEX_URL: Final = "https://{}-aiplatform.googleapis.com/v1beta1"
@@ -85,18 +86,18 @@ class GoogleModel(OverHttp):
     Neither key nor token is needed where a gateway adds its own. `headers` are sent with every request.
 
     Raises:
-        ModelUnavailable: no model can have this name, or no service can have given out this key.
+        ModelUnavailable: no model can have this name, or the key is empty or has a character that no key has.
     """
 
     name: str
     """The model's name, as its provider writes it."""
     _: KW_ONLY
     api_key: str | None = None
-    """Sent as `x-goog-api-key`."""
+    """The key that is sent as `x-goog-api-key`."""
     token: TokenProvider | None = None
-    """Returns what is sent as a bearer token."""
+    """Returns the token that is sent as a bearer token."""
     base_url: str = BASE_URL
-    """What comes before `/models/NAME`."""
+    """The address that comes before `/models/NAME`."""
     streaming: bool = True
     """False: ask for the answer in one piece."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -106,7 +107,7 @@ class GoogleModel(OverHttp):
     facts: Facts = field(init=False)
     """The documented ones; 8,192 tokens of output for a model that is not known here."""
     url: str = field(init=False)
-    """Where the requests go."""
+    """The address to which requests go."""
     _headers: Mapping[str, str] = field(init=False)
     _codec: Codec = field(init=False)
 
@@ -115,7 +116,7 @@ class GoogleModel(OverHttp):
         name = self.name.removeprefix("models/")
         if not _MODEL_NAME.fullmatch(name):
             raise ModelUnavailable(
-                f"{self.name!r} is no name of a model: it becomes a part of the address.",
+                f"{self.name!r} cannot be the name of a model, which becomes a part of the address.",
                 model=f"{PROVIDER}:{self.name}",
                 hint="Use letters, digits, and the characters . _ - : @ and /, but not two dots in a row.",
             )
@@ -149,8 +150,8 @@ class GoogleModel(OverHttp):
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`.
 
-        It is asked a second time, with another token, if the first one is not taken, and without signatures, if one of
-        another key or place is not.
+        The request is sent a second time with another token if the service refuses the first one, and without
+        signatures if it refuses a signature of another key or place.
         """
         return _Resent(self, request)
 
@@ -300,7 +301,7 @@ async def _token(model: GoogleModel, provider: TokenProvider) -> str:
     else:
         if isinstance(token, str) and token.isascii() and token.isprintable() and token and " " not in token:
             return token
-        failure = _no_token(host, "what the token provider gave is no token, or has a character that none has")
+        failure = _no_token(host, "what the token provider gave is not a token, or has a character that no token has")
     raise failure  # outside of `except`: the other exception may hold the token
 
 
@@ -398,7 +399,8 @@ def on_vertex(
     location: str | None = None,
     **options: Unpack[Reached],
 ) -> GoogleModel:
-    """Return the model on Vertex; project and location come from GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION.
+    """Return the model on Vertex. If they are not given, project and location come from GOOGLE_CLOUD_PROJECT and
+    GOOGLE_CLOUD_LOCATION.
 
     `token` returns a bearer token for the scope `https://www.googleapis.com/auth/cloud-platform`. Without a `price`, it
     is the list price of the location `global`; at others, none.
@@ -417,7 +419,7 @@ def on_vertex(
     location = location or environment("GOOGLE_CLOUD_LOCATION") or "global"
     if not _LOCATION.fullmatch(location):
         hint = "Give a location such as 'global' or 'europe-west4'."
-        raise ModelUnavailable(f"{location!r} is no location of Vertex.", model=shown, hint=hint)
+        raise ModelUnavailable(f"{location!r} is not a location of Vertex.", model=shown, hint=hint)
     host = _VERTEX_URLS.get(location, _VERTEX_URL).format(location)
     place = f"{host}/projects/{quote(project or '', safe=':')}/locations/{location}/publishers/google"
     has_list_price = base_url is None and location == "global"

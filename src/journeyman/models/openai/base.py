@@ -46,7 +46,7 @@ _EFFORTS: Final[Mapping[ThinkingLevel, tuple[str, ...]]] = {
 class OpenAIStyleModel(OverHttp, ABC):
     """A model behind one of OpenAI's two APIs.
 
-    No key is needed where the server asks for none. `headers` are sent with every request.
+    No key is needed if the server asks for none. `headers` are sent with every request.
     """
 
     _expected: ClassVar[str]
@@ -64,7 +64,7 @@ class OpenAIStyleModel(OverHttp, ABC):
     base_url: str | None = None
     """The address that the endpoint's path follows, usually with `/v1`; None: the endpoint's own."""
     streaming: bool = True
-    """False: ask for the answer in one piece, where a server cannot stream, or not with tools."""
+    """False: ask for the answer in one piece. Use this for a server that cannot stream, or cannot stream with tools."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     timeouts: Timeouts = field(default_factory=Timeouts)
     price: Price | None = None
@@ -72,7 +72,7 @@ class OpenAIStyleModel(OverHttp, ABC):
     facts: Facts = field(init=False)
     """The endpoint's limits, or the documented ones; 8,192 tokens of output for a model that is not known here."""
     url: str = field(init=False)
-    """Where the requests go."""
+    """The address to which requests go."""
     _headers: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -33,61 +33,62 @@ _REQUEST_BYTES: Final = 50_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One service. The defaults are those of a plain compatible server that needs no key."""
+    """One service. The defaults describe a plain compatible server that needs no key."""
 
     provider: str
     """The service's short name: the prefix of its models' names, and whose reasoning an answer holds."""
 
     # -- how it is reached
     base_url: str | None = None
-    """The address that the paths follow; None: it must be given, or stand in `base_url_variable`."""
+    """The address before the paths. None: it must be given, or stand in `base_url_variable`."""
     base_url_variable: str | None = None
-    """The environment variable for the address."""
+    """The environment variable that holds the address."""
     key_variable: str | None = None
-    """The environment variable for the key."""
+    """The environment variable that holds the key."""
     needs_key: bool = False
     """True: without a key, no request is made."""
     key_header: KeyHeader = "authorization"
-    """`authorization`: sent as a bearer token; `api-key`: as it is, in a header of that name."""
+    """How the key is sent. `authorization`: as a bearer token; `api-key`: as it is, in a header of that name."""
     chat_path: str = "/chat/completions"
-    """Where Chat Completions are; `{model}` stands for the model's name."""
+    """The path of Chat Completions; `{model}` stands for the model's name."""
     responses_path: str = "/responses"
-    """Where Responses are; `{model}` stands for the model's name."""
+    """The path of Responses; `{model}` stands for the model's name."""
     query: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
-    """What follows the path, such as `api-version`."""
+    """The parameters that follow the path, such as `api-version`."""
 
     # -- what it can do
     tools: bool = True
-    """False: a request with tools is an error before it is sent."""
+    """False: a request with tools fails before it is sent."""
     parallel_tool_calls: bool | None = None
     """Sent as `parallel_tool_calls`; None: not sent, and the service decides. False asks for one call at a time."""
     strict: bool = False
     """Whether the service enforces the schemas of tools that are marked `strict`."""
     images: bool = True
-    """Whether users may send pictures; where not, a text says that one is missing."""
+    """Whether users may send pictures. If not, a text in its place says that a picture is missing."""
     image_urls: bool = True
     """Whether the service fetches pictures by itself."""
     documents: bool = False
-    """Whether users may send PDF files; where not, a text says that one is missing. Plain text needs nothing."""
+    """Whether users may send PDF files. If not, a text in its place says that a file is missing. Plain text can always
+    be sent."""
     document_urls: bool = False
     """Whether Chat Completions fetch documents by themselves."""
     sounds: tuple[str, ...] = ()
-    """What the name of a model holds that takes sounds over Chat Completions, WAV and MP3; where none is held, a text
-    says that one is missing. `""` is in every name."""
+    """A model takes sounds (WAV and MP3) over Chat Completions if its name holds one of these; `""` is in every name.
+    For other models a text says that a sound is missing."""
     native_output: bool = True
     """Whether the service makes a model answer with JSON of a schema."""
     hosts: bool = False
     """Whether the service runs tools by itself: over Responses, and by search models over Chat Completions."""
     refusals: bool = False
-    """Whether Chat Completions take a refusal of the model back as one; where not, it is a text like any other."""
+    """Whether Chat Completions take a refusal of the model back as a refusal. If not, it goes back as a text."""
     longest_id: int | None = None
     """The longest id of a call that Chat Completions take, in characters; None: any."""
     exact_id: int | None = None
-    """Of how many letters and digits an id of a call must be in Chat Completions; None: see `longest_id`."""
+    """How many letters and digits the id of a call must have in Chat Completions. None: see `longest_id`."""
     forces_calls: bool = True
-    """Whether the model can be told that it must call a tool; where not, `tool_choice="any"` is refused here."""
+    """Whether the model can be told that it must call a tool. If not, `tool_choice="any"` fails before it is sent."""
     reply_after_results: bool = False
-    """Whether Chat Completions want an answer of the model's between results and what the user says after them."""
+    """Whether Chat Completions want an answer of the model between results and what the user says after them."""
 
     # -- how it is asked
     usage_in_stream: bool = True
@@ -99,8 +100,8 @@ class Endpoint:
     store: bool | None = None
     """Sent as `store`; None: not sent, and the service decides whether it keeps answers."""
     cache_marks: tuple[str, ...] = ()
-    """How the names of those models begin whose texts may be marked for the prompt cache, by `cache_control`, in Chat
-    Completions. All others cache by themselves."""
+    """In Chat Completions, models whose names begin like this take marks for the prompt cache (`cache_control`). All
+    others cache by themselves."""
     tells_cost: bool = False
     """Whether Chat Completions are asked, by `usage.include`, what an answer cost, and tell it in US dollars."""
 
@@ -111,7 +112,7 @@ class Endpoint:
     echoes_reasoning: bool = False
     """Whether Chat Completions take the model's reasoning back in `reasoning_field`."""
     reasoning_with_calls: bool = False
-    """Whether Chat Completions want `reasoning_field` in each message with calls, be it empty."""
+    """Whether Chat Completions want `reasoning_field` in each message with calls, even if it is empty."""
     reasoning_details: bool = False
     """Whether reasoning also comes as `reasoning_details`, which are sent back instead of its text."""
     effort_field: EffortField | None = None
@@ -120,7 +121,7 @@ class Endpoint:
     efforts: tuple[str, ...] | None = None
     """The efforts that every model takes, the least first, in the service's words; None: see `known_of`."""
     reasoning_off: Mapping[str, JsonValue] | None = field(default=None, hash=False)
-    """What Chat Completions are sent to switch reasoning off; None: the effort `none`."""
+    """The fields that switch reasoning off in Chat Completions. None: the effort `none`."""
     takes_budget: bool = False
     """Whether a budget in tokens is taken, as `reasoning: {"max_tokens": ...}`."""
 

@@ -1,8 +1,9 @@
 """Services that speak one of OpenAI's APIs, with what is known of each: one record, and the prefix of its models.
 
-No record was tried on its service. They say what the service's documentation gave in November 2026 or, where it says
-nothing, what the issues and the code of other clients tell: `docs/providers.md` has the sources. What a record does not
-say is as with any compatible server. A record can be replaced: `connect("groq:…", endpoint=replace(GROQ, …))`.
+No record was tried on its service. A record says what the service's documentation gave in November 2026 or, where that
+says nothing, what the issues and the code of other clients tell: `docs/providers.md` has the sources. For what a record
+does not say, the service is treated like any compatible server. A record can be replaced: `connect("groq:…",
+endpoint=replace(GROQ, …))`.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ PERPLEXITY: Final = Endpoint(
     needs_key=True,
     efforts=_THREE,
 )
-"""Perplexity, over Responses: it has ended its Chat Completions on 27 September 2026."""
+"""Perplexity, over Responses: it ended its Chat Completions on 27 September 2026."""
 
 PRESETS: Final = (MISTRAL, GROQ, DEEPSEEK, XAI, TOGETHER, FIREWORKS, CEREBRAS, HUGGINGFACE, COHERE, PERPLEXITY)
 
@@ -173,7 +174,7 @@ def github(name: str, **options: object) -> OpenAIChatModel:
         ModelUnavailable: always.
     """
     raise ModelUnavailable(
-        "GitHub has ended GitHub Models on 30 July 2026.",
+        "GitHub ended GitHub Models on 30 July 2026.",
         model=f"github:{name}",
         hint=f"Ask the provider of the model itself, such as 'openai:{name.rpartition('/')[2]}', or another service.",
     )
