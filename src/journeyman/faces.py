@@ -5,17 +5,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import MappingProxyType
 
 
-def lazy_face(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of a package whose modules, by name, hold the names listed in `homes`."""
+def lazy_face(
+    package: str, homes: Mapping[str, str], extras: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of a package whose modules, by name, hold the names listed in `homes`.
+    `extras` says which extra brings which packages."""
+    extra_of = {each: extra for extra, packages in extras.items() for each in packages.split()}
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def get(name: str) -> object:
         home = home_of.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(import_module(f"{package}.{home}"), name)
+        try:
+            value: object = getattr(import_module(f"{package}.{home}"), name)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in extra_of:
+                raise
+            needs = f"{package}.{name} needs the package {missing}, which is not installed"
+            raise ModuleNotFoundError(
+                f"{needs}: pip install 'journeyman[{extra_of[missing]}]'", name=missing
+            ) from error
         setattr(sys.modules[package], name, value)
         return value
 

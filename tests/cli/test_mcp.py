@@ -84,6 +84,33 @@ def test_without_its_package_a_command_says_what_to_install(words: list[str], pa
     )
 
 
+@pytest.mark.parametrize(
+    ("room", "name", "package", "extra"),
+    [("serve", "app", "ag_ui", "serve"), ("serve", "agent_server", "mcp", "mcp"), ("view", "app", "starlette", "view")],
+)
+def test_without_its_package_a_room_says_what_to_install_and_so_does_a_command_whose_file_needs_it(
+    tmp_path: Path, room: str, name: str, package: str, extra: str
+) -> None:
+    said = f"journeyman.{room}.{name} needs the package {package}, which is not installed"
+    (tmp_path / "needs.py").write_text(f"from journeyman.{room} import {name}\n")
+    for program, told in (
+        ("import needs", f"ModuleNotFoundError: {said}: pip install 'journeyman[{extra}]'\n"),
+        (
+            "sys.argv = ['journeyman', 'run', 'needs.py:agent', 'hi']; import journeyman.cli as cli; cli.main()",
+            f"error: needs.py, line 1: {said}. pip install 'journeyman[{extra}]'\n",
+        ),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys; sys.modules[{package!r}] = None; {program}"],
+            env=environment(),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stderr.endswith(told)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_server_whose_client_is_silent(warm: Warm, number: signal.Signals, code: int) -> None:
     theirs, ours = os.pipe()

@@ -203,6 +203,9 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
             return error
         case DefinitionError():
             return misdefined(origin, place, error)
+        case ModuleNotFoundError(__cause__=ModuleNotFoundError()):  # a room of ours says which extra brings it
+            text, _, hint = str(error).partition(": ")
+            return Mistake(f"{place}: {text}.", hint)
         case ModuleNotFoundError(name=str(name)):
             return _not_found(origin, place, name)
         case SyntaxError():

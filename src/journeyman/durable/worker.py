@@ -56,9 +56,9 @@ class Worker:
         on_event: Listener | None = None,
         equip: Callable[[Row, Program], Program] | None = None,
     ) -> None:
-        """Does runs of these `agents` that are stored in `durable`. `slots` is how many runs go on here at once. Without
-        `queues`, all queues are served. `host`, `callbacks` and `on_event` are given to every run; `equip` gives a run
-        what only this run gets.
+        """Does runs of these `agents` that are stored in `durable`. `slots` is how many runs go on here at once.
+        Without `queues`, all queues are served. `host`, `callbacks` and `on_event` are given to every run; `equip`
+        gives a run what only this run gets.
 
         Raises:
             ValueError: there is no agent or no slot, two agents have the same name, or a queue's limit is less than 1.

@@ -23,4 +23,5 @@ if not TYPE_CHECKING:
             "server": "AgentServer agent_server",
             "stdio": "serve_stdio",
         },
+        {"mcp": "mcp", "serve": "ag_ui starlette uvicorn"},
     )

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 __all__ = ["app", "serve_view"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(__name__, {"asgi": "app", "server": "serve_view"})
+    __getattr__, __dir__ = lazy_face(__name__, {"asgi": "app", "server": "serve_view"}, {"view": "starlette uvicorn"})
