@@ -17,7 +17,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from journeyman import Agent, Chat, Failure, Host, Success, run, tool
+from journeyman import Agent, Chat, Failure, Host, Limits, Success, run, tool
 from journeyman.chat.questions import ask_user
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, StoreError
@@ -73,6 +73,18 @@ async def test_a_run_is_shown_with_its_events_requests_and_figures(place: str) -
         assert json.loads("".join(piece["body"] for piece in request["pieces"])) == body
         assert (await desk.get("/api/days?days=2"))["days"][-1]["runs"] == 1
         assert (await desk.get(f"/api/runs/{id}/signals"))["signals"] == []
+
+
+async def test_the_input_is_shown_with_what_the_run_may_use_of_what_is_limited(place: str) -> None:
+    limits = Limits(tokens=9_000, seconds=60.5)
+    agent = Agent(name="scout", model=Scripted([say("They rise.")]), limits=limits)
+    with Recorder(place, content=False) as recorder:
+        (await run(agent, "What?", host=Host(record=recorder))).unwrap()
+    async with viewing(place) as desk:
+        [shown] = (await desk.get("/api/runs"))["runs"]
+        events = (await desk.get(f"/api/runs/{shown['id']}/events"))["events"]
+    [told] = [each["facts"]["limits"] for each in events if each["kind"] == "Input"]
+    assert told == {"tokens": 9_000, "seconds": 60.5}
 
 
 async def test_runs_come_in_pages_and_are_found_by_what_was_said(place: str) -> None:
