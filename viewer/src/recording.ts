@@ -26,6 +26,10 @@ export class Recording {
   private frame = 0;
   private later = 0;
   private isAsking = false;
+  /** The last words of the answers that are being written, by path. */
+  private readonly saying = new Map<string, string>();
+  /** Those whose answer is complete. */
+  private readonly spent = new Map<string, string | undefined>();
   private isWanted = false;
   private wantsRequests = false;
 
@@ -73,6 +77,8 @@ export class Recording {
       });
     heard<Happened[]>("events", (events) => {
       this.tree?.add(events);
+      for (const { kind, path } of events) if (kind === "ModelResponded") this.spent.set(path.join("/"), this.saying.get(path.join("/")));
+      this.write();
       if (events.some((event) => /^(ModelResponded|RunFailed|SignalTaken)$/.test(event.kind))) this.askSoon();
     });
     heard<Run>("run", (run) => {
@@ -82,9 +88,8 @@ export class Recording {
       void this.ask();
     });
     heard<{ path: string[]; text: string }>("words", ({ path, text }) => {
-      for (const run of this.tree?.runs ?? []) {
-        if (run.path.join("/") === path.join("/") && run.nowIteration?.isLive) run.nowIteration.words = text;
-      }
+      this.saying.set(path.join("/"), text);
+      this.write();
     });
     heard<{ error: string; hint: string }>("gone", (told) => {
       this.gone = new Failed(told.error, told.hint, 500);
@@ -99,6 +104,15 @@ export class Recording {
       this.lost = null;
       this.tell();
     };
+  }
+
+  /** Put the words that are being said where they belong. They may come before the iteration in which they are said. */
+  private write(): void {
+    for (const run of this.tree?.runs ?? []) {
+      const path = run.path.join("/");
+      const said = this.saying.get(path);
+      if (run.nowIteration?.isLive && said !== undefined && said !== this.spent.get(path)) run.nowIteration.words = said;
+    }
   }
 
   again(): void {
