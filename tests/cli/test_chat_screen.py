@@ -128,8 +128,11 @@ def test_ctrl_r_finds_what_was_entered(warm: Warm, tmp_path: Path) -> None:
     with chatting(tmp_path, start=warm.start) as chat:
         chat.type("The first thing.", "heard ['The first thing.']")
         chat.type("Another one.", "heard ['Another one.']")
-        chat.press(CTRL_R + b"first")
+        chat.press(CTRL_R + b"third")
+        chat.see("search: third\n  nothing found")
+        chat.press(b"\x7f" * 5 + b"first")
         chat.see("search: first")
+        chat.wait_for(lambda shown: "nothing found" not in shown)
         chat.press(b"\r")
         chat.wait_for(lambda shown: "search:" not in shown)
         chat.type(" Again.", "heard ['The first thing. Again.']")

@@ -81,9 +81,19 @@ class InputLine:
 
     def below(self, columns: Callable[[], int]) -> list[Container]:
         """Return what stands below the line: what may be chosen, and what is looked for."""
+
+        def finds_nothing() -> bool:
+            wanted = self._search.search_buffer.text.lower()
+            return not any(wanted in each.lower() for each in (self.buffer.text, *self.buffer.history.get_strings()))
+
         has_menu = Condition(lambda: bool(self.buffer.complete_state and self.buffer.complete_state.completions))
         menu = Window(FormattedTextControl(lambda: self._menu(columns())), dont_extend_height=True, wrap_lines=False)
-        return [ConditionalContainer(menu, has_menu), self._search.container]
+        nothing = Window(FormattedTextControl([("", "  nothing found")]), height=1)
+        return [
+            ConditionalContainer(menu, has_menu),
+            self._search.container,
+            ConditionalContainer(nothing, is_searching & Condition(finds_nothing)),
+        ]
 
     def take(self) -> str:
         """Take out what was typed, with all that was pasted."""
