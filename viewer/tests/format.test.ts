@@ -1,5 +1,5 @@
 import { assert, test } from "vitest";
-import { age, clock, count, DASH, duration, exact, firstLine, money, percent, plural, shortId, size, utc } from "../src/logic/format.ts";
+import { age, allowedMoney, clock, count, DASH, duration, exact, firstLine, money, percent, plural, shortId, size, utc } from "../src/logic/format.ts";
 
 test("figures are written whole to 9,999, and what is not known is a dash", () => {
   assert.deepEqual([0, 9_999, 10_000, 999_949, 999_950, 1_200_000].map(count), ["0", "9,999", "10.0k", "999.9k", "1.00M", "1.20M"]);
@@ -14,6 +14,10 @@ test("figures are written whole to 9,999, and what is not known is a dash", () =
 test("where somebody points, every digit is told, and what is not known is said so", () => {
   assert.deepEqual([1_234_567, 0, null, undefined].map(exact), ["1,234,567", "0", "not known", "not known"]);
   assert.deepEqual([count(1.4e9), count(Number.POSITIVE_INFINITY), duration(Number.NaN)], ["1.40G", DASH, DASH]);
+});
+
+test("a limit in dollars has no more digits than it needs, and two at least", () => {
+  assert.deepEqual([0.5, 0.025, 0.1234, 0, 12, 1_234.5, null].map(allowedMoney), ["$0.50", "$0.025", "$0.1234", "$0.00", "$12.00", "$1,234.50", "–"]);
 });
 
 test("one is one, and any other number are many", () => {

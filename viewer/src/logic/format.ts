@@ -22,6 +22,11 @@ export function money(cost: number | null | undefined): string {
   return cost < 1 ? `$${cost.toFixed(4)}` : `$${cost.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
+/** A limit in dollars, as somebody would write it down. */
+export function allowedMoney(cost: number | null): string {
+  return money(cost).replace(/(\.\d\d)(\d*?)0+$/, "$1$2");
+}
+
 /** A duration, given in seconds. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return DASH;

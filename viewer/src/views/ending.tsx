@@ -3,7 +3,7 @@
 import { type ComponentChildren, Fragment } from "preact";
 import type { Facts, Usage } from "../api";
 import { parsed } from "../client";
-import { count, DASH, duration, exact, money, percent } from "../logic/format";
+import { allowedMoney, count, DASH, duration, exact, money, percent } from "../logic/format";
 import { type Gauge, gaugesOf, type Party, partiesOf } from "../logic/gauges";
 import type { RunStep, Step, Tree } from "../logic/tree";
 import { allTokens, isObject, NOTHING, number, object, sentTokens, sum, text, usage } from "../logic/values";
@@ -118,7 +118,7 @@ function ErrorBox({ error }: { error: Facts }) {
 function figures({ name, used, limit, needed, ended }: Gauge, place: string): ComponentChildren {
   const written = (n: number | null) => (n === null ? DASH : name === "cost" ? money(n) : name === "seconds" ? (limit === null ? duration(n) : n.toFixed(1)) : exact(n));
   if (limit === null) return name === "attempts" || name === "iterations" ? `${written(used)} of ?${place}` : written(used);
-  const most = name === "seconds" ? exact(limit) : written(limit);
+  const most = name === "cost" ? allowedMoney(limit) : exact(limit);
   const rest = !ended || used === null || name === "attempts" || name === "iterations" ? "" : needed !== null ? ` · ${written(needed)} needed` : ` · ${written(Math.max(0, limit - used))} left`;
   return (
     <>

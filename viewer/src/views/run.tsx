@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import type { Sent } from "../api";
 import { isMissed, told } from "../logic/cache";
-import { count, duration, exact, money, percent, plural, shortId, clock, utc } from "../logic/format";
+import { allowedMoney, count, duration, exact, money, percent, plural, shortId, clock, utc } from "../logic/format";
 import { childrenOf, isFailing, reveal, type Row, rowsOf, selectedAtFirst } from "../logic/rows";
 import type { State, Step, Tree } from "../logic/tree";
 import { number, sentTokens, text } from "../logic/values";
@@ -235,7 +235,7 @@ function Head({ tree, recording, now }: { tree: Tree; recording: Recording; now:
           {run.usage.output_tokens < 100_000 ? exact(run.usage.output_tokens) : count(run.usage.output_tokens)}
         </Figure>
         <Figure name="cost">
-          {money(run.usage.cost)} {most("cost") !== null && <span class="name">of {money(most("cost"))}</span>}
+          {money(run.usage.cost)} {most("cost") !== null && <span class="name">of {allowedMoney(most("cost"))}</span>}
         </Figure>
         <Figure name={isLive ? "for" : "took"}>
           {duration((isLive ? now : (run.ended ?? run.seen)) - run.started)} {most("seconds") !== null && <span class="name">of {duration(most("seconds"))}</span>}
