@@ -208,6 +208,7 @@ async def test_pages_and_strange_names_are_refused(warm: Warm) -> None:
         ({"address": "192.0.2.7"}, ["NO_TOKEN"]),
         ({"address": "agents.example.org", "allowed_hosts": ["agents.example.org"]}, ["NO_TOKEN"]),
         ({"address": "0.0.0.0", "token": TOKEN}, ["NO_HOST_NAME"]),
+        ({"address": "127.0.0.1", "allowed_hosts": ["agents.example.org", ""]}, ["NO_HOST_NAME"]),
         ({"token": "short"}, ["WEAK_TOKEN"]),
         ({"token": ""}, ["WEAK_TOKEN"]),
     ],

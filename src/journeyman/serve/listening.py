@@ -45,6 +45,9 @@ def address_problems(address: str, token: str | None, allowed_hosts: Sequence[st
         problems.append(
             Problem("WEAK_TOKEN", text, "Take a random one: python -c 'import secrets; print(secrets.token_urlsafe())'")
         )
+    if not all(name.strip() for name in allowed_hosts):
+        text = "An allowed host name is empty: it would let requests in under every name."
+        problems.append(Problem("NO_HOST_NAME", text, "Give the name that clients use, or none."))
     if is_loopback(address):
         return problems
     if token is None:
