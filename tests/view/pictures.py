@@ -215,12 +215,12 @@ async def take_all(folder: Path, store: Path | None = None) -> None:
                     live = next(run.id for run in recordings.runs(status="live"))
                 await desk.say(live, kind="steer", text="Only this one link; leave the wording alone.")
                 step = "&at=lead/scout%231/1.2"
+                await camera.take("live", f"?run={live}", live=True)  # first: what waits, waits only for a moment
                 await camera.take("runs", "")
                 await camera.take("run", f"?run={lead}{step}", drop=step)
                 await camera.take("draft", f"?run={analyst}&at=analyst/1.4/call_7_1")
                 await camera.take("request", f"?run={runs['librarian', 'left']}&at=librarian:2/1.1&tab=request")
                 await camera.take("ending", f"?run={lead}", narrow=False)
-                await camera.take("live", f"?run={live}", live=True)
                 await camera.take("conversation", f"?run={analyst}&view=conversation", narrow=False)
                 await camera.take(
                     "compare", f"?compare={analyst},{runs['analyst', 'MAX_ATTEMPTS_EXCEEDED']}", narrow=False

@@ -280,7 +280,7 @@ async def test_of_two_operators_the_second_is_told_who_was_first(floor: Floor, o
         await expect(one.locator(".approval")).to_contain_text("Which sea?")
         heard.set()
         await expect(two.locator("#toast")).to_contain_text(f"answered before: allow, by {somebody()} in the viewer")
-        await expect(two.locator("#toast")).to_be_hidden()  # by then the card has not moved for a while, and takes a click
+        await expect(two.locator("#toast")).to_be_hidden()  # by then the card stands still, and takes a click
         await two.get_by_role("button", name="south").click()
         done = await asyncio.to_thread(process.done)
     assert "about tides; south" in done.stdout
