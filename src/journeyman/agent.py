@@ -427,11 +427,11 @@ def _check_tools(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     for tool in agent.tools:
         if isinstance(tool, Agent):
             hint = "Let the model delegate to it: tools=[Subagents(agent)]."
-            yield Problem("INVALID_TOOL", f"Agent.tools holds the agent {tool.name!r}, which is no tool.", hint)
+            yield Problem("INVALID_TOOL", f"Agent.tools holds the agent {tool.name!r}, which is not a tool.", hint)
         elif not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
             yield Problem(
                 "INVALID_TOOL",
-                f"Agent.tools holds {tool!r}, which is no tool.",
+                f"Agent.tools holds {tool!r}, which is not a tool.",
                 tools_hint(tool)
                 or "Decorate the function with @tool, or build a Tool(name, description, input_schema, handler).",
             )
@@ -469,7 +469,9 @@ def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 def _check_text_only(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if agent.nudge and (agent.output is TEXT or agent.output.mode == "native"):
-        yield Problem("INVALID_NUDGE", "nudge is set, but there is no output tool to remind of.", "Remove it.")
+        yield Problem(
+            "INVALID_NUDGE", "nudge is set, but the agent has no output tool to remind the model of.", "Remove it."
+        )
     if agent.output is TEXT:
         return
     for name, value in (("stop_after", agent.stop_after), ("stop_guard", agent.stop_guard)):

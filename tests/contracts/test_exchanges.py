@@ -53,17 +53,17 @@ class Examined:
         return openai_says.Counted(10, 2) if self.says is openai_says else {"input_tokens": 10, "output_tokens": 2}
 
 
-_MESSAGES: Final[dict[str, Any]] = {"server": MessagesApi, "says": anthropic_says, "nothing": "it is no message"}
+_MESSAGES: Final[dict[str, Any]] = {"server": MessagesApi, "says": anthropic_says, "nothing": "it is not a message"}
 _OPENAI: Final[dict[str, Any]] = {"server": OpenAiApi, "says": openai_says}
 
 ANTHROPIC: Final = Examined(name="anthropic", model=makers.anthropic, n_events=4, **_MESSAGES)
 CLIENT: Final = Examined(name="anthropic-client", model=makers.client, n_events=4, **_MESSAGES)
-CHAT: Final = Examined(name="openai-chat", model=makers.chat, n_events=3, nothing="no chat completion", **_OPENAI)
+CHAT: Final = Examined(name="openai-chat", model=makers.chat, n_events=3, nothing="not a chat completion", **_OPENAI)
 RESPONSES: Final = Examined(
-    name="openai-responses", model=makers.responses, n_events=5, nothing="it is no response", **_OPENAI
+    name="openai-responses", model=makers.responses, n_events=5, nothing="it is not a response", **_OPENAI
 )
 GOOGLE: Final = Examined(
-    name="google", server=GeminiApi, says=gemini_says, model=makers.google, n_events=1, nothing="it is no answer"
+    name="google", server=GeminiApi, says=gemini_says, model=makers.google, n_events=1, nothing="it is not an answer"
 )
 AZURES: Final = Examined(name="azure-responses", model=makers.azure, **_OPENAI)
 BRIDGED: Final = Examined(name="bridge", model=makers.bridged, **_OPENAI)

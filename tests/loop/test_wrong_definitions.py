@@ -185,7 +185,7 @@ async def test_a_model_for_a_subagent_may_be_made_by_an_async_function() -> None
 
 async def test_a_function_that_makes_no_model_is_told() -> None:
     made: Any = Subagents(HELPER, create_model=lambda name: None)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(SubagentMisused, match="create_model gave None, which is no model"):
+    with pytest.raises(SubagentMisused, match="create_model gave None, which is not a model"):
         await made.execute({"agent": "helper", "task": "Go.", "model": "big"})
 
 
@@ -202,7 +202,7 @@ async def test_the_output_of_background_work_may_be_a_folder(tmp_path: Path) -> 
 async def test_a_function_that_gives_no_answer_is_told_so(answer: Any) -> None:  # noqa: ANN401 - a wrong answer
     failure = failed(await run(talker(FromFunction(lambda request: answer)), "Go."))
     assert failure.code == "API_ERROR"
-    assert "which is no answer. Give a text" in failure.error.message
+    assert "which is not an answer. Give a text" in failure.error.message
 
 
 def test_what_holds_agents_cannot_be_deferred() -> None:

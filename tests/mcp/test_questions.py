@@ -227,7 +227,7 @@ async def test_an_address_that_is_not_safe_is_never_shown(url: str, older: str, 
 )
 async def test_what_is_no_form_is_not_put_to_the_user(form: dict[str, Any], older: str) -> None:
     (said,) = await told(older, User("x"), form=form)
-    assert said.startswith(("It is no form with at most 20 plain values, at properties", "Field 'it': "))
+    assert said.startswith(("It is not a form with at most 20 plain values, at properties", "Field 'it': "))
 
 
 async def test_a_server_that_asks_without_end_is_refused(older: str, newer: str) -> None:

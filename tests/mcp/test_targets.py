@@ -79,7 +79,7 @@ def test_a_file_lists_servers_in_the_form_of_desktop_programs(tmp_path: Path) ->
         ({"a": {}}, "Server 'a' has both command and url, or neither. Give one of them"),
         ({"a": {"command": "x", "url": "http://b"}}, "Server 'a' has both command and url, or neither."),
         ({"a": {"type": "sse", "url": "http://b"}}, "At a.type: Input should be 'stdio', 'http', "),
-        ({"a": {"command": "${NOWHERE}"}}, "Server 'a' needs NOWHERE, which is not set. Set it, or say what else: "),
+        ({"a": {"command": "${NOWHERE}"}}, "Server 'a' needs NOWHERE, which is not set. Set it, or give a default: "),
         ({"a": {"url": "${PORT}"}}, "The address of server 'a' is not an http:// or https:// URL."),
     ],
 )

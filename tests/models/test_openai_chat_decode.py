@@ -437,7 +437,7 @@ def test_an_answer_that_ended_is_complete_also_without_a_reason_to_stop(
 
 @pytest.mark.parametrize("choices", [[], [None], [{}], [{"message": None}]])
 def test_a_document_without_a_message_is_no_answer(choices: object) -> None:
-    with pytest.raises(ProviderError, match="no chat completion") as caught:
+    with pytest.raises(ProviderError, match="not a chat completion") as caught:
         Decoder("openai").document(orjson.dumps({"object": "chat.completion", "choices": choices}))
     assert caught.value.kind == "unknown"
 

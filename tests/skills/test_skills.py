@@ -340,7 +340,7 @@ def nothing(shelf: Shelf) -> None:
         (many, "SKILL_TOO_LARGE", "has more than 1,000 files."),
         (misspelled, "NO_SKILL_FILE", "pdf-forms/SKILL.md does not exist."),
         (pipe, "INVALID_SKILL_FILE", "pdf-forms/pipe is neither a file nor a folder."),
-        (odd_name, "INVALID_SKILL_FILE", "a\\nb.md' has a name that is no plain text."),
+        (odd_name, "INVALID_SKILL_FILE", "a\\nb.md' has a name that is not plain text."),
         (empty, "NO_SKILLS", "skills holds no skills. Put each skill into a folder of its own, with a SKILL.md."),
         (nothing, "NO_SKILLS", "skills holds no skills: No such file or directory."),
     ],

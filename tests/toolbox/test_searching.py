@@ -136,7 +136,7 @@ async def test_many_files_are_cut(player: Player, folder: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["[a", "{a,b", "a{b{c}"])
 async def test_a_pattern_that_is_none_is_refused(player: Player, pattern: str) -> None:
-    assert "is no pattern for paths" in await player.refused("glob", pattern=pattern)
+    assert "is not a pattern for paths" in await player.refused("glob", pattern=pattern)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ async def test_exactly_as_many_as_are_shown_are_not_cut(player: Player, folder: 
 @pytest.mark.parametrize("pattern", ["[", "(", "(?=a)", r"(a)\1"])
 async def test_an_expression_that_is_none_is_refused(player: Player, pattern: str) -> None:
     text = await player.refused("grep", pattern=pattern)
-    assert "is no regular expression" in text
+    assert "is not a regular expression" in text
     assert text.endswith("For a plain text, give literal=true.")
 
 

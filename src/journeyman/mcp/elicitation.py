@@ -345,7 +345,9 @@ def _fields(schema: JsonObject) -> list[_Field]:
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = bounded(".".join(map(str, fault["loc"])), _WORDS_SHOWN)
-        raise _TooMuch(f"It is no form with at most {MAX_FIELDS} plain values, at {where}: {fault['msg']}.") from None
+        raise _TooMuch(
+            f"It is not a form with at most {MAX_FIELDS} plain values, at {where}: {fault['msg']}."
+        ) from None
     given = cast("dict[str, JsonObject]", schema.get("properties", {}))
     needed = {*form.required}
     return [_field(name, each, given[name], is_required=name in needed) for name, each in form.properties.items()]

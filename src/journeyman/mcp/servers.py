@@ -259,7 +259,7 @@ class _Reading:
         variable, otherwise = found[1], found[2]
         value = self.environ.get(variable)
         if value is None and otherwise is None:
-            hint = f"Set it, or say what else: ${{{variable}:-otherwise}}."
+            hint = f"Set it, or give a default: ${{{variable}:-otherwise}}."
             self.problems.append(
                 Problem("MISSING_VARIABLE", f"Server {name!r} needs {variable}, which is not set.", hint)
             )

@@ -90,7 +90,7 @@ class StdioTransport:
         if not self._is_started and isinstance(error, OSError):
             self._fault = f"{self._server.command!r} cannot be started: {error.strerror or name_and_words(error)}"
         elif not self.finished.is_set():
-            self._fault = self._fault or f"it was asked in vain: {bounded(name_and_words(error), _SHOWN)}"
+            self._fault = self._fault or f"it could not be asked: {bounded(name_and_words(error), _SHOWN)}"
 
     async def __aenter__(self) -> TransportStreams:
         mark = secrets.token_hex(8)

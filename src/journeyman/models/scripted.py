@@ -202,7 +202,7 @@ def _response(answer: Answer, model: str) -> Response:
             return say(cast("Block", answer))
         case _:
             raise ProviderError(
-                f"Model {model!r} gave {answer!r}, which is no answer. "
+                f"Model {model!r} gave {answer!r}, which is not an answer. "
                 "Give a text, blocks such as call(…), a Response or a ProviderError.",
                 kind="bad_request",
                 usage=Usage(),

@@ -350,7 +350,7 @@ def _path_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
 
 def _host_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
     if _HOST.fullmatch(pattern.strip().lower()) is None:
-        return "is no host", "Write 'example.org', '*.example.org' or '*', without scheme, port and path."
+        return "is not a host", "Write 'example.org', '*.example.org' or '*', without scheme, port and path."
     return None
 
 

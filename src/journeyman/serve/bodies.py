@@ -78,7 +78,7 @@ def input_of(agent: Agent[Any, Any, Any], body: object) -> object:
     value = given["input"]
     if agent.input is str:
         if not isinstance(value, str) or not value.strip():
-            raise wrong("input", "it is no text, or a blank one")
+            raise wrong("input", "it is not a text, or is blank")
         return value
     schema = agent.plan.input
     return schema.parse(to_json({"value": value} if schema.is_wrapped else value))
@@ -92,7 +92,7 @@ def text_of(body: object, name: str, *, default: str | None = None) -> str:
     """
     value = object_of(body, (name,)).get(name, default)
     if not isinstance(value, str) or not value.strip():
-        raise wrong(name, "it is no text, or a blank one")
+        raise wrong(name, "it is not a text, or is blank")
     return value
 
 

@@ -141,7 +141,7 @@ def _inventory(root: str, shown: str, max_bytes: int, problems: list[Problem]) -
 def _entry_problem(entry: os.DirEntry[str], mode: int, root: str, shown: str) -> Problem | None:
     if not entry.name.isprintable():
         hint = "Rename it: models read the names."
-        return Problem("INVALID_SKILL_FILE", f"{quoted(shown)} has a name that is no plain text.", hint)
+        return Problem("INVALID_SKILL_FILE", f"{quoted(shown)} has a name that is not plain text.", hint)
     if entry.is_symlink():
         target = os.path.realpath(entry.path)
         if not target.startswith(f"{root}/"):

@@ -299,7 +299,7 @@ class Subagents(Tool[..., Any, Needs]):
             raise SubagentMisused(f"Model {name!r} cannot be used: {name_and_words(error)}") from error
         if next(model_problems("model", model), None) is not None or model is None:  # pyright: ignore[reportUnnecessaryComparison] - users' code may not be typed
             raise SubagentMisused(
-                f"Model {name!r} cannot be used: create_model gave {model!r}, which is no model. Leave out model. "
+                f"Model {name!r} cannot be used: create_model gave {model!r}, which is not a model. Leave out model. "
                 "(A program returns a model such as connect(name) gives.)"
             )
         return model

@@ -83,7 +83,7 @@ def _matcher(expression: str) -> Callable[[str], bool]:
     except SchemaError as error:
         reason = str(error).rpartition("error: ")[2].strip() or "it cannot be read"
         raise Refusal(
-            "invalid", f"{expression!r} is no regular expression: {reason}. For a plain text, give literal=true."
+            "invalid", f"{expression!r} is not a regular expression: {reason}. For a plain text, give literal=true."
         ) from None
     return lambda line: found(line if line.isascii() else encodable(line))
 

@@ -239,7 +239,7 @@ def compiled(pattern: str) -> Callable[[str], bool]:
             raise re.error("a [ is not closed")
         return _whole(expression)
     except (ValueError, re.error) as error:
-        raise Refusal("invalid", f"{pattern!r} is no pattern for paths: {error}. Example: src/**/*.py") from error
+        raise Refusal("invalid", f"{pattern!r} is not a pattern for paths: {error}. Example: src/**/*.py") from error
 
 
 def _whole(expression: str) -> Callable[[str], bool]:

@@ -131,7 +131,7 @@ class Decoder:
         if message.get("type") == "error":
             raise _reported(message)
         if message.get("type") != "message":
-            raise damaged("it is no message", "unknown")
+            raise damaged("it is not a message", "unknown")
         parts = [*self._start({"message": message})]
         for index, block in enumerate(as_list(message.get("content"))):
             parts += self._start_block({"index": index, "content_block": block})

@@ -106,7 +106,7 @@ class Decoder:
         else:
             chunks = [parsed(data)]
         if not any(chunk.keys() & {"candidates", "promptFeedback", "usageMetadata", "error"} for chunk in chunks):
-            raise damaged("it is no answer of generateContent", "unknown")
+            raise damaged("it is not an answer of generateContent", "unknown")
         parts = [part for chunk in chunks for part in self.take(chunk)]
         return [*parts, *self.end()]
 

@@ -134,7 +134,7 @@ class Decoder:
         parts = self.feed(data)
         choices = [as_object(choice) for choice in as_list(completion.get("choices"))]
         if not any(isinstance(choice.get("message"), dict) for choice in choices):
-            raise damaged("it is no chat completion", "unknown")
+            raise damaged("it is not a chat completion", "unknown")
         return [*parts, *self._end()]
 
     def end(self) -> Sequence[Part]:

@@ -126,7 +126,7 @@ class Decoder:
         if "output" not in response and (error := response.get("error")):
             raise reported_within(error)
         if not isinstance(response.get("output"), list):
-            raise damaged("it is no response", "unknown")
+            raise damaged("it is not a response", "unknown")
         return [*self._start(response), *self._finish(response, as_text(response.get("status")) or "completed")]
 
     def end(self) -> Sequence[Part]:
