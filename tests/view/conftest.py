@@ -142,3 +142,18 @@ class Serve(Protocol):
 @pytest.fixture
 def serve(warm: Warm) -> Serve:
     return lambda store, *words: served(store, *words, start=warm.start)
+
+
+async def clicked(page: Page, name: str) -> None:
+    """Click what answers; again where the page says that what is asked has just moved, as on a busy machine it may."""
+    for _ in range(5):
+        await page.get_by_role("button", name=name).click()
+        await page.wait_for_function(
+            """name => ![...document.querySelectorAll("button")].some((each) => each.textContent.startsWith(name))
+                || !document.getElementById("toast").hidden""",
+            arg=name,
+        )
+        if not await page.get_by_text("has just moved or changed").is_visible():
+            return
+        await expect(page.locator("#toast")).to_be_hidden()
+    raise AssertionError(f"{name} could not be clicked")

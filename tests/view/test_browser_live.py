@@ -17,7 +17,7 @@ from journeyman.record import Recorder, Recordings
 from tests.cli.program import Done, Running, Warm, running
 from tests.cli.terminal import PATIENCE_S, terminal
 from tests.view.agents import FIRST_WORDS
-from tests.view.conftest import Opened, Serve
+from tests.view.conftest import Opened, Serve, clicked
 from tests.view.provider import Provider
 from tests.view.served import STEERABLE
 from tests.view.stores import mender
@@ -120,7 +120,7 @@ async def test_what_is_said_in_the_browser_is_heard_by_a_run_of_another_process(
         await expect(card).to_contain_text("May it look?")
         await page.keyboard.press("m")
         await card.locator("textarea").fill('{"topic": "moon"}')
-        await page.get_by_role("button", name="Approve these").click()
+        await clicked(page, "Approve these")
         await expect(card).to_contain_text("Which sea?")
         await page.keyboard.press("p")
         await expect(page.get_by_role("button", name="Go on")).to_be_visible()
@@ -236,7 +236,7 @@ async def test_on_a_telephone_the_answer_is_pinned(tmp_path: Path, serve: Serve,
             button = page.get_by_role("button", name="Approve once")
             await expect(button).to_be_in_viewport(ratio=1)
             await expect(page.locator(".would")).to_be_visible()
-            await button.click()
+            await clicked(page, "Approve once")
             await expect(page.get_by_text("The link is mended.").first).to_be_visible()
 
 

@@ -16,7 +16,7 @@ from journeyman import Agent, Host, Limits, run, tool
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.record import Recorder, Recordings
-from tests.view.conftest import Opened, Serve
+from tests.view.conftest import Opened, Serve, clicked
 from tests.view.desk import asking, look, viewing
 from tests.view.test_browser import stands_in_nobodys_way
 
@@ -204,7 +204,7 @@ async def test_of_two_calls_that_wait_each_is_answered_by_itself(tmp_path: Path,
                 written = page.get_by_label("Arguments, as JSON")
                 text = await written.input_value()
                 await written.fill(text.replace("w", "v").replace("b", "p"))
-                await page.get_by_role("button", name="Approve these").click()
+                await clicked(page, "Approve these")
             result = (await going).unwrap()
             await recorder.flush()
             with Recordings(path) as recordings:

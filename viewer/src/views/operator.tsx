@@ -13,6 +13,9 @@ import { Icon, Key, StateIcon, toast, useKeys } from "./parts";
 import { WouldHappen } from "./would";
 
 const SETTLES_MS = 500;
+/** On a busy machine a moment without frames is not one in which nothing moved. */
+const SETTLES_FRAMES = 12;
+const MOVED = "What is asked has just moved or changed. Look again, then press once more.";
 
 function fresh(): string {
   // Not randomUUID: that is not there where the address is another machine's, and not encrypted.
@@ -30,7 +33,7 @@ async function tell(recording: Recording, signal: Signal): Promise<SignalAnswer 
   }
 }
 
-/** True half a second after what is asked appeared or moved. */
+/** True half a second, and some frames, after what is asked appeared or moved. */
 function useSettled(on: string): [boolean, { current: HTMLElement | null }] {
   const ref = useRef<HTMLElement>(null);
   const [settled, set] = useState(false);
@@ -39,13 +42,15 @@ function useSettled(on: string): [boolean, { current: HTMLElement | null }] {
     let top = Number.NaN;
     let since = performance.now();
     let frame = 0;
+    let still = 0;
     const look = () => {
       const now = ref.current?.getBoundingClientRect().top ?? 0;
       if (now !== top) {
         top = now;
         since = performance.now();
+        still = 0;
         set(false);
-      } else if (performance.now() - since >= SETTLES_MS) set(true);
+      } else if (++still >= SETTLES_FRAMES && performance.now() - since >= SETTLES_MS) set(true);
       frame = requestAnimationFrame(look);
     };
     frame = requestAnimationFrame(look);
@@ -80,13 +85,14 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
   const isQuestion = waiting?.kind === "question";
 
   const send = async (signal: Omit<Signal, "dedup">) => {
+    if (!settled) return toast(MOVED);
     const told = await tell(recording, { ...signal, dedup: `${dedup.current}-${signal.decision ?? signal.kind}`, digest: digest || id });
     if (!told) return;
     setAnswer(told);
     // The card may be gone by now: somebody else has answered.
     if (told.status !== "taken") toast(`${told.status === "over" ? "The run has ended" : "Already decided"}. ${told.told}`);
   };
-  const approve = () => settled && void send({ kind: "approve", decision: "allow", extent: extent === "always" ? "always" : extent === "once" ? "once" : "run" });
+  const approve = () => void send({ kind: "approve", decision: "allow", extent: extent === "always" ? "always" : extent === "once" ? "once" : "run" });
   const change = () => {
     if (mode !== "changes") {
       setWritten(JSON.stringify(args, null, 2));
@@ -95,7 +101,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
     }
     try {
       const given = JSON.parse(written) as Facts;
-      if (settled) void send({ kind: "approve", decision: "allow", arguments: given });
+      void send({ kind: "approve", decision: "allow", arguments: given });
     } catch (error) {
       setProblem(`This is no JSON: ${error instanceof Error ? error.message : String(error)}`);
     }
@@ -104,7 +110,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
     if (mode !== "denies") {
       setWritten("");
       setMode("denies");
-    } else if (settled) void send({ kind: "approve", decision: "deny", text: written });
+    } else void send({ kind: "approve", decision: "deny", text: written });
   };
   // Before the next key comes: else the first letters of a reason would be keys of the page.
   useLayoutEffect(() => inPlace.current?.focus(), [mode]);
@@ -148,12 +154,12 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
         </header>
         <div class="buttons">
           {options.map((option) => (
-            <button type="button" key={option} disabled={!settled} onClick={() => void send({ kind: "answer", text: option })}>
+            <button type="button" key={option} aria-disabled={!settled} onClick={() => void send({ kind: "answer", text: option })}>
               {option}
             </button>
           ))}
           <input class="grow" value={written} aria-label="Your answer" placeholder="Another answer" onInput={(typed) => setWritten(typed.currentTarget.value)} onKeyDown={(typed) => keys(typed, () => written && void send({ kind: "answer", text: written }))} />
-          <button type="button" class="primary" disabled={!settled || !written} onClick={() => void send({ kind: "answer", text: written })}>
+          <button type="button" class="primary" disabled={!written} aria-disabled={!settled} onClick={() => void send({ kind: "answer", text: written })}>
             Answer
           </button>
         </div>
@@ -205,7 +211,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
         </div>
       )}
       <div class="buttons" aria-busy={!settled}>
-        <button type="button" class="primary" disabled={!settled || answer !== null} onClick={mode === "changes" ? change : approve}>
+        <button type="button" class="primary" disabled={answer !== null} aria-disabled={!settled} onClick={mode === "changes" ? change : approve}>
           {answer ? "Sent" : mode === "changes" ? "Approve these" : isPinned ? `Approve ${extent}` : "Approve"} {!isPinned && mode === "asks" && <Key>y</Key>}
         </button>
         {!isPinned && offers.length > 1 && mode === "asks" && (
@@ -233,7 +239,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
           </button>
         )}
         <span class="spacer" />
-        <button type="button" class="danger" disabled={answer !== null || (mode === "denies" && !settled)} onClick={deny}>
+        <button type="button" class="danger" disabled={answer !== null} aria-disabled={mode === "denies" && !settled} onClick={deny}>
           {mode === "denies" ? "Deny" : "Deny…"} {!isPinned && mode === "asks" && <Key>n</Key>}
         </button>
       </div>
