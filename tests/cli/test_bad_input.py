@@ -324,7 +324,7 @@ MORE: dict[str, str] = {
     "worker agents.py:analyst --model nonsense --store w.db": "The model name 'nonsense' is not of the form",
     "worker agents.py:analyst --mode sure": 'Invalid value "sure" for --mode.',
     "worker agents.py:analyst --timeout 0 --store w.db": "--timeout 0 is no time.",
-    "serve agents.py:analyst --host 0.0.0.0": "Others can reach 0.0.0.0, and could run the agents: no token",
+    "serve agents.py:analyst --host 0.0.0.0": "Others can reach 0.0.0.0, and could run the agents: the server asks",
     "serve agents.py:analyst --host 0.0.0.0 --allow-host a.example --authorize ''": ". is a folder. Name a file in it",
     "serve agents.py:analyst --allow-host ''": "--allow-host '' is no name of a machine.",
     "serve agents.py:analyst --allow-host https://example.org": "--allow-host 'https://example.org' is no name",

@@ -95,7 +95,10 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_is_not_done_in_time(
         ([CLERK, "--dispatcher", "kafka"], ["--dispatcher 'kafka' is none.", "procrastinate or pgqueuer"]),
         ([CLERK, "--dispatcher", CLERK], ["is an Agent, not a dispatcher."]),
         ([CLERK, "--dispatcher", f"{AGENTS}:nothing"], ["is a NoneType, not a dispatcher."]),
-        ([CLERK, "--dispatcher", "pgqueuer", "--store", "runs.db"], ["dispatcher='pgqueuer' is for the URL"]),
+        (
+            [CLERK, "--dispatcher", "pgqueuer", "--store", "runs.db"],
+            ["dispatcher='pgqueuer' needs the URL of a database", "is 'runs.db'"],
+        ),
     ],
 )
 def test_what_a_worker_cannot_do_is_one_line(warm: Warm, tmp_path: Path, words: list[str], parts: list[str]) -> None:

@@ -84,9 +84,9 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         timeout: How many seconds a function or context manager may take to give an agent.
         debug: Show the traceback of whatever the agents' own code raises.
     """
+    check_names(allow_host or ())
     token = _token(host, allow_host or (), authorize)
     _check(targets, grace, runs, port)
-    check_names(allow_host or ())
     Stdout()
     place = find_store(store, makes=True) if durable or store is not None else None
     with _around(store, model, record, otel, debug=debug) as around, AgentLoop(timeout) as loop:

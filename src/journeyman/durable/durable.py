@@ -124,9 +124,10 @@ class Durable:
         if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
             engine: Engine = PostgresEngine(store, dispatcher=dispatcher)
         elif dispatcher is not None:
+            given = repr(str(store)) if isinstance(store, str | os.PathLike) else f"a {type(store).__name__}"
             raise ValueError(
-                f"dispatcher={dispatcher!r} needs the URL of a database, and the store is {store!r}. Leave it out: a"
-                " file needs none, and an engine has its own."
+                f"dispatcher={dispatcher!r} needs the URL of a database, and the store is {given}. Leave it out: a file"
+                " needs none, and an engine has its own."
             )
         elif isinstance(store, str | os.PathLike):
             engine = SqliteEngine(path_of(store, forms="a path, sqlite:PATH, or postgresql://…"))
