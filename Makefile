@@ -6,7 +6,7 @@
 #             ARGS="-k name -x"   more arguments for pytest, the demo or the benchmarks
 #             SEED=7              the random seed of test, docs and fuzz, to repeat a run
 #             SHARE=7             the seed of the generated cases that test runs; fuzz draws others
-#             WORKERS=2           test processes
+#             WORKERS=4           test processes: 3 for test, of which one may wait on two cores, and 2 elsewhere
 #             FUZZ=5000           generated cases per fuzz test
 #             CRASH=all           cases of the crash test: all, or a number
 
@@ -21,7 +21,7 @@ export PATH
 ARGS ?=
 FUZZ ?= 5000
 CRASH ?= all
-WORKERS ?= 2
+WORKERS ?=
 SHARE ?= 7
 SEED ?= $(shell exec date +%s)
 SEED := $(SEED)
@@ -64,7 +64,7 @@ demo: $(VENV_STAMP) ## Watch an agent work, without a key and without a network
 	@$(BIN)/journeyman demo $(ARGS)
 
 test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP) ## Run all tests, in random order
-	JOURNEYMAN_CRASH_SEED=$(SHARE) $(BIN)/pytest -m 'not browser' -rs -n $(WORKERS) --inline-snapshot=disable \
+	JOURNEYMAN_CRASH_SEED=$(SHARE) $(BIN)/pytest -m 'not browser' -rs -n $(or $(WORKERS),3) --inline-snapshot=disable \
 		--randomly-seed=$(SEED) \
 		--hypothesis-seed=$(SHARE) $(ARGS)
 
@@ -98,12 +98,12 @@ package: $(VENV_STAMP) ## Build wheel and sdist, check them, and use them in an 
 
 fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
 	@printf 'seed %s, %s cases each; to repeat: make fuzz SEED=%s FUZZ=%s\n' $(SEED) $(FUZZ) $(SEED) $(FUZZ)
-	JOURNEYMAN_FUZZ=$(FUZZ) $(BIN)/pytest -m fuzz -n $(WORKERS) --inline-snapshot=disable -o timeout=3600 \
+	JOURNEYMAN_FUZZ=$(FUZZ) $(BIN)/pytest -m fuzz -n $(or $(WORKERS),2) --inline-snapshot=disable -o timeout=3600 \
 		--randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
 
 crash: $(VENV_STAMP) ## Kill durable runs at every point, cut their power, and let workers and databases die
 	@printf 'seed %s; to repeat: make crash SEED=%s\n' $(SEED) $(SEED)
-	JOURNEYMAN_CRASH=$(CRASH) JOURNEYMAN_CRASH_SEED=$(SEED) JOURNEYMAN_CRASH_WORKERS=$(WORKERS) $(BIN)/pytest -rs -s \
+	JOURNEYMAN_CRASH=$(CRASH) JOURNEYMAN_CRASH_SEED=$(SEED) JOURNEYMAN_CRASH_WORKERS=$(or $(WORKERS),2) $(BIN)/pytest -rs -s \
 		-p no:xdist -o timeout=3600 tests/durable/test_crash.py tests/durable/test_fleet.py tests/durable/test_teams.py $(ARGS)
 
 NEWEST := .cache/newest
@@ -118,7 +118,7 @@ newest: $(VENV_STAMP) ## Test dispatchers with the newest versions of their engi
 
 browser: $(VENV_STAMP) $(VIEWER_STAMP) ## Look at the viewer and an example's page in a real Chromium; root on Debian gets one, if there is none
 	@$(CHROMIUM)
-	$(BIN)/pytest -m browser -rs --tb=native -n $(WORKERS) -o timeout=120 --randomly-seed=$(SEED) tests/view tests/serve $(ARGS)
+	$(BIN)/pytest -m browser -rs --tb=native -n $(or $(WORKERS),2) -o timeout=120 --randomly-seed=$(SEED) tests/view tests/serve $(ARGS)
 
 viewer: $(VENV_STAMP) $(VIEWER_STAMP) ## Build the viewer's page from viewer/ into src/journeyman/view/static
 	cd viewer && ../$(NPM) run build

@@ -232,7 +232,7 @@ def test_an_agents_own_gate_is_asked_and_no_other(warm: Warm, tmp_path: Path) ->
     (tmp_path / "door").touch()
     with chatting(tmp_path, agent="guarded", start=warm.start) as chat:
         chat.type("bash echo free", "free\\n[exit code 0]")
-        chat.type("wait", "wait asks to run · its own gate asks")
+        assert "wait asks to run · its own gate asks" in chat.type("wait", "allow?")
         chat.type("y", "read ['waited']")
 
 
