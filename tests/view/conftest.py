@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, Request, Response, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Locator, Page, Request, Response, async_playwright, expect
 
 from journeyman.record import RecordedRun, Recordings
 from tests.cli.program import Warm
@@ -144,16 +144,13 @@ def serve(warm: Warm) -> Serve:
     return lambda store, *words: served(store, *words, start=warm.start)
 
 
-async def clicked(page: Page, name: str) -> None:
+async def clicked(button: Locator) -> None:
     """Click what answers; again where the page says that what is asked has just moved, as on a busy machine it may."""
+    toast = button.page.locator("#toast")
     for _ in range(5):
-        await page.get_by_role("button", name=name).click()
-        await page.wait_for_function(
-            """name => ![...document.querySelectorAll("button")].some((each) => each.textContent.startsWith(name))
-                || !document.getElementById("toast").hidden""",
-            arg=name,
-        )
-        if not await page.get_by_text("has just moved or changed").is_visible():
+        await expect(button).to_be_enabled()
+        await button.click()
+        if not await toast.filter(has_text="has just moved").is_visible():
             return
-        await expect(page.locator("#toast")).to_be_hidden()
-    raise AssertionError(f"{name} could not be clicked")
+        await expect(toast).to_be_hidden()
+    raise AssertionError("what is asked moves all the time")

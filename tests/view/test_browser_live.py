@@ -120,7 +120,7 @@ async def test_what_is_said_in_the_browser_is_heard_by_a_run_of_another_process(
         await expect(card).to_contain_text("May it look?")
         await page.keyboard.press("m")
         await card.locator("textarea").fill('{"topic": "moon"}')
-        await clicked(page, "Approve these")
+        await clicked(page.get_by_role("button", name="Approve these"))
         await expect(card).to_contain_text("Which sea?")
         await page.keyboard.press("p")
         await expect(page.get_by_role("button", name="Go on")).to_be_visible()
@@ -128,7 +128,7 @@ async def test_what_is_said_in_the_browser_is_heard_by_a_run_of_another_process(
         await page.keyboard.type("In one line.")
         await page.keyboard.press("Enter")
         await expect(page.locator(".queued")).to_contain_text("waits for the next model call")
-        await card.get_by_role("button", name="north").click()
+        await clicked(card.get_by_role("button", name="north"))
         await expect(page.get_by_role("button", name="Go on")).to_be_visible()
         await page.keyboard.press("Escape")
         await page.keyboard.press("p")
@@ -236,7 +236,7 @@ async def test_on_a_telephone_the_answer_is_pinned(tmp_path: Path, serve: Serve,
             button = page.get_by_role("button", name="Approve once")
             await expect(button).to_be_in_viewport(ratio=1)
             await expect(page.locator(".would")).to_be_visible()
-            await clicked(page, "Approve once")
+            await clicked(button)
             await expect(page.get_by_text("The link is mended.").first).to_be_visible()
 
 
@@ -281,7 +281,7 @@ async def test_of_two_operators_the_second_is_told_who_was_first(floor: Floor, o
         heard.set()
         await expect(two.locator("#toast")).to_contain_text(f"answered before: allow, by {somebody()} in the viewer")
         await expect(two.locator("#toast")).to_be_hidden()  # by then the card stands still, and takes a click
-        await two.get_by_role("button", name="south").click()
+        await clicked(two.get_by_role("button", name="south"))
         done = await asyncio.to_thread(process.done)
     assert "about tides; south" in done.stdout
 
@@ -295,8 +295,8 @@ async def test_of_two_who_answer_one_question_the_second_is_told_who_was_first(f
         await one.keyboard.press("y")
         heard = asyncio.Event()
         await before_it_is_heard(two, heard.wait)
-        await two.get_by_role("button", name="north").click()
-        await one.get_by_role("button", name="south").click()
+        await clicked(two.get_by_role("button", name="north"))
+        await clicked(one.get_by_role("button", name="south"))
         await expect(one.locator(".approval")).to_have_count(0)
         heard.set()
         told = f"Already decided. This was answered before: a text, by {somebody()} in the viewer"
@@ -322,7 +322,7 @@ async def test_what_is_typed_right_after_a_key_is_the_reason_and_no_key(floor: F
         await page.keyboard.type("yes, but not now")
         await page.keyboard.press("Enter")
         await expect(page.locator(".approval")).to_contain_text("Which sea?")
-        await page.get_by_role("button", name="south").click()
+        await clicked(page.get_by_role("button", name="south"))
         done = await asyncio.to_thread(process.done)
     assert "yes, but not now" in done.stdout
     assert "about tides" not in done.stdout
@@ -355,7 +355,7 @@ async def test_an_approval_asked_in_one_terminal_is_given_in_the_browser(
         await expect(page.get_by_role("button", name="Approve", exact=False)).to_be_enabled()
         await page.keyboard.press("y")
         await asyncio.to_thread(tty.wait_for, lambda shown: "answered elsewhere" in shown)
-        await page.locator(".approval").get_by_role("button", name="south").click()
+        await clicked(page.locator(".approval").get_by_role("button", name="south"))
         await asyncio.to_thread(tty.wait_for, lambda shown: "about tides; south" in shown)
         assert await asyncio.to_thread(tty.end) == 0
 
@@ -371,7 +371,7 @@ async def test_an_approval_given_in_the_terminal_is_seen_in_the_browser(
         await expect(page.locator(".approval")).to_contain_text("May it look?")
         tty.press(b"y\r")
         await expect(page.locator(".approval")).to_contain_text("Which sea?")
-        await page.locator(".approval").get_by_role("button", name="south").click()
+        await clicked(page.locator(".approval").get_by_role("button", name="south"))
         await asyncio.to_thread(tty.wait_for, lambda shown: "about tides; south" in shown)
         assert await asyncio.to_thread(tty.end) == 0
 

@@ -204,7 +204,7 @@ async def test_of_two_calls_that_wait_each_is_answered_by_itself(tmp_path: Path,
                 written = page.get_by_label("Arguments, as JSON")
                 text = await written.input_value()
                 await written.fill(text.replace("w", "v").replace("b", "p"))
-                await clicked(page, "Approve these")
+                await clicked(page.get_by_role("button", name="Approve these"))
             result = (await going).unwrap()
             await recorder.flush()
             with Recordings(path) as recordings:

@@ -74,7 +74,9 @@ class Live:
         return self._until.get("", 0.0) > time.time()
 
     def enter(self, line: Line) -> None:
-        """Look also at this one from now on."""
+        """Look also at this one from now on. If somebody has looked at an earlier part of it, its first words are kept
+        until it is known who looks now."""
+        line.live.is_watched = line.id in self._until
         self._lines[line.id] = line
 
     def leave(self, lines: Sequence[Line]) -> None:

@@ -84,8 +84,10 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
   const offers = list(facts["offers"]).map(text);
   const isQuestion = waiting?.kind === "question";
 
+  // Whoever has begun to write here has seen what is asked, also if that makes the card move.
+  const isLookedAt = settled || mode !== "asks" || written !== "";
   const send = async (signal: Omit<Signal, "dedup">) => {
-    if (!settled) return toast(MOVED);
+    if (!isLookedAt) return toast(MOVED);
     const told = await tell(recording, { ...signal, dedup: `${dedup.current}-${signal.decision ?? signal.kind}`, digest: digest || id });
     if (!told) return;
     setAnswer(told);
@@ -154,12 +156,12 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
         </header>
         <div class="buttons">
           {options.map((option) => (
-            <button type="button" key={option} aria-disabled={!settled} onClick={() => void send({ kind: "answer", text: option })}>
+            <button type="button" key={option} aria-disabled={!isLookedAt} onClick={() => void send({ kind: "answer", text: option })}>
               {option}
             </button>
           ))}
           <input class="grow" value={written} aria-label="Your answer" placeholder="Another answer" onInput={(typed) => setWritten(typed.currentTarget.value)} onKeyDown={(typed) => keys(typed, () => written && void send({ kind: "answer", text: written }))} />
-          <button type="button" class="primary" disabled={!written} aria-disabled={!settled} onClick={() => void send({ kind: "answer", text: written })}>
+          <button type="button" class="primary" disabled={!written} aria-disabled={!isLookedAt} onClick={() => void send({ kind: "answer", text: written })}>
             Answer
           </button>
         </div>
@@ -210,8 +212,8 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
           </label>
         </div>
       )}
-      <div class="buttons" aria-busy={!settled}>
-        <button type="button" class="primary" disabled={answer !== null} aria-disabled={!settled} onClick={mode === "changes" ? change : approve}>
+      <div class="buttons" aria-busy={!isLookedAt}>
+        <button type="button" class="primary" disabled={answer !== null} aria-disabled={!isLookedAt} onClick={mode === "changes" ? change : approve}>
           {answer ? "Sent" : mode === "changes" ? "Approve these" : isPinned ? `Approve ${extent}` : "Approve"} {!isPinned && mode === "asks" && <Key>y</Key>}
         </button>
         {!isPinned && offers.length > 1 && mode === "asks" && (
@@ -239,7 +241,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
           </button>
         )}
         <span class="spacer" />
-        <button type="button" class="danger" disabled={answer !== null} aria-disabled={mode === "denies" && !settled} onClick={deny}>
+        <button type="button" class="danger" disabled={answer !== null} onClick={deny}>
           {mode === "denies" ? "Deny" : "Deny…"} {!isPinned && mode === "asks" && <Key>n</Key>}
         </button>
       </div>
