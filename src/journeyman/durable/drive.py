@@ -245,8 +245,14 @@ class Drive:
             return [*heard, *said, *self.post.taken()]
 
         life.taking = taken
-        id, above_all = self.claim.row.id, head.traceparent or ""
-        self.tape = begin_tape(program.host, "durable", program.agent.name, id=id, traceparent=above_all)
+        self.tape = begin_tape(
+            program.host,
+            "durable",
+            program.agent.name,
+            id=self.claim.row.id,
+            traceparent=head.traceparent or "",
+            conversation=head.session or "",
+        )
         self.journal = RunJournal(life)
         self.journal.tape = self.tape
         self.journal.questions = program.questions

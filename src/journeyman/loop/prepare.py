@@ -174,8 +174,10 @@ def _mute_of(run: Run, watch: Watch, journal: Journal) -> Callable[[], bool]:
         watch.is_muted = None
         if watch.above is not None and watch.above.is_muted is not None:
             watch.above.is_muted()  # whoever listens hears first that the run above goes on
-        place, usage = run.place, run.ledger.usage
-        watch.show(RunResumed(path=run.path, attempt=place.attempt, iteration=place.iteration, usage=usage))
+        place, usage, about = run.place, run.ledger.usage, run.agent.description
+        watch.show(
+            RunResumed(path=run.path, attempt=place.attempt, iteration=place.iteration, usage=usage, description=about)
+        )
         return False
 
     return is_muted
