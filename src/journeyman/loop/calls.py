@@ -39,6 +39,9 @@ Arguments = dict[str, object]
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 """The result of a call that had not begun when steering came."""
 
+STOPPED = "Error: not run, because an earlier call has stopped the run."
+"""The result of a call that follows on one that has stopped the run."""
+
 _FAILING = "Error: not run: {name} failed {times} in a row. Do not call it again; go on without it, or say so."
 
 _SAYS_NOTHING = frozenset(("denied", "over_budget", "interrupted", "skipped", "failing"))
@@ -63,6 +66,9 @@ async def run_calls(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
             done.append(await _run_call(run, group[0], _reserve(run, group[0])))
         else:
             done += await _run_together(run, group)
+        if run.calls.stop is None:  # those that run together all end, as they would in another life of the run
+            stops = [call.outcome.stop for call in done if call.outcome is not None]
+            run.calls.stop = next((stop for stop in stops if stop is not None), None)
     return tuple(done)
 
 
@@ -119,6 +125,8 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
     inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
     if reservation is not None and reservation.is_known:
         outcome: Outcome | None = await _known(run, use, reservation)
+    elif run.calls.stop is not None:
+        outcome = await _settled(run, reservation, Outcome.failed("skipped", STOPPED))
     elif inbox is not None and inbox.has_steering and not _is_begun(run, use):
         outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
     elif own is None:
@@ -248,10 +256,19 @@ async def _journalled(run: Run, reservation: Reservation | None, work: Callable[
     """Do the work of a call as a step of the journal. It begins here, when nobody has to be asked any more."""
     if reservation is None:
         return await work()
+    stop: str | None = None
+
+    async def made() -> Outcome:
+        nonlocal stop
+        outcome = await work()
+        stop = outcome.stop
+        return outcome
+
     try:
-        return await reservation.step(work, codec=OutcomeCodec(run))
+        return await reservation.step(made, codec=OutcomeCodec(run))
     except StepTooLarge as error:  # what it did, it has done
-        return await _settled(run, reservation, Outcome.failed("raised", f"Error: the call was made, but {error}"))
+        outcome = Outcome.failed("raised", f"Error: the call was made, but {error}")
+        return await _settled(run, reservation, replace(outcome, stop=stop))
 
 
 def _approver(run: Run, guard: Guard) -> Approver | None:
@@ -361,9 +378,20 @@ async def _cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -
 
 
 async def _executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
+    """Run the handler, which may end the run, however its own call ends."""
+    context = _context(run, tool, use) if tool.wants_context or run.agent.middlewares else None
+    try:
+        outcome = await _handled(run, tool, use, arguments, context)
+    finally:
+        stop = None if context is None else context.close()
+    return outcome if stop is None else replace(outcome, stop=stop)
+
+
+async def _handled(
+    run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments, context: ToolContext[Any] | None
+) -> Outcome:
     """Run the handler within its time, and adopt the states it set if it succeeded."""
     middlewares = run.agent.middlewares
-    context = _context(run, tool, use) if tool.wants_context or middlewares else None
     try:
         if middlewares and context is not None:
             work = _through_middlewares(run, tool, use, context=context, arguments=arguments)
