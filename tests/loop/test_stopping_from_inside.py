@@ -26,7 +26,7 @@ from journeyman import (
 from journeyman.endings import CancelledContext
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.toolbox import deferred_tools
-from journeyman.tools.tools import Next, MiddlewareCall
+from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import ToolResult
 from tests.loop.players import look, report, reporter
 from tests.loop.results import end_of

@@ -22,10 +22,10 @@ from journeyman.cancel import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
-from journeyman.journal import Journal, Reservation, about_call
+from journeyman.journal import Journal, Reservation, TypedCodec, about_call
 from journeyman.loop.record import Call, Outcome, Run, released
 from journeyman.loop.request import spent_by
-from journeyman.loop.steps import OutcomeCodec, note_outcome
+from journeyman.loop.steps import OutcomeCodec, decided, note_outcome
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
@@ -42,6 +42,8 @@ SKIPPED = "Error: not run, because the user wrote something new. Read it first; 
 STOPPED = "Error: not run, because an earlier call has stopped the run."
 """The result of a call that follows on one that has stopped the run."""
 
+_TOO_MANY = "Error: not run: this run may make {left}, and this answer asks for {asked}: none was made. Ask for fewer."
+
 _FAILING = "Error: not run: {name} failed {times} in a row. Do not call it again; go on without it, or say so."
 
 _SAYS_NOTHING = frozenset(("denied", "over_budget", "interrupted", "skipped", "failing"))
@@ -53,6 +55,39 @@ _NOT_RUN = _SAYS_NOTHING | {"unknown", "invalid_input", "timeout"}
 
 async def run_calls(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
     """Run the calls and stage their results. Return them in call order."""
+    if not (run.agent.limits.whole_responses and run.attempt.budget.limits_calls):
+        return await _run_groups(run, uses)
+    await _take_all(run, uses)
+    try:
+        return await _run_groups(run, uses)
+    finally:
+        run.attempt.budget.count_calls(-(run.calls.n_taken or 0))
+        run.calls.n_taken, run.calls.refusal = None, ""
+
+
+async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
+    """Take what the limits leave for all calls of a response at once, or refuse all of them; as in earlier lives of the
+    run, of which the limits know the calls that have begun."""
+    budget, journal = run.attempt.budget, run.options.host.journal
+    known = set[str]() if journal is None else {key for key, _ in journal.stored(run.key("call/"))}
+    counted = [use for use in uses if use.name in run.calls.tools and use.name not in run.hand_in.tools]
+    n_open = len([use for use in counted if run.key(f"call/{use.id}") not in known])
+    is_taken = False
+
+    async def take(_: Run) -> str:
+        nonlocal is_taken
+        left, is_taken = budget.left().calls or 0, budget.take_calls(n_open)
+        return "" if is_taken else _TOO_MANY.format(left=count(left, "more call"), asked=len(counted))
+
+    run.calls.refusal = await decided(run, run.key("calls"), take, codec=TypedCodec[str](str))
+    if run.calls.refusal:
+        n_open = 0
+    elif not is_taken:  # an earlier life has promised them
+        budget.count_calls(n_open)
+    run.calls.n_taken = n_open
+
+
+async def _run_groups(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
     done: list[Call] = []
     for group in _groups(run, uses) if len(uses) > 1 else (uses,):
         if run.scope.is_due():
@@ -127,6 +162,8 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
         outcome: Outcome | None = await _known(run, use, reservation)
     elif run.calls.stop is not None:
         outcome = await _settled(run, reservation, Outcome.failed("skipped", STOPPED))
+    elif run.calls.refusal:
+        outcome = await _settled(run, reservation, Outcome.failed("over_budget", run.calls.refusal))
     elif inbox is not None and inbox.has_steering and not _is_begun(run, use):
         outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
     elif own is None:
@@ -186,7 +223,7 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     tool = run.calls.tools.get(use.name)
     if tool is None:
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
-    if run.attempt.budget.limits_calls and not run.attempt.budget.take_call():
+    if not _may_call(run):
         outcome = Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     else:
         outcome = await gated(run, tool, use, None if tool.resumes else reservation)
@@ -195,6 +232,14 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
         return await _settled(run, reservation, outcome)
     run.calls.n_unstored += tool.resumes
     return outcome
+
+
+def _may_call(run: Run) -> bool:
+    """Count a call, and tell whether the limits leave it."""
+    if run.calls.n_taken is None:
+        return not run.attempt.budget.limits_calls or run.attempt.budget.take_calls()
+    run.calls.n_taken -= 1
+    return True
 
 
 _DECIDED: Final = frozenset(("denied", "over_budget"))
@@ -381,14 +426,14 @@ async def _executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments)
     """Run the handler, which may end the run, however its own call ends."""
     context = _context(run, tool, use) if tool.wants_context or run.agent.middlewares else None
     try:
-        outcome = await _handled(run, tool, use, arguments, context)
+        outcome = await _handled(run, tool, use, arguments=arguments, context=context)
     finally:
         stop = None if context is None else context.close()
     return outcome if stop is None else replace(outcome, stop=stop)
 
 
 async def _handled(
-    run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments, context: ToolContext[Any] | None
+    run: Run, tool: AnyTool, use: ToolUse, *, arguments: Arguments, context: ToolContext[Any] | None
 ) -> Outcome:
     """Run the handler within its time, and adopt the states it set if it succeeded."""
     middlewares = run.agent.middlewares

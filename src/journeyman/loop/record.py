@@ -161,6 +161,10 @@ class Calls:
     """Results that hold for the whole run."""
     stop: str | None = None
     """Why a call ended the run: no call after it is made; None: none did."""
+    n_taken: int | None = None
+    """How many calls of this response may still be made, if it was asked of all of them at once; None: it was not."""
+    refusal: str = ""
+    """Why no call of this response is made; empty: they are."""
     n_unstored: int = 0
     """The delegations that were counted, and are no steps of the journal."""
     recorded_states: tuple[object, object] = (None, None)
