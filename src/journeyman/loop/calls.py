@@ -18,6 +18,8 @@ from functools import partial
 from itertools import count as count_from
 from typing import Any, Final, cast
 
+from pydantic_core import to_json
+
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
@@ -32,7 +34,7 @@ from journeyman.tools.context import ToolContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import AnyTool, Middleware, MiddlewareCall
 from journeyman.tools.written import quoting
-from journeyman.types import Effect, ToolResult, ToolUse, Usage
+from journeyman.types import Effect, ToolReference, ToolResult, ToolUse, Usage
 
 Arguments = dict[str, object]
 
@@ -43,6 +45,11 @@ STOPPED = "Error: not run, because an earlier call has stopped the run."
 """The result of a call that follows on one that has stopped the run."""
 
 _TOO_MANY = "Error: not run: this run may make {left}, and this answer asks for {asked}: none was made. Ask for fewer."
+
+_NOT_FOUND = (
+    "Error: not run: you have not read yet what {name} does and takes. "
+    "Find it with tool_search (select:{name}), read that, and call it then."
+)
 
 _FAILING = "Error: not run: {name} failed {times} in a row. Do not call it again; go on without it, or say so."
 
@@ -111,7 +118,7 @@ def _groups(run: Run, uses: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
     """Cut the calls into groups: neighbours whose tools are parallel, and single others."""
     group: list[ToolUse] = []
     for use in uses:
-        tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
+        tool, _ = _meant(run, use)
         if tool is not None and tool.parallel:
             group.append(use)
             continue
@@ -143,12 +150,39 @@ def _kind(run: Run, use: ToolUse) -> ToolKind:
     return "tool" if use.name in run.calls.tools else "unknown"
 
 
+def _meant(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
+    """Return the tool that is called, if there is one, and the call under its name: a call of the tool that passes
+    calls on is another spelling of one of the tool behind it."""
+    tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
+    if tool is None or not tool.stands_in:
+        return tool, use
+    try:
+        given = tool.parse(use.malformed if use.malformed is not None else use.input_json)
+    except InvalidArguments:
+        return tool, use
+    behind = run.calls.tools.get(cast("str", given["name"]))
+    if behind is None or not behind.deferred:
+        return tool, use
+    return behind, ToolUse(use.id, behind.name, to_json(given["arguments"]).decode())
+
+
+def _is_found(run: Run, tool: AnyTool) -> bool:
+    """Tell whether the model has read what the tool takes, where it has to find that first."""
+    return not tool.deferred or any(
+        isinstance(part, ToolReference) and part.name == tool.name
+        for message in run.history.messages
+        for block in message.content
+        if isinstance(block, ToolResult) and not isinstance(block.content, str)
+        for part in block.content
+    )
+
+
 def _reserve(run: Run, use: ToolUse) -> Reservation | None:
     """Reserve the call's place in the journal, in the order of the calls."""
     journal = run.options.host.journal
     if journal is None:
         return None
-    tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
+    tool, _ = _meant(run, use)
     effect = "pure" if tool is None else _effect(run, tool)
     return journal.reserve(run.key(f"call/{use.id}"), effect=effect, about=lambda: about_call(use))
 
@@ -215,14 +249,15 @@ async def _settled(run: Run, reservation: Reservation | None, outcome: Outcome) 
 
 async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> Outcome:
     """Say what comes of one call: is the tool known, may it still fail, is there budget?"""
-    most = run.agent.limits.tool_failures
+    most, (tool, use) = run.agent.limits.tool_failures, _meant(run, use)
     if most is not None and run.calls.failures.get(use.name, 0) >= most:
         return Outcome.failed(
             "failing", _FAILING.format(name=use.name, times=count(run.calls.failures[use.name], "time"))
         )
-    tool = run.calls.tools.get(use.name)
     if tool is None:
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
+    if not _is_found(run, tool):
+        return Outcome.failed("unknown", _NOT_FOUND.format(name=use.name))
     if not _may_call(run):
         outcome = Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     else:
@@ -472,7 +507,7 @@ async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object
     finally:
         current_call.reset(above)
         if scope.is_abandoned:
-            run.show(CallAbandoned, tool_use_id=use.id, tool_name=use.name)
+            _show_abandoned(run, use)
     if result is None:
         raise _TimedOut
     return result
@@ -510,7 +545,13 @@ def _report_progress(run: Run, use: ToolUse, message: str, fraction: float | Non
 
 def _show_progress(run: Run, use: ToolUse, message: str, fraction: float | None) -> None:
     if use.id in run.calls.announced and not run.scope.is_over:
-        run.show(ToolProgress, tool_use_id=use.id, tool_name=use.name, message=message, fraction=fraction)
+        name = run.calls.announced[use.id].name
+        run.show(ToolProgress, tool_use_id=use.id, tool_name=name, message=message, fraction=fraction)
+
+
+def _show_abandoned(run: Run, use: ToolUse) -> None:
+    name = run.calls.announced.get(use.id, use).name
+    run.show(CallAbandoned, tool_use_id=use.id, tool_name=name)
 
 
 async def _through_middlewares(
@@ -571,7 +612,7 @@ async def _in_thread(run: Run, use: ToolUse, work: Callable[[], object]) -> obje
     try:
         value, error = await ended
     except asyncio.CancelledError:
-        run.show(CallAbandoned, tool_use_id=use.id, tool_name=use.name)
+        _show_abandoned(run, use)
         raise
     if error is not None:
         raise error
@@ -593,14 +634,15 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
     kind, result = _kind(run, use), outcome.result
     if result.tool_use_id != use.id:
         result = ToolResult(result.content, result.is_error, use.id)
-    if isinstance(result.content, tuple) and not run.view.prefix.deferred:
+    if isinstance(result.content, tuple) and not any(tool.deferred for tool in run.calls.tools.values()):
         result = ToolResult(result.parts, result.is_error, use.id)
     result = run.history.answer(result)
     if run.guard is not None and run.guard.memories and kind == "tool":
-        tool = run.calls.tools[use.name]
+        called, meant = _meant(run, use)
+        tool = called or run.calls.tools[use.name]
         quotes_schema = tool.untrusted == "throughout" and outcome.error == "invalid_input"
         seen = seen_of(
-            use,
+            meant,
             result,
             untrusted=(bool(tool.untrusted) and outcome.error not in _NOT_RUN) or quotes_schema,
             n_model_calls=run.ledger.n_model_calls,
@@ -608,7 +650,7 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
         )
         run.guard.see(seen)
     if run.agent.limits.tool_failures is not None and kind in ("tool", "unknown"):
-        _count_failure(run, use.name, outcome)
+        _count_failure(run, _meant(run, use)[1].name, outcome)
     run.calls.announced.pop(use.id, None)
     run.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if run.tape is not None:
