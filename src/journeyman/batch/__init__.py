@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.batch.batch import Batch, BatchOptions, DurableRuns, Order, run_many
+    from journeyman.batch.batch import Batch, BatchOptions, Order, run_many
 
-__all__ = ["Batch", "BatchOptions", "DurableRuns", "Order", "run_many"]
+__all__ = ["Batch", "BatchOptions", "Order", "run_many"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(__name__, {"batch": "Batch BatchOptions DurableRuns Order run_many"})
+    __getattr__, __dir__ = lazy_face(__name__, {"batch": "Batch BatchOptions Order run_many"})

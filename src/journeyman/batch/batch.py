@@ -129,24 +129,22 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
 
     Args:
         agent: The agent that runs on each input.
-        inputs: Any iterable, also an endless one, or an async one. A plain iterable is asked in the event loop, so it
-            must give its next input at once. What it raises is raised after the results of all runs that began were
-            given.
+        inputs: Any iterable, also an endless one, or an async one. A plain one is asked in the event loop, so it must
+            give its next input at once. What it raises is raised after the results of all runs that began were given.
         deps: As for `run`.
         at_once: How many runs go on at the same time, at least 1.
-        order: The order of the results. `input`: that of the inputs; a slow run holds back the results of others, at
-            most 4 for each run at once. `done`: the order in which runs end.
+        order: `input`: results come in the order of the inputs; a slow run holds back others, at most 4 for each run
+            at once. `done`: as runs end.
         budget: What all runs may spend together. When it is spent, no more inputs are taken; the last pair is the first
             input that was not taken, with `Failure(BUDGET_EXCEEDED)`.
         key: Returns what an input is known by in `durable`, where its run has the id `AGENT/KEY`. Left out: its number.
-        durable: An open `Durable`: a later batch with the same keys takes finished results from there, also failures,
-            and goes on with what was under way. A run that cannot be kept or gone on with is `Failure(INTERNAL_ERROR)`.
+        durable: An open `Durable`: a later batch takes finished results from there, also failures, and goes on with
+            what was under way. A run that cannot be kept is `Failure(INTERNAL_ERROR)`.
         max_attempts: As for `run`.
         callbacks: As for `run`.
         on_event: Told the events of all runs, and `InputFinished` and `BatchPaused`. The path of the n-th input's run
             ends with the agent's name, `#` and n.
-        abort: Ends the runs under way with `Failure(EXECUTION_CANCELLED)`, which are given; no more inputs are taken.
-            Runs in a `durable` are left, and not ended: the next batch goes on with them.
+        abort: Ends the runs under way with `Failure(EXECUTION_CANCELLED)`; those in a `durable` are only left.
         history: As for `run`.
         host: As for `run`, without a journal, which remembers one run only.
 
@@ -155,10 +153,8 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     """
     host = NOTHING_AROUND if host is None else host
     problems = [*_problems(agent, inputs, at_once, order), *_wrong_around(budget, host), *signal_problems(abort)]
-    problems += _wrong_keeping(key, durable)
-    if problems:
+    if problems := [*problems, *_wrong_keeping(key, durable)]:
         raise DefinitionError("run_many", problems)
-
     options = Options(
         deps=deps,
         max_attempts=max_attempts,

@@ -258,7 +258,11 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
     if not _is_found(run, tool):
         return Outcome.failed("unknown", _NOT_FOUND.format(name=use.name))
-    if not _may_call(run):
+    if run.calls.n_taken is not None:
+        is_left, run.calls.n_taken = True, run.calls.n_taken - 1
+    else:
+        is_left = not run.attempt.budget.limits_calls or run.attempt.budget.take_calls()
+    if not is_left:
         outcome = Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     else:
         outcome = await gated(run, tool, use, None if tool.resumes else reservation)
@@ -267,14 +271,6 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
         return await _settled(run, reservation, outcome)
     run.calls.n_unstored += tool.resumes
     return outcome
-
-
-def _may_call(run: Run) -> bool:
-    """Count a call, and tell whether the limits leave it."""
-    if run.calls.n_taken is None:
-        return not run.attempt.budget.limits_calls or run.attempt.budget.take_calls()
-    run.calls.n_taken -= 1
-    return True
 
 
 _DECIDED: Final = frozenset(("denied", "over_budget"))

@@ -77,6 +77,24 @@ OrderName = Annotated[Order, Parameter(help="Write results as runs end (done), o
 FormatName = Annotated[
     Format | None, Parameter(help="How the inputs are written; else the end of the file's name says it: .jsonl, .csv.")
 ]
+KeyName = Annotated[
+    str | None, Parameter(help="The field by which a line is known again; else its number. Then lines may come and go.")
+]
+FilesName = Annotated[
+    str | None,
+    Parameter(help="The field with the path of a file, or a list of them, to send after the text; from INPUTS on."),
+]
+
+CostName = Annotated[float | None, Parameter(help="The most US dollars that they may cost together.")]
+BudgetName = Annotated[
+    int | None,
+    Parameter(help="The most tokens that all runs of this command may use together. Then no more lines are taken."),
+]
+DurableName = Annotated[
+    str | None,
+    Parameter(help="Keep finished steps in this store, a file or postgresql://…: what was under way goes on."),
+]
+AskStoreName = Annotated[Flag, Parameter(help="With --durable, wait here for `journeyman approve`.")]
 
 
 def batch(  # noqa: PLR0913 - one for each option, all by name
@@ -86,15 +104,15 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     *,
     out: Path,
     at_once: int = 16,
-    budget: int | None = None,
-    cost: float | None = None,
+    budget: BudgetName = None,
+    cost: CostName = None,
     order: OrderName = "done",
     format: FormatName = None,
-    key: str | None = None,
-    files: str | None = None,
-    durable: str | None = None,
+    key: KeyName = None,
+    files: FilesName = None,
+    durable: DurableName = None,
     mode: ModeName = None,
-    ask_store: Flag = False,
+    ask_store: AskStoreName = False,
     record: Flag = False,
     model: ModelName = None,
     quiet: Flag = False,
@@ -114,12 +132,6 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
         inputs: A file of JSON lines, or of CSV with a header; - is stdin.
         out: The file for the results, one JSON line each, with the number of the input's line.
         at_once: How many runs go on at the same time.
-        budget: The most tokens that all runs of this command may use together. Then no more lines are taken.
-        cost: The most US dollars that they may cost together.
-        key: The field of the inputs by which a line is known again; else its number. Then lines may come and go.
-        files: The field with the path of a file, or a list of them, to send after the text; from the inputs' folder on.
-        durable: Keep finished steps in this store, a file or postgresql://…: what was under way goes on.
-        ask_store: With --durable, wait here for `journeyman approve`.
         record: Record what happens, in the store of --durable, else JOURNEYMAN_STORE or .journeyman/runs.db.
         quiet: Print nothing but errors.
     """
@@ -128,9 +140,10 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     allowance, written = _allowance(at_once, budget, cost), format_of(inputs, format)
     Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
-        agent = loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
         job = _Job(
-            agent=agent,
+            agent=(
+                agent := loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
+            ),
             loop=loop,
             written=written,
             fields=Fields(key=key, files=files, folder=Path() if str(inputs) == "-" else inputs.parent),
