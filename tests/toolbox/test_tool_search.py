@@ -143,7 +143,7 @@ WRONG = (
     ],
 )
 async def test_a_call_that_fails_is_an_error(name: str, arguments: dict[str, object], text: str) -> None:
-    result = await called(name, tools=[*ALL, wait, Tool("look", "", KEYED, look)], **arguments)
+    result = await called(name, tools=[*ALL, wait, Tool("look", "", KEYED, look)], on_event=None, **arguments)
     assert (result.is_error, result.text) == (True, text)
 
 
