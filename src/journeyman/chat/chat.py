@@ -175,7 +175,9 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._loop, self._thread = running_loop(), get_ident()
         model = await opened_model(self._runs.host.model or self.agent.model, self._open)
         self._path = self._runs.enter(model)
-        self._watch.tape = self._runs.tape = begin_tape(self._runs.host, "chat", self.agent.name)
+        self._watch.tape = self._runs.tape = begin_tape(
+            self._runs.host, "chat", self.agent.name, conversation="" if self.session is None else self.session.id
+        )
         self._runs.listen(self.inject, self.abort)
         try:
             if await self._runs.find():
