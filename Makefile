@@ -109,13 +109,14 @@ crash: $(VENV_STAMP) ## Kill durable runs at every point, cut their power, and l
 		-p no:xdist -o timeout=3600 tests/durable/test_crash.py tests/durable/test_fleet.py tests/durable/test_teams.py $(ARGS)
 
 NEWEST := .cache/newest
-newest: $(VENV_STAMP) ## Test dispatchers with the newest versions of their engines, in an environment that is thrown away
+newest: $(VENV_STAMP) ## Test what uses the insides of others with their newest versions, in an environment that is thrown away
 	@rm -rf $(NEWEST) && $(UV) venv --quiet --python '$(PYTHON)' $(NEWEST)
 	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --requirement requirements.lock
-	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --upgrade --editable . procrastinate pgqueuer celery
-	@$(UV) pip list --quiet --python $(NEWEST)/bin/python | grep -E '^(procrastinate|pgqueuer|celery|psycopg) '
+	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --upgrade --editable . procrastinate pgqueuer celery \
+		uvicorn
+	@$(UV) pip list --quiet --python $(NEWEST)/bin/python | grep -E '^(procrastinate|pgqueuer|celery|psycopg|uvicorn) '
 	$(NEWEST)/bin/python -m pytest -rs -p no:xdist --inline-snapshot=disable tests/durable/test_dispatch.py \
-		tests/durable/test_tickets.py tests/durable/test_other_dispatchers.py $(ARGS)
+		tests/durable/test_tickets.py tests/durable/test_other_dispatchers.py tests/serve/test_http_clients.py $(ARGS)
 	@rm -rf $(NEWEST)
 
 browser: $(VENV_STAMP) $(VIEWER_STAMP) ## Look at the viewer and an example's page in a real Chromium; root on Debian gets one, if there is none
