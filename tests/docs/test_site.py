@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import pages, site
+from tests.support import pages, public, site
 
 HOME = "https://github.com/someone/somewhere"
 
@@ -70,6 +70,15 @@ def test_a_blank_line_stands_before_each_heading_for_a_table_would_take_it_in() 
 def test_a_name_of_the_reference_is_followed_by_the_pages_that_use_it() -> None:
     page = site.DOCS / "reference" / "chats.md"
     assert "::: journeyman.Chat\n\nUsed in a program: " in site.with_examples("::: journeyman.Chat\n", page)
+
+
+def test_the_reference_names_no_page_that_its_readers_cannot_reach() -> None:
+    every = "\n".join(f"::: {name}" for name in sorted(public.shown_on()))
+    page = site.DOCS / "reference" / "journeyman.md"
+    here, away = site.with_examples(every, page, address=""), site.with_examples(every, page, address=HOME)
+    unpublished = sorted(path.name for path in site.UNPUBLISHED)
+    assert [name for name in ("README.md", *unpublished) if name in here] == []
+    assert f"]({HOME}/blob/main/README.md)" in away
 
 
 def test_a_type_that_no_program_imports_is_shown_with_its_module() -> None:

@@ -47,7 +47,7 @@ def staged(page: Path, docs: Path = DOCS, *, address: str = pages.ADDRESS) -> st
     def outward(link: str, is_picture: bool) -> str | None:
         name, mark, heading = link.partition("#")
         target = (page.parent / name).resolve()
-        if target.is_relative_to(docs) and target not in UNPUBLISHED:
+        if is_of_the_site(target, docs):
             return link
         place = f"{target.relative_to(pages.ROOT).as_posix()}{mark}{heading}"
         return repository_link(address, place, is_picture=is_picture)
@@ -55,24 +55,28 @@ def staged(page: Path, docs: Path = DOCS, *, address: str = pages.ADDRESS) -> st
     return replace_links(page.read_text(encoding="utf-8"), outward)
 
 
-def with_examples(text: str, page: Path) -> str:
+def with_examples(text: str, page: Path, *, address: str = pages.ADDRESS) -> str:
     """Add to each name of the reference where a program uses it, or else its module."""
 
     def example(directive: re.Match[str]) -> str:
         shown = [each for each in public.shown_on().get(directive[1], []) if each != page]
-        links = [link_to(each, page) for each in shown[:3]]
+        links = [link for link in (link_to(each, page, address=address) for each in shown) if link][:3]
         shown_with = WITH_ITS_MODULE if page == signatures.PAGE else ""
         return directive[0] + shown_with + (f"\n\nUsed in a program: {', '.join(links)}." if links else "")
 
     return public.DIRECTIVE.sub(example, text)
 
 
-def link_to(target: Path, page: Path, *, address: str = pages.ADDRESS) -> str:
-    """Return the title of a page as a link to it; where the site does not have it and nobody can reach it, alone."""
-    if target.is_relative_to(DOCS):
+def link_to(target: Path, page: Path, *, address: str) -> str | None:
+    """Return a link from a page to another one; None to one that readers of the site cannot reach."""
+    if is_of_the_site(target):
         return f"[{title(target)}]({Path(os.path.relpath(target, page.parent)).as_posix()})"
     place = repository_link(address, target.relative_to(pages.ROOT).as_posix())
-    return f"[{title(target)}]({place})" if place else title(target)
+    return f"[{title(target)}]({place})" if place else None
+
+
+def is_of_the_site(target: Path, docs: Path = DOCS) -> bool:
+    return target.is_relative_to(docs) and target not in UNPUBLISHED
 
 
 def title(page: Path) -> str:
