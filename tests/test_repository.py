@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -167,6 +168,18 @@ def test_ci_has_a_job_for_each_step_of_the_gate_on_each_python_and_on_macos() ->
     matrix = jobs["test"]["strategy"]["matrix"]
     assert matrix["python"] == ["3.11", "3.12", "3.13", "3.14"]
     assert [each["system"] for each in matrix["include"]] == ["macos-latest"]
+
+
+def test_a_release_is_refused_unless_the_package_names_its_home() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
+    (command,) = [run for step in jobs["build"]["steps"] if "address" in (run := step.get("run", ""))]
+    for home, is_refused in {"https://a.example/b/c": False, "": True, "https://a.example/b/d": True}.items():
+        settings = f'address = "{home}"\n'
+        told = {"GITHUB_SERVER_URL": "https://a.example", "GITHUB_REPOSITORY": "b/c", "PATH": os.environ["PATH"]}
+        done = subprocess.run(
+            ["sh", "-c", command.replace("pyproject.toml", "-")], input=settings, env=told, text=True, check=False
+        )
+        assert (done.returncode != 0) == is_refused
 
 
 def test_dependabot_looks_after_every_folder_with_packages_of_others() -> None:
