@@ -26,7 +26,7 @@ FRONT_PAGE = "__init__"
 
 # The rooms: a folder each, but for those whose modules stand at the top, so that users import them by name.
 TOP: dict[str, str] = {
-    "values": "faces types errors endings result events content hosted",
+    "values": "faces foreign definition data types errors endings result events content hosted",
     "ports": "model budget cancel gate journal history inbox session window files processes",
     "agent": "agent output prompt connect",
     "compaction": "compaction",
@@ -105,6 +105,9 @@ RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "wide dataclass": {
         "agent.Agent": "What a user says of an agent stands in one place.",
+        "durable.drive.Drive": "The state of one run that is driven; counted since all declared data is counted.",
+        "durable.records.Row": "One column of the table of runs each.",
+        "loop.record.Run": "The state of one run under way; counted since all declared data is counted.",
         "models.openai.endpoint.Endpoint": "One row of facts for each service that speaks OpenAI's APIs.",
     }
 }

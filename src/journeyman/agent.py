@@ -9,14 +9,15 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast, get_args
+from dataclasses import field, fields, replace
+from typing import Any, Final, Generic, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypeForm, TypeVar
 
 from journeyman.budget import Budget, BudgetPolicy, Limits
 from journeyman.cancel import GRACE_S
 from journeyman.connect import name_problem
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.hosted.tools import own_tools
@@ -30,7 +31,6 @@ from journeyman.output import Stopping as Stopping
 from journeyman.output import StopVerdict as StopVerdict
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
 from journeyman.tools.check import (
-    AGENTS_ELSEWHERE,
     async_problems,
     block_problems,
     function_problem,
@@ -41,7 +41,6 @@ from journeyman.tools.check import (
     meant,
     settings_problems,
     tools_hint,
-    unknown_names,
 )
 from journeyman.tools.context import BackgroundTasks, States, own_copy
 from journeyman.tools.deps import (
@@ -56,7 +55,7 @@ from journeyman.tools.deps import (
 )
 from journeyman.tools.schema import OutputSchema, anthropic_problems, output_schema, text_input
 from journeyman.tools.tools import Middleware, Tool, reserved_problems, tool_problems
-from journeyman.types import JsonObject, Message, RunPath, Text, UserContent, frozen
+from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 from journeyman.window import AnyStrategy, Compaction
 
 Co = TypeVar("Co", covariant=True)
@@ -85,7 +84,7 @@ Maker: TypeAlias = Callable[[Contra], Co | Awaitable[Co]] | Callable[[Contra, De
 """Makes something for one run from its input, and from the run's deps if it needs them."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Observability:
     """What a result reports."""
 
@@ -93,7 +92,7 @@ class Observability:
     """False: `Metadata.usage` is None. Budgets still count."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class MessageContext:
     """Where a message was committed."""
 
@@ -113,7 +112,7 @@ OnMessage: TypeAlias = Callable[[Message], object] | Callable[[Message, MessageC
 `MessageContext`."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Host:
     """What surrounds a run: the same for it and for the runs it starts."""
 
@@ -145,7 +144,7 @@ NOTHING_AROUND: Final = Host()
 
 
 # No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Agent[Report](…)`.
-@dataclass(frozen=True, kw_only=True, eq=False)
+@lazy_dataclass(frozen=True, kw_only=True, eq=False, slots=False)
 class Agent(Generic[Out, In, Deps]):
     """An agent: who it is, what it may use, what it hands in, how that is checked, and how far it may go.
 
@@ -229,21 +228,6 @@ class Agent(Generic[Out, In, Deps]):
     """Your own facts about the agent; this library does not read them."""
     _plan: Plan[Out] = field(init=False, repr=False)
 
-    if not TYPE_CHECKING:  # for checkers, the fields say what an agent takes
-
-        def __new__(cls, **given: object) -> Agent:
-            names = [each.name for each in fields(cls) if each.init]
-            problems = unknown_names(given, names, AGENTS_ELSEWHERE, what="An agent")
-            if not problems:
-                return super().__new__(cls)
-            try:  # what else is wrong is told with it
-                Agent(**{name: value for name, value in given.items() if name in names})
-            except DefinitionError as error:
-                problems += error.problems
-            except TypeError as error:
-                problems.append(Problem("MISSING_NAME", f"{error}.", "Give an agent at least a name and a model."))
-            raise DefinitionError(f"Agent {given.get('name', '')!r}", problems)
-
     def __post_init__(self) -> None:
         for each in fields(self):  # the caller may still change them
             value: object = getattr(self, each.name, None)
@@ -275,7 +259,7 @@ class Agent(Generic[Out, In, Deps]):
 # -- what a definition compiles to -------------------------------------------------------------------------------------
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Plan(Generic[Co]):
     """A definition, compiled."""
 

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Final, Protocol
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import BudgetRefused, DefinitionError, Problem
 from journeyman.result import COUNTED, ToolKind, ToolStats
-from journeyman.types import NOTHING_USED, Price, Usage, frozen, record_class, value_class
+from journeyman.types import NOTHING_USED, Price, Usage
 
 SMALLEST_ANSWER_TOKENS: Final = 256
 """A model call for which less output than this is left is not made."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Allowance:
     """How much may be spent. None: without limit."""
 
@@ -37,7 +38,7 @@ class Allowance:
 UNLIMITED: Final = Allowance()
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Limits:
     """How far a run may go. Attempts and iterations are always finite."""
 
@@ -71,7 +72,7 @@ class Limits:
         return Allowance(tokens=self.tokens, cost=self.cost, seconds=self.seconds, calls=self.calls)
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Spent:
     """What a run has spent so far, for a policy of the user's."""
 
@@ -86,7 +87,7 @@ class Spent:
     attempt: int
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Exceeded:
     """What a policy returns to end the run."""
 
@@ -109,7 +110,7 @@ class BudgetPolicy(Protocol):
         ...
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Grant:
     """A reservation for one model call."""
 
@@ -303,7 +304,7 @@ UNKNOWN_TOOLS: Final = "(unknown)"
 """Under this name all calls of tools that do not exist are counted: the names are the model's, and endless."""
 
 
-@record_class()
+@lazy_dataclass()
 class _Tally:
     """The calls of one tool."""
 

@@ -44,7 +44,10 @@ import traceback
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from journeyman.types import NOTHING_USED, Usage, frozen_in_order
+from journeyman.definition import DefinitionError as DefinitionError
+from journeyman.definition import JourneymanError as JourneymanError
+from journeyman.definition import Problem as Problem
+from journeyman.types import NOTHING_USED, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,35 +191,6 @@ def shortage(policy: str, *, needed: float, limit: float, used: float) -> str:
     needs = f"{needed:,.0f} {policy}" if round(needed) != 1 else f"1 {policy.removesuffix('s')}"
     allowed, spent = [f"{n:,.0f} {'is' if round(n) == 1 else 'are'}" for n in (limit, used)]
     return f"the next call needs about {needs}, {allowed} allowed, {spent} used"
-
-
-class JourneymanError(Exception):
-    """The root of every exception of this package."""
-
-
-@frozen_in_order
-class Problem:
-    """One thing wrong with a definition."""
-
-    code: str
-    """A stable label, for example `DUPLICATE_TOOL_NAME`."""
-    message: str
-    """What is wrong, with the values."""
-    hint: str
-    """What to do about it."""
-
-    def __str__(self) -> str:
-        return f"{self.message} {self.hint}"
-
-
-class DefinitionError(JourneymanError):
-    """An agent or a tool is defined wrongly. `problems` lists everything that is wrong, not just the first."""
-
-    def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
-        self.subject = subject
-        self.problems = tuple(problems)
-        lines = "".join(f"\n  - [{problem.code}] {problem}" for problem in self.problems)
-        super().__init__(f"{subject} has {count(len(self.problems), 'problem')}:{lines}")
 
 
 class ModelUnavailable(JourneymanError):

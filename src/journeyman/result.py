@@ -15,9 +15,10 @@ from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 from typing_extensions import TypeVar
 
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Ending, ErrorCode, Phase
 from journeyman.errors import RunError, count, visible_json
-from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of, frozen, value_class
+from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of
 
 _SHOWN_CHARS: Final = 500
 """The most that a summary shows of an output or an error."""
@@ -26,7 +27,7 @@ Out = TypeVar("Out", default=str, covariant=True)
 Other = TypeVar("Other")
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class LayerOutcome:
     """What one validation layer said."""
 
@@ -44,7 +45,7 @@ class LayerOutcome:
     """What the layer raised, as it is."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ValidationReport:
     """What the layers said, in order, up to and with the first that did not pass."""
 
@@ -62,7 +63,7 @@ class ValidationReport:
         return self.layers[-1].feedback if self.layers and not self.passed else ""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class AttemptRecord:
     """One attempt, after the fact."""
 
@@ -83,7 +84,7 @@ COUNTED: Final[tuple[ToolKind, ...]] = ("tool", "unknown")
 """The kinds of calls that counts and limits of calls are about: not those that hand in."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ToolStats:
     """How one tool was used in a run."""
 
@@ -102,7 +103,7 @@ class ToolStats:
     """Seconds spent in the handler, all calls together."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class CallbackError:
     """A callback or listener raised. The run went on."""
 
@@ -112,7 +113,7 @@ class CallbackError:
     """What it raised."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ChildRecord:
     """What a run used that this run started. This run's usage includes it."""
 
@@ -134,7 +135,7 @@ class ChildRecord:
     """The runs that it started in turn."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Metadata:
     """What a run took. The same on success and on failure."""
 
@@ -185,7 +186,7 @@ class Metadata:
         return ", ".join([*told, *money, f"{self.latency_s:.1f} s"])
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Success(Generic[Out]):
     """The output passed every check."""
 
@@ -238,7 +239,7 @@ class Success(Generic[Out]):
         )
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Failure:
     """The run ended without an output that passed; `error` says why."""
 

@@ -10,6 +10,7 @@ from itertools import count
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from journeyman.data import lazy_dataclass
 from journeyman.durable.dispatch import LATE_S, SWEEP_S, Dispatcher, Ticket, Tickets, may_be_handed_over, urgency
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.records import OVER, Change, Claim, QueueState, Record, Row, Signal, Status, is_free, signalled
@@ -18,7 +19,7 @@ from journeyman.inbox import Queue
 from journeyman.session import SharedSession, Snapshot, Step, check_session_id
 from journeyman.store.log import Line, added_up, lines_of, queued
 from journeyman.store.log import Record as SessionRecord
-from journeyman.types import Usage, record_class
+from journeyman.types import Usage
 
 
 class Memory:
@@ -293,7 +294,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         return row.owner not in self.memory.owners
 
 
-@record_class()
+@lazy_dataclass()
 class _Said:
     """What is kept of a session."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import ended
 from journeyman.connect import connect
+from journeyman.data import lazy_dataclass
 from journeyman.durable.dispatch import Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import Leaving
@@ -20,7 +21,6 @@ from journeyman.durable.records import Head, Row, load_head
 from journeyman.errors import JourneymanError, name_and_words
 from journeyman.events import Callbacks, Listener
 from journeyman.subagents.tool import crew_of
-from journeyman.types import frozen
 
 _log = logging.getLogger("journeyman")
 _PATIENCE_S: Final = 1.0
@@ -28,7 +28,7 @@ _UNFIT_S: Final = 10.0
 """This worker leaves a run that it must not drive to others for so many seconds."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Queue:
     """How a worker serves a queue."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Ending
 from journeyman.events.batch import BatchEvent, BatchPaused, InputFinished
 from journeyman.events.chat import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TurnEnded
@@ -76,7 +77,7 @@ from journeyman.events.team import (
     Reason,
 )
 from journeyman.result import LayerOutcome, ToolKind
-from journeyman.types import JsonObject, RunPath, frozen
+from journeyman.types import JsonObject, RunPath
 
 __all__ = [
     "PREFIXES",
@@ -164,7 +165,7 @@ Listener: TypeAlias = Callable[[Event], None]
 """Gets every event, synchronously, in order. Must be quick. One that raises is recorded and goes on being told."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class CallbackContext:
     """Where a run stands when a callback is called. A snapshot of its own for each call."""
 
@@ -184,7 +185,7 @@ class CallbackContext:
     """For `on_tool_result`: whether the result is that of an earlier call; None elsewhere."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Callbacks:
     """Functions to call at the steps of a run, sync or async; an awaitable is awaited in place.
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Abort, Scope, current_call, current_scope
+from journeyman.data import lazy_dataclass
 from journeyman.endings import START, Context, Ending, ErrorCode, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
@@ -29,7 +30,7 @@ from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
 from journeyman.tools.context import States, own_copy
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent, record_class, value_class
+from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent
 from journeyman.window import View
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ T = TypeVar("T")
 # -- what a caller says of a run --------------------------------------------------------------------------------------
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Origin:
     """How a sub-agent, or a run of a batch, got its task."""
 
@@ -69,7 +70,7 @@ class RunOptions(StreamOptions, total=False):
     """Called with every event, in order; it may be async."""
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Options:
     """What a caller may say about one run."""
 
@@ -109,7 +110,7 @@ class Options:
 # -- one run ----------------------------------------------------------------------------------------------------------
 
 
-@record_class()
+@lazy_dataclass()
 class Clock:
     """The event loop's clock, and when the run began on it, in seconds."""
 
@@ -123,7 +124,7 @@ class Clock:
         return self.now() - self.started_s
 
 
-@record_class()
+@lazy_dataclass()
 class Attempt:
     """What belongs to the attempt that is under way, and to no other; before the first, to the preparations."""
 
@@ -147,7 +148,7 @@ class Attempt:
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
 
 
-@record_class()
+@lazy_dataclass()
 class Calls:
     """What has to be known before the next call."""
 
@@ -165,7 +166,7 @@ class Calls:
     """The states of the run and of the attempt as they were recorded last."""
 
 
-@record_class()
+@lazy_dataclass()
 class Children:
     """The runs that a run starts."""
 
@@ -179,7 +180,7 @@ class Children:
         return tuple([self.ended[number] for number in sorted(self.ended)])
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Run:
     """One run. `prepare` sets what has no value at first."""
 
@@ -407,7 +408,7 @@ def detached() -> Generator[None]:
 # -- what its steps leave behind --------------------------------------------------------------------------------------
 
 
-@record_class()
+@lazy_dataclass()
 class Candidate:
     """An output that was handed in and not validated yet."""
 
@@ -444,7 +445,7 @@ class HandIn(Protocol):
         ...
 
 
-@record_class()
+@lazy_dataclass()
 class Call:
     """One call of a response, after it ended."""
 
@@ -453,7 +454,7 @@ class Call:
     """None: withheld until the output was validated."""
 
 
-@record_class()
+@lazy_dataclass()
 class Iterated:
     """What one iteration brought."""
 
@@ -464,7 +465,7 @@ class Iterated:
     """In call order; empty unless the model stopped for them."""
 
 
-@record_class()
+@lazy_dataclass()
 class Finished:
     """The run has an output that passed."""
 
@@ -472,7 +473,7 @@ class Finished:
     terminal_result: str | None
 
 
-@record_class()
+@lazy_dataclass()
 class Layer:
     """A validation layer that is about to judge."""
 
@@ -488,7 +489,7 @@ class Layer:
         )
 
 
-@record_class()
+@lazy_dataclass()
 class Outcome:
     """The result of a call, and how it came about."""
 
@@ -509,7 +510,7 @@ class Outcome:
         return replace(self, result=replace(self.result, content=noted))
 
 
-@record_class()
+@lazy_dataclass()
 class HandInTool:
     """A tool that belongs to the loop itself: the output tool or submit."""
 

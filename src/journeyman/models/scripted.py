@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
 import orjson
 
 from journeyman.cancel import is_awaited
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError, count
 from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
 from journeyman.models.wire import shown
@@ -109,7 +110,7 @@ class Scripted:
         return await answer if is_awaited(answer) else answer
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class FromFunction:
     """A model that a function plays: it reads the request and gives the answer."""
 
@@ -130,7 +131,7 @@ class FromFunction:
         return _Stream(self, request)
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Stream:
     """One answer, in parts. The function is asked for it with the first part."""
 

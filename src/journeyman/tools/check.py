@@ -6,14 +6,13 @@ Nothing here raises: a check gives the problems that it found, and whoever asked
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any, Final, cast, get_args
 
 from journeyman.budget import Allowance, Limits
 from journeyman.cancel import Abort
-from journeyman.errors import Problem
+from journeyman.definition import Problem, meant
 from journeyman.events import Callbacks
 from journeyman.hosted.tools import Hosting, hosted_problems
 from journeyman.model import UNKNOWN, CachePolicy, Settings, ThinkingLevel, ToolChoice
@@ -30,45 +29,6 @@ def is_count(value: object, least: int = 1) -> bool:
 def is_amount(value: object) -> bool:
     """True for a finite number above 0; a bool is none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
-
-
-# -- names ------------------------------------------------------------------------------------------------------------
-
-
-def meant(name: str, known: Iterable[str], others: Mapping[str, str] | None = None) -> str:
-    """Return ` Did you mean 'name'?` for a name that is not known, or nothing if none is like it. `others` says what
-    the names of other libraries are called here."""
-    close = (others or {}).get(name) or next(iter(get_close_matches(name, list(known), n=1)), None)
-    return f" Did you mean {close!r}?" if close else ""
-
-
-def unknown_names(
-    given: Iterable[str], known: Collection[str], others: Mapping[str, str], *, what: str
-) -> list[Problem]:
-    """Return a problem for each name that `what` does not have."""
-    return [
-        Problem("UNKNOWN_NAME", f"{what} has no {name!r}.{meant(name, known, others)}", "Rename it, or leave it out.")
-        for name in given
-        if name not in known
-    ]
-
-
-AGENTS_ELSEWHERE: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("instructions", "system_prompt", "system_message", "role", "backstory"), "system"),
-    **dict.fromkeys(("output_type", "result_type", "response_format", "response_model", "output_schema"), "output"),
-    **dict.fromkeys(("deps_type", "context", "context_schema", "context_type", "dependencies"), "deps"),
-    **dict.fromkeys(("handoffs", "functions", "toolsets", "sub_agents", "subagents", "mcp_servers"), "tools"),
-    **dict.fromkeys(("output_guardrails", "output_validators", "guardrails"), "validators"),
-    **dict.fromkeys(("model_settings", "temperature", "max_tokens", "thinking", "tool_choice"), "settings"),
-    **dict.fromkeys(("max_turns", "max_steps", "max_iterations", "max_attempts", "usage_limits"), "limits"),
-    **dict.fromkeys(("history_processors", "context_manager", "memory"), "compaction"),
-    **dict.fromkeys(("handoff_description", "goal"), "description"),
-    **dict.fromkeys(("input_type", "input_schema", "args_schema"), "input"),
-    **dict.fromkeys(("hooks", "middleware"), "middlewares"),
-    **dict.fromkeys(("max_retries", "num_retries"), "retries"),
-    **{"llm": "model", "user_prompt": "prompt", "tool_use_behavior": "stop_after", "input_guardrails": "gate"},
-}
-"""What other libraries call the fields of an agent."""
 
 
 # -- functions --------------------------------------------------------------------------------------------------------

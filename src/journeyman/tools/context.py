@@ -23,8 +23,8 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar, is_typeddict
 
 from journeyman.cancel import Abort
+from journeyman.data import lazy_dataclass
 from journeyman.tools.background import TaskOptions, Work
-from journeyman.types import record_class
 
 T = TypeVar("T")
 Given = TypeVar("Given", default=object, covariant=True)
@@ -35,7 +35,7 @@ Which: TypeAlias = Literal["run", "attempt"]
 """Whose state: that of the run, or of the attempt."""
 
 
-@record_class()
+@lazy_dataclass()
 class States:
     """The state of a run. It is the loop's: a tool sees it through its `ToolContext` only."""
 
