@@ -299,9 +299,9 @@ def planned(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     if problems:
         raise DefinitionError(f"Agent {agent.name!r}", problems)
     # Checked, so that they can be copied: the caller may still change what they hold.
-    stops, extra = tuple(agent.settings.stop_sequences), own_copy(agent.settings.extra)
+    stops, extra = tuple(agent.settings.stop), own_copy(agent.settings.extra)
     hosted = own_tools(agent.settings.hosted)
-    object.__setattr__(agent, "settings", replace(agent.settings, stop_sequences=stops, extra=extra, hosted=hosted))
+    object.__setattr__(agent, "settings", replace(agent.settings, stop=stops, extra=extra, hosted=hosted))
     try:
         return _compiled(agent)
     except DefinitionError as error:

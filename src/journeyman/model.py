@@ -51,7 +51,14 @@ class Settings:
     """`auto` marks system, tools and the last message for the provider's prompt cache; `explicit` only the blocks with
     `cache_mark`; `off` nothing (a cache write costs more than a plain read, so one-shot runs may want it off)."""
     tool_choice: ToolChoice = "auto"
-    stop_sequences: tuple[str, ...] = ()
+    temperature: float | None = None
+    """How freely the model chooses its words: 0 is the least. Many models that reason refuse it."""
+    top_p: float | None = None
+    """The share of likely words that the model chooses from: above 0, at most 1."""
+    seed: int | None = None
+    """Makes answers repeat, as far as the provider can; the Messages API and the Responses API have none."""
+    stop: tuple[str, ...] = ()
+    """Texts at which the model stops writing; the Responses API has none."""
     hosted: tuple[HostedTool, ...] = ()
     """Tools that the provider runs by itself, such as `WebSearch()` of `journeyman.hosted`."""
     extra: JsonObject = field(default_factory=dict[str, object])  # pyright: ignore[reportAssignmentType]

@@ -34,8 +34,8 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "a level of thinking": (settings(thinking="ultra"), ["INVALID_THINKING"], "'off', 'minimal', 'low', 'medium'"),
     "a provider's level": (settings(thinking="xhigh"), ["INVALID_THINKING"], "Did you mean 'max'?"),
     "a choice of tools": (settings(tool_choice="required"), ["INVALID_TOOL_CHOICE"], "Did you mean 'any'?"),
-    "a text of stops": (settings(stop_sequences="END"), ["INVALID_STOP_SEQUENCES"], "('END',)"),
-    "blank stops": (settings(stop_sequences=("",)), ["INVALID_STOP_SEQUENCES"], "not empty"),
+    "a text of stops": (settings(stop="END"), ["INVALID_STOP"], "('END',)"),
+    "blank stops": (settings(stop=("",)), ["INVALID_STOP"], "not empty"),
     "a cache": (settings(cache="yes"), ["INVALID_CACHE"], "Did you mean 'auto'?"),
     "extra fields": (settings(extra=5), ["INVALID_EXTRA"], "Pass a dict"),
     "a compaction": ({"compaction": 3}, ["INVALID_SECTION"], "compaction is 3."),
@@ -93,7 +93,7 @@ def test_an_agent_names_all_that_is_wrong_also_beside_a_name_that_it_lacks() -> 
         lambda: talker(
             "claude",
             instructions="Be brief.",
-            settings=Settings(thinking="ultra", tool_choice="required", stop_sequences="END", cache="yes"),  # pyright: ignore[reportArgumentType]
+            settings=Settings(thinking="ultra", tool_choice="required", stop="END", cache="yes"),  # pyright: ignore[reportArgumentType]
             run_state=3,
             budget=[3],
             stop_after=["lok"],
@@ -101,7 +101,7 @@ def test_an_agent_names_all_that_is_wrong_also_beside_a_name_that_it_lacks() -> 
     )
     assert [problem.code for problem in error.problems] == [
         *("UNKNOWN_NAME", "INVALID_MODEL_NAME", "INVALID_STOP_AFTER", "INVALID_FUNCTION", "INVALID_ARGUMENT"),
-        *("INVALID_THINKING", "INVALID_TOOL_CHOICE", "INVALID_CACHE", "INVALID_STOP_SEQUENCES"),
+        *("INVALID_THINKING", "INVALID_TOOL_CHOICE", "INVALID_CACHE", "INVALID_STOP"),
     ]
 
 

@@ -435,8 +435,8 @@ class RequestSpan:
         most = request.max_tokens or request.settings.max_tokens
         if most:
             facts[names.REQUEST_MAX_TOKENS] = most
-        if request.settings.stop_sequences:
-            facts[names.REQUEST_STOPS] = request.settings.stop_sequences
+        if request.settings.stop:
+            facts[names.REQUEST_STOPS] = request.settings.stop
         facts[names.OUTPUT_TYPE] = "text" if request.prefix.output is None else "json"
         if shapes is not None:
             facts |= {names.SYSTEM: shapes.system(request.prefix)} if request.prefix.system else {}

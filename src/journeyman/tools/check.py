@@ -191,12 +191,13 @@ def settings_problems(settings: Settings, model: object, *, has_tools: bool) -> 
         )
     yield from _choice("tool_choice", settings.tool_choice, get_args(ToolChoice), code="INVALID_TOOL_CHOICE")
     yield from _choice("cache", settings.cache, get_args(CachePolicy), code="INVALID_CACHE")
-    stops = cast("object", settings.stop_sequences)
+    yield from _sampling(settings)
+    stops = cast("object", settings.stop)
     texts = cast("Sequence[object]", stops if isinstance(stops, list | tuple) else [None])
     if not all(isinstance(text, str) and text for text in texts):
         wanted = f"({stops!r},)" if isinstance(stops, str) and stops else '("END",)'
         hint = f"Pass a tuple of texts that are not empty: {wanted}."
-        yield Problem("INVALID_STOP_SEQUENCES", f"settings.stop_sequences is {stops!r}.", hint)
+        yield Problem("INVALID_STOP", f"settings.stop is {stops!r}.", hint)
     wrong = [*hosted_problems(settings.hosted)]
     yield from wrong
     hosting: Hosting | None = getattr(getattr(model, "facts", UNKNOWN), "hosted", None)
@@ -206,6 +207,16 @@ def settings_problems(settings: Settings, model: object, *, has_tools: bool) -> 
     if not isinstance(settings.extra, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         hint = "Pass a dict of further fields of the request."
         yield Problem("INVALID_EXTRA", f"settings.extra is {settings.extra!r}.", hint)
+
+
+def _sampling(settings: Settings) -> Iterator[Problem]:
+    for name, value, most in (("temperature", settings.temperature, float("inf")), ("top_p", settings.top_p, 1)):
+        if value is not None and not (value == 0 or (is_amount(value) and value <= most)):
+            wanted = "Pass a number from 0 to 1." if most == 1 else "Pass a finite number of at least 0."
+            yield Problem("INVALID_SAMPLING", f"settings.{name} is {value!r}.", wanted)
+    seed: object = settings.seed
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        yield Problem("INVALID_SAMPLING", f"settings.seed is {seed!r}.", "Pass a whole number.")
 
 
 def tools_hint(value: object) -> str:

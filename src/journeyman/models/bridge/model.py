@@ -24,9 +24,9 @@ whole history for each request, and not everything survives the crossing. What b
 | cache mark in a tool's result, `explicit` | `bad_request` |
 | thinking level | pydantic-ai's `thinking`; `bad_request` where the model is not known to reason |
 | thinking budget | `bad_request` |
-| `Settings.extra` | `temperature` and its like where the provider has them, others in the body; else `bad_request` |
+| `Settings.extra` | `top_k` and its like where the provider has them, others in the body; else `bad_request` |
 | hosted tools | `bad_request` |
-| `stop_sequences` | the same, where the provider takes them; else `bad_request` |
+| `temperature`, `top_p`, `seed`, `stop` | the same, where the provider takes them; else `bad_request` |
 | ids and names | letters, digits, `_`, `-`, at most 64 (Mistral: nine); others are rewritten, each always to the same |
 | tokens: cached, reasoning | the same; None where the provider, or pydantic-ai, does not say |
 | a refusal in OpenAI's own field | the same text, but in one piece, and sent back as any other text |
@@ -58,7 +58,7 @@ from journeyman.models.answers import Parts
 from journeyman.models.bridge.decode import Decoder
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.failure import failure, unavailable
-from journeyman.models.requests import refused_here
+from journeyman.models.requests import refused_here, sampling_fields
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import named_secrets
 from journeyman.models.wire import as_object, is_marked_inside
@@ -263,6 +263,8 @@ _UNIFIED: Final = frozenset(
 
 _SILENT: Final = ModelSettings(framing_announcement="never")
 """Let pydantic-ai say nothing to the model that the user did not say."""
+_SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop_sequences"}
+"""What pydantic-ai calls the settings of how a model chooses its words."""
 
 
 def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings) -> ModelSettings:
@@ -287,9 +289,9 @@ def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings)
         raise refused_here(f"{model.model_id} has no hosted tools over the bridge. Leave Settings.hosted empty.")
     if settings.tool_choice != "auto" and request.prefix.tools:
         made["tool_choice"] = "required" if settings.tool_choice == "any" else "none"
-    if settings.stop_sequences:
-        _take(["stop_sequences"], unsupported, model)
-        made["stop_sequences"] = list(settings.stop_sequences)
+    sampling = sampling_fields(settings, _SAMPLING, model=model.model_id, api="the bridge")
+    _take(sampling, unsupported, model)
+    made = cast("ModelSettings", {**made, **sampling})
     if (thinking := _thinking(settings, model)) is not None:
         made["thinking"] = thinking
     if "cache" not in made:

@@ -35,6 +35,7 @@ from journeyman.models.requests import (
     limits,
     missing,
     refused_here,
+    sampling_fields,
     with_hosted,
     written,
 )
@@ -66,6 +67,7 @@ exceeds the maximum number of tokens allowed (1048576).`"""
 _ABOUT_SIGNATURES: Final = ("corrupted thought signature", "thought signature is not valid")
 """What it says of a signature that another model, key or place has given; there is no label for it."""
 
+_SAMPLING: Final = {"temperature": "temperature", "top_p": "topP", "seed": "seed", "stop": "stopSequences"}
 _RESERVED: Final = frozenset({"contents", "systemInstruction"})
 _GENERATION: Final = frozenset(
     {"audioTimestamp", "candidateCount", "enableAffectiveDialog", "frequencyPenalty", "imageConfig"}
@@ -189,8 +191,7 @@ class GoogleModel(OverHttp):
         ceiling, limit = limits(request, self.facts)
         check_hosted(request, self.facts, model=f"{PROVIDER}:{self.name}")
         config: JsonObject = {"maxOutputTokens": limit, **self._reasoning(settings.thinking, ceiling, limit)}
-        if settings.stop_sequences:
-            config["stopSequences"] = list(settings.stop_sequences)
+        config |= sampling_fields(settings, _SAMPLING, model=f"{PROVIDER}:{self.name}", api="generateContent")
         if request.prefix.output is not None:
             config |= self._format(request.prefix.output, has_tools=bool(tools))
         head: JsonObject = {"generationConfig": config}

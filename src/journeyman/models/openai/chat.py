@@ -66,8 +66,7 @@ class OpenAIChatModel(OpenAIStyleModel):
         if endpoint.tells_cost:
             head["usage"] = {"include": True}
         head |= self._tool_fields(request)
-        if settings.stop_sequences:
-            head["stop"] = list(settings.stop_sequences)
+        head |= self._sampling(settings, endpoint.sampling, api="Chat Completions")
         if request.prefix.output is not None:
             head["response_format"] = {"type": "json_schema", "json_schema": self._form(request.prefix.output)}
         for search in settings.hosted:  # no other tool; see `hosting_of`

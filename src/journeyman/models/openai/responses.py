@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from journeyman.model import HasFacts, Model, Opens
 
 _RESERVED: Final = frozenset({"conversation", "input", "instructions", "previous_response_id", "stream"})
+_SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p"}
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
@@ -57,11 +58,7 @@ class OpenAIModel(OpenAIStyleModel):
         head: JsonObject = {"model": self.name, "max_output_tokens": limit, "stream": self.streaming}
         head["store"] = self.endpoint.store or False
         head |= self._tool_fields(request)
-        if settings.stop_sequences:
-            raise refused_here(
-                f"{self.provider}:{self.name} takes no stop sequences over the Responses API. Leave"
-                " Settings.stop_sequences empty, or use the model over Chat Completions."
-            )
+        head |= self._sampling(settings, _SAMPLING, api="the Responses API")
         if request.prefix.output is not None:
             head["text"] = {"format": {"type": "json_schema", **self._form(request.prefix.output)}}
         head |= self._reasoning(settings.thinking)
