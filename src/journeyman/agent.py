@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import field, fields, replace
-from typing import Any, Final, Generic, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -18,6 +18,7 @@ from journeyman.budget import Budget, BudgetPolicy, Limits
 from journeyman.cancel import GRACE_S
 from journeyman.connect import name_problem
 from journeyman.data import lazy_dataclass
+from journeyman.definition import missing_attribute
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.hosted.tools import own_tools
@@ -39,6 +40,7 @@ from journeyman.tools.check import (
     lacking,
     limits_problems,
     meant,
+    section_hint,
     settings_problems,
     tools_hint,
 )
@@ -250,6 +252,11 @@ class Agent(Generic[Out, In, Deps]):
         object.__setattr__(bound, "deps", Bound(declared(self.deps), deps))
         return cast("Agent[Out, In]", bound)
 
+    if not TYPE_CHECKING:  # for checkers there is no such attribute
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(missing_attribute(self, "Agent", name), name=name, obj=self)
+
     @property
     def plan(self) -> Plan[Out]:
         """What the definition compiles to: tools by name, schemas, the tools as the model sees them."""
@@ -349,12 +356,7 @@ def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         value = getattr(agent, name)
         is_none = value is None and name in _MAY_BE_NONE
         if not (isinstance(value, kind) or is_none or (name in _MAY_BE_CALLED and callable(value))):
-            wanted = " or ".join(each.__name__ for each in kind)
-            yield Problem(
-                "INVALID_SECTION",
-                f"{name} is {value!r}.",
-                _HINTS.get(name, lambda _: "")(value) or f"Leave it out, or pass {wanted}.",
-            )
+            yield Problem("INVALID_SECTION", f"{name} is {value!r}.", section_hint(name, value, kind))
     if not hasattr(agent.observability, "track_tokens"):
         yield Problem("INVALID_SECTION", f"observability is {agent.observability!r}.", "Leave it out.")
     if agent.feedback not in ("result", "text"):
@@ -375,6 +377,10 @@ def _check_model(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         problem = name_problem(agent.model)
         if problem is not None:
             yield problem
+        return
+    if isinstance(agent.model, type):
+        kind = agent.model.__name__
+        yield Problem("INVALID_MODEL", f"The model is the class {kind}, and no model yet.", f"Write model={kind}(…).")
         return
     missing = [name for name in ("stream", "provider", "name") if not hasattr(agent.model, name)]
     if missing:
@@ -554,13 +560,6 @@ _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _MAY_BE_NONE: Final = {"prompt", "budget", "middlewares", "stop_after", "compaction", "description", "metadata"}
 _MAY_BE_CALLED: Final = {"system", "prompt", "stop_after", "compaction"}
-_HINTS: Final[Mapping[str, Callable[[object], str]]] = {
-    "output": lambda value: (
-        f"Pass Output({value.__name__})." if isinstance(value, type) else "Leave it out, or pass Output(…)."
-    ),
-    "tools": tools_hint,
-    "stop_after": lambda value: f"Pass [{value!r}]." if isinstance(value, str) else "",
-}
 _FUNCTIONS: Final = (
     ("run_state", 1, 1, "the input"),
     ("attempt_state", 3, 2, "the input, the run's state and, if it likes, the number of the attempt"),

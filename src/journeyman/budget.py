@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import Final, Protocol
 
 from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import BudgetRefused, DefinitionError, Problem
 from journeyman.result import COUNTED, ToolKind, ToolStats
 from journeyman.types import NOTHING_USED, Price, Usage
@@ -131,6 +132,7 @@ def _now() -> float:
         raise DefinitionError("The budget", [Problem("NO_EVENT_LOOP", wrong, hint)]) from error
 
 
+@explain_arguments
 class Budget:
     """One level of spending."""
 

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final, cast
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, Final, TypeVar, cast
 
-from journeyman.foreign import ARGUMENTS, ELSEWHERE, UNNAMED
+from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, UNNAMED
+
+T = TypeVar("T")
 
 _LONGEST_VALUE: Final = 60
 _ENDS: Final = (".", "!", "?", ":", "…")
 _NAMES_SHOWN: Final = 16
+_NOTHING: Final = Signature([Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)])
 
 
 class JourneymanError(Exception):
@@ -55,6 +60,12 @@ class DefinitionError(JourneymanError):
         super().__init__(f"{subject} has {n:,} problem{'s' * (n != 1)}:{lines}")
 
 
+def missing_attribute(given: object, what: str, name: str, why: str = "") -> str:
+    """Say that an object has no such attribute, or `why`, and where people look for one, what to write instead."""
+    why = why or f"{type(given).__name__!r} object has no attribute {name!r}"
+    return join_sentences(why, ATTRIBUTES.get(what, {}).get(name, ""))
+
+
 # -- arguments that do not fit ----------------------------------------------------------------------------------------
 
 
@@ -82,7 +93,7 @@ def unknown_argument(what: str, name: str, value: object, known: Sequence[str]) 
     if line is not None:
         hint = f"Write {line.replace('{}', write_value(value))}."
     elif elsewhere is not None:
-        hint = elsewhere
+        hint = elsewhere.replace("{}", write_value(value))
     elif close is not None:
         hint = f"Did you mean {close!r}? Write {close}={write_value(value)}."
     else:
@@ -92,10 +103,11 @@ def unknown_argument(what: str, name: str, value: object, known: Sequence[str]) 
 
 
 def unnamed_argument(what: str, value: object, known: Sequence[str]) -> Problem:
-    """Return the problem of an argument that is given without the name that it needs."""
-    line = UNNAMED.get(what) or (f"{what}({known[0]}={{}})" if known else f"{what}()")
+    """Return the problem of an argument that is given without a name; `known` are the names of those that need one."""
     said = write_value(value)
-    return Problem("UNNAMED_ARGUMENT", f"{what} is given {said} without a name.", f"Write {line.replace('{}', said)}.")
+    line = UNNAMED.get(what) or (f"{what}({known[0]}={{}})" if known else "")
+    hint = f"Write {line.replace('{}', said)}." if line else "Leave it out."
+    return Problem("UNNAMED_ARGUMENT", f"{what} cannot take {said} without a name.", hint)
 
 
 def missing_argument(what: str, names: Sequence[str]) -> Problem:
@@ -120,3 +132,39 @@ def argument_problems(
     yield from [unknown_argument(what, name, value, known) for name, value in unknown.items()]
     if missing and not extra:
         yield missing_argument(what, missing)
+
+
+def explain_arguments(kind: type[T]) -> type[T]:
+    """Let the constructor of a class say what to write for arguments that do not fit, as data does."""
+    made: Any = kind
+    init = made.__init__
+
+    @wraps(init)
+    def __init__(self: object, *ordered: object, **given: object) -> None:
+        try:
+            init(self, *ordered, **given)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                raise  # it comes from within
+            takes = _NOTHING if init is object.__init__ else signature(init)
+            problems = [*_unfit(kind.__name__, takes, ordered, given)]
+            raise DefinitionError(kind.__name__, problems) if problems else error from None
+
+    made.__init__ = __init__
+    return kind
+
+
+def _unfit(what: str, takes: Signature, ordered: Sequence[object], given: Mapping[str, object]) -> Iterator[Problem]:
+    every = [*takes.parameters.values()][1:]  # after `self`
+    in_order = [each.name for each in every if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    known = [each.name for each in every if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
+    there = {*in_order[: len(ordered)], *given}
+    is_open = any(each.kind is Parameter.VAR_POSITIONAL for each in every)
+    return argument_problems(
+        what,
+        ordered=in_order,
+        known=[name for name in known if not name.startswith("_")],
+        extra=() if is_open else ordered[len(in_order) :],
+        unknown={name: value for name, value in given.items() if name not in known},
+        missing=[name for name in known if takes.parameters[name].default is Parameter.empty and name not in there],
+    )

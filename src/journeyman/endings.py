@@ -175,9 +175,13 @@ class ApiErrorContext:
     """The provider's id of the request, for its support; None when it gives none."""
     retry_after_s: float | None
     """How long the provider asks to wait, in seconds; None when it does not say."""
+    advice: str | None = None
+    """What the error itself says to do; None: what fits its kind."""
 
     @property
     def hint(self) -> str:
+        if self.advice is not None:
+            return self.advice
         return _API_HINTS.get(self.kind, "Look at the message; run again if the fault may pass.")
 
     def __str__(self) -> str:

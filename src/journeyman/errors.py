@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from journeyman.definition import DefinitionError as DefinitionError
 from journeyman.definition import JourneymanError as JourneymanError
 from journeyman.definition import Problem as Problem
+from journeyman.definition import join_sentences
 from journeyman.types import NOTHING_USED, Usage
 
 if TYPE_CHECKING:
@@ -222,9 +223,12 @@ class ProviderError(JourneymanError):
         request_id: str | None = None,
         retry_after_s: float | None = None,
         usage: Usage | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: ProviderErrorKind = kind
+        self.hint = hint
+        """What to do about it; None: what fits its kind."""
         self.status = status
         """The HTTP status, if there was a response."""
         self.type = type
@@ -259,7 +263,7 @@ class CassetteError(JourneymanError):
     """A cassette cannot be read or written."""
 
     def __init__(self, message: str, *, hint: str, line: int | None = None) -> None:
-        super().__init__(f"{message} {hint}")
+        super().__init__(join_sentences(message, hint))
         self.message = message
         """What is wrong, with the file and the line."""
         self.hint = hint
@@ -333,7 +337,7 @@ class McpUnavailable(JourneymanError):
     """An MCP server does not start, does not answer, or does not offer what it should."""
 
     def __init__(self, server: str, reason: str, *, hint: str) -> None:
-        super().__init__(f"The MCP server {server!r} cannot be used: {reason}. {hint}")
+        super().__init__(join_sentences(f"The MCP server {server!r} cannot be used: {reason}.", hint))
         self.server = server
         self.reason = reason
         """What went wrong, without secrets."""
@@ -380,7 +384,7 @@ class StoreError(JourneymanError):
     """A store of sessions cannot be opened, read or written. Nothing in it was changed."""
 
     def __init__(self, message: str, *, hint: str, may_pass: bool = False, is_busy: bool = False) -> None:
-        super().__init__(f"{message} {hint}")
+        super().__init__(join_sentences(message, hint))
         self.message = message
         """What is wrong, with the file."""
         self.hint = hint

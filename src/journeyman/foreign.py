@@ -41,7 +41,7 @@ _LIMITS: Final = _rows(
     {
         "iterations": "max_iterations max_turns max_steps max_loops recursion_limit request_limit requests steps",
         "attempts": "max_attempts max_retries output_retries",
-        "tokens": "max_tokens total_tokens max_total_tokens total_tokens_limit token_limit",
+        "tokens": "total_tokens max_total_tokens total_tokens_limit token_limit",
         "calls": "max_calls max_tool_calls tool_calls tool_calls_limit",
         "seconds": "timeout timeout_s max_seconds max_time max_execution_time",
         "cost": "max_cost cost_limit max_budget max_budget_usd",
@@ -74,19 +74,16 @@ _AGENT: Final = {
             "output=Output({})": (
                 "output_type result_type response_format response_model output_schema output_model structured_output"
             ),
-            "tools=[Subagents(*{})]": "handoffs sub_agents subagents agents team",
+            "tools=[Subagents(agent)]": "handoffs sub_agents subagents agents team",
         },
     ),
 }
-_RUN: Final = _rows(
+_CHAT: Final = _rows(
     {
-        "input": "prompt task query message question user_prompt user_input",
         "history": "messages message_history chat_history previous_messages",
         "deps": "context dependencies",
         "on_event": "on_message on_step event_handler event_stream_handler stream_handler",
         "callbacks": "hooks handlers",
-        "abort": "cancel_token cancellation_token signal",
-        "max_attempts": "retries attempts",
     },
     {
         "host=Host(approve={})": "approve approver",
@@ -157,10 +154,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Tool": _TOOL,
     "tool": {name: line for name, line in _TOOL.items() if not line.startswith(("handler", "input_schema"))},
     "Subagents": _rows({"deps": "context", "model": "llm"}),
-    "run": _RUN,
-    "run_sync": _RUN,
-    "stream": {name: line for name, line in _RUN.items() if not line.startswith("on_event")},
-    "Chat": {name: line for name, line in _RUN.items() if not line.startswith(("input", "max_attempts", "abort"))},
+    "Chat": _CHAT,
     "Scripted": _rows({"answers": "responses script messages replies", "repeat": "loop cycle"}),
 }
 """By class or function: what to write for a foreign name."""
@@ -174,9 +168,55 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "stream": "Leave it out, and write stream(agent, input) for run(agent, input).",
         "callbacks": "Give them to the run: run(agent, input, callbacks=Callbacks(…)).",
         "history": "Give it to the run: run(agent, input, history=…).",
-    }
+    },
+    "Limits": {
+        "max_tokens": (
+            "Write tokens={} for all that a run may use, or Agent(settings=Settings(max_tokens={})) for one answer."
+        )
+    },
+    "Scripted": {"output": "Write Scripted([call('output', …)])."},
 }
 """By class or function: what to do about a foreign name that no argument of it stands for."""
 
 UNNAMED: Final[Mapping[str, str]] = {"Agent": "Agent(name='assistant', model={})"}
 """By class: the line for an argument that is given without a name; for all others, that of the first argument."""
+
+ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "Agent": {
+        "run": "Write await run(agent, input).",
+        "arun": "Write await run(agent, input).",
+        "invoke": "Write run_sync(agent, input).",
+        "ainvoke": "Write await run(agent, input).",
+        "run_sync": "Write run_sync(agent, input).",
+        "run_stream": "Write stream(agent, input).",
+        "stream": "Write stream(agent, input).",
+        "iter": "Write stream(agent, input).",
+        "tool": "Decorate a function with @tool, and make the agent with tools=[function].",
+        "tool_plain": "Decorate a function with @tool, and make the agent with tools=[function].",
+        "output_validator": "Make the agent with validators=[function].",
+        "system_prompt": "Make the agent with system=function.",
+        "instructions": "Make the agent with system=function.",
+        "as_tool": "Make the other agent with tools=[Subagents(agent)].",
+        "override": "Write dataclasses.replace(agent, …), or run(agent, input, host=Host(model=…)).",
+        "to_web": "Write journeyman serve FILE:AGENT.",
+    },
+    "Success": {
+        "data": "Write result.output.",
+        "final_output": "Write result.output.",
+        "usage": "Write result.metadata.usage.",
+        "messages": "Write result.history.",
+        "all_messages": "Write result.history.",
+        "new_messages": "Write result.history.",
+        "error": "Only a Failure has one: ask isinstance(result, Failure) first.",
+    },
+    "Failure": {
+        "output": "Ask isinstance(result, Success) first, or write result.unwrap_or(default).",
+        "data": "Ask isinstance(result, Success) first; the output is result.output.",
+        "final_output": "Ask isinstance(result, Success) first; the output is result.output.",
+        "usage": "Write result.metadata.usage.",
+        "message": "Write result.error.message.",
+        "messages": "Write result.history.",
+        "all_messages": "Write result.history.",
+    },
+}
+"""By class: what to write for an attribute that other libraries have."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields
-from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias
 
 from pydantic import JsonValue
 from pydantic.errors import PydanticSchemaGenerationError
@@ -16,6 +16,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from typing_extensions import TypeVar
 
 from journeyman.data import lazy_dataclass
+from journeyman.definition import join_sentences, missing_attribute
 from journeyman.endings import Ending, ErrorCode, Phase
 from journeyman.errors import RunError, count, visible_json
 from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of
@@ -209,6 +210,11 @@ class Success(Generic[Out]):
         """The word of the document for a success; a failure has its `ErrorCode` here."""
         return "SUCCESS"
 
+    if not TYPE_CHECKING:  # for checkers there is no such attribute
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(missing_attribute(self, "Success", name), name=name, obj=self)
+
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the document of the result, the same as `journeyman run --json` prints."""
         return _to_json(self, plain_output(self.output, self.output_type), indent)
@@ -263,6 +269,12 @@ class Failure:
     def phase(self) -> Phase:
         return self.error.phase
 
+    if not TYPE_CHECKING:  # for checkers there is no such attribute
+
+        def __getattr__(self, name: str) -> object:
+            ended = f"The run has no output, since it ended as {self.error}" if name == "output" else ""
+            raise AttributeError(missing_attribute(self, "Failure", name, ended), name=name, obj=self)
+
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the document of the result, the same as `journeyman run --json` prints."""
         return _to_json(self, None, indent)
@@ -270,7 +282,7 @@ class Failure:
     def __str__(self) -> str:
         """Say in two lines why the run failed and what it took. The text is bounded, and has no characters that control
         a terminal."""
-        return _summary(self, f"{self.error.message} {self.error.hint}")
+        return _summary(self, join_sentences(self.error.message, self.error.hint))
 
     def unwrap(self) -> NoReturn:
         """Raise.
@@ -278,7 +290,7 @@ class Failure:
         Raises:
             RunError: always; its `failure` is this.
         """
-        raise RunError(f"{self.error} {self.error.hint}", self) from self.error.cause
+        raise RunError(join_sentences(str(self.error), self.error.hint), self) from self.error.cause
 
     def unwrap_or(self, default: Other) -> Other:
         """Return `default`."""

@@ -111,9 +111,9 @@ def test_arguments_too_many_or_given_twice_are_refused() -> None:
     named: Any = Named
     with pytest.raises(TypeError, match="multiple values for argument 'name'"):
         value("a", name="b")
-    with pytest.raises(DefinitionError, match="Value is given 'more' without a name"):
+    with pytest.raises(DefinitionError, match="Value cannot take .more. without a name"):
         value("a", (), "n", "s", "more")
-    with pytest.raises(DefinitionError, match=r"Named is given 'a' without a name. Write Named\(name='a'\)"):
+    with pytest.raises(DefinitionError, match=r"Named cannot take .a. without a name. Write Named\(name='a'\)"):
         named("a")
 
 

@@ -11,6 +11,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import LATE_S, SWEEP_S, Dispatcher, Ticket, Tickets, may_be_handed_over, urgency
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.records import OVER, Change, Claim, QueueState, Record, Row, Signal, Status, is_free, signalled
@@ -22,6 +23,7 @@ from journeyman.store.log import Record as SessionRecord
 from journeyman.types import Usage
 
 
+@explain_arguments
 class Memory:
     """What several `InMemoryEngine`s share, as processes share a file."""
 
@@ -61,7 +63,8 @@ def _state(queue: str, rows: Sequence[Row], *, now: float) -> QueueState:
     )
 
 
-class InMemoryEngine:  # noqa: PLR0904 - those of the port
+@explain_arguments  # noqa: PLR0904 - those of the port
+class InMemoryEngine:
     """An engine on a `Memory`."""
 
     def __init__(self, memory: Memory | None = None, *, dispatcher: Dispatcher | None = None) -> None:

@@ -13,6 +13,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import ended
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import Leaving
@@ -36,6 +37,7 @@ class Queue:
     """How many runs of this queue go on at once in all workers together. None: as many as there are slots."""
 
 
+@explain_arguments
 class Worker:
     """Drives runs of its agents: runs that were started, that no longer wait, or whose process has died.
 

@@ -7,8 +7,8 @@ break a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from journeyman.data import lazy_dataclass
 from journeyman.endings import Ending
@@ -217,3 +217,20 @@ class Callbacks:
     """Gets the output."""
     on_failure: Callable[[CallbackContext, Ending], object] | None = None
     """Gets why the run failed."""
+
+
+CALLBACKS: Final[Mapping[str, tuple[int, str]]] = {
+    "on_run_start": (1, "a CallbackContext"),
+    "on_attempt_start": (1, "a CallbackContext"),
+    "on_attempt_complete": (2, "a CallbackContext and whether the attempt succeeded"),
+    "on_iteration_start": (1, "a CallbackContext"),
+    "on_model_response": (2, "a CallbackContext and the ModelResponded"),
+    "on_tool_call": (3, "a CallbackContext, the tool's name and its input"),
+    "on_tool_result": (3, "a CallbackContext, the tool's name and its result"),
+    "on_layer_start": (2, "a CallbackContext and the layer's name"),
+    "on_layer_complete": (2, "a CallbackContext and the LayerOutcome"),
+    "on_validation_failure": (2, "a CallbackContext and the feedback"),
+    "on_success": (2, "a CallbackContext and the output"),
+    "on_failure": (2, "a CallbackContext and the Ending"),
+}
+"""With how many arguments each callback is called, and which."""

@@ -67,7 +67,7 @@ class RunOptions(StreamOptions, total=False):
     """What `run` takes beside the agent, its input and the deps."""
 
     on_event: Listener | None
-    """Called with every event, in order; it may be async."""
+    """Called with every event, in order, and never awaited: what is async goes into `callbacks`."""
 
 
 @lazy_dataclass(kw_only=True)

@@ -50,7 +50,7 @@ def by_longest_prefix(table: Mapping[str, _Known], name: str) -> _Known:
 
 def refused_here(text: str) -> ProviderError:
     """Return the error of a request that is not sent because it would be refused."""
-    return ProviderError(text, kind="bad_request", usage=NOTHING_USED)
+    return ProviderError(text, kind="bad_request", usage=NOTHING_USED, hint="Nothing was sent.")
 
 
 def limits(request: Request, facts: Facts) -> tuple[int, int]:

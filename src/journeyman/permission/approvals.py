@@ -24,6 +24,7 @@ from pydantic import ConfigDict, ValidationError
 
 from journeyman.cancel import call_in
 from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.files import NO_LINKS, make_private_folder, open_lock, replace_file, take_lock
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
@@ -39,6 +40,7 @@ _STRICT: Final = ConfigDict(extra="forbid", strict=True)
 _Name: TypeAlias = Literal["approve", "modify", "deny", "stop"]
 
 
+@explain_arguments
 class Approvals:
     """What was approved, and the questions that wait for an answer.
 

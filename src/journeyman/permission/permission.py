@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
 from journeyman.files import NO_LINKS
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
@@ -66,6 +67,7 @@ class _Judgement:
     offers: tuple[Extent, ...] = ONCE
 
 
+@explain_arguments
 class Permission:
     """A gate of rules. It can serve many agents and runs, one after the other or at the same time.
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic_core import from_json
 
 from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
 from journeyman.record.keeping import forget
 from journeyman.record.tables import is_there, is_url, piece_of, shortened, storage_at, unfold
@@ -158,7 +159,8 @@ _EVENT: Final = "n, at, path, kind, attempt, iteration, call, tool, body, refs"
 _REQUEST: Final = "n, at, path, attempt, iteration, form, model, size, around, answer, refs"
 
 
-class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
+@explain_arguments  # noqa: PLR0904 - one for each thing that is looked at
+class Recordings:
     """The recordings of a store: `with Recordings("runs.db") as recordings: …`. Other processes may write meanwhile."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -21,6 +21,7 @@ from pydantic_core import from_json, to_json
 
 from journeyman.connect import recorder_at
 from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError
 from journeyman.history import History
 from journeyman.inbox import Queue
@@ -62,6 +63,7 @@ class SessionInfo:
         return self.usage.cost
 
 
+@explain_arguments
 class Store:
     """Sessions, journals and events in the file at `path`, which is made if it is not there.
 

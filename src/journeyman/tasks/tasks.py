@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Unpack
 
 from pydantic import Field
 
+from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
@@ -38,6 +39,7 @@ from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import TextOrigin
 
 
+@explain_arguments
 class Tasks:
     """The background work of a program: `async with Tasks() as tasks: await run(agent, "…", host=Host(tasks=tasks))`.
 

@@ -25,6 +25,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Protocol, TypeAlias
 
 from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import Rejected, count
 from journeyman.tools.results import encodable
 
@@ -135,6 +136,7 @@ class Files(Protocol):
         ...
 
 
+@explain_arguments
 class LocalFiles:
     """The files of this machine (POSIX)."""
 

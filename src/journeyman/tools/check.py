@@ -12,10 +12,11 @@ from typing import Any, Final, cast, get_args
 
 from journeyman.budget import Allowance, Limits
 from journeyman.cancel import Abort
-from journeyman.definition import Problem, meant
-from journeyman.events import Callbacks
+from journeyman.definition import Problem, meant, write_value
+from journeyman.events import CALLBACKS, Callbacks
 from journeyman.hosted.tools import Hosting, hosted_problems
 from journeyman.model import UNKNOWN, CachePolicy, Settings, ThinkingLevel, ToolChoice
+from journeyman.types import Message
 
 _PASS_COUNT: Final = "Pass a whole number of at least 1."
 _PASS_AMOUNT: Final = "Pass a finite number above 0."
@@ -101,8 +102,9 @@ def callback_problems(given: object) -> Iterator[Problem]:
         return
     for name in [each.name for each in fields(given)]:
         callback = getattr(given, name)
-        if callback is not None and not callable(callback):
-            yield Problem("INVALID_ARGUMENT", f"Callbacks.{name} is {callback!r}.", "Pass a function.")
+        n, takes = CALLBACKS[name]
+        if callback is not None:
+            yield from function_problem(f"Callbacks.{name}", callback, takes, n=n, code="INVALID_ARGUMENT")
 
 
 def listener_problems(given: object) -> Iterator[Problem]:
@@ -217,6 +219,41 @@ def _sampling(settings: Settings) -> Iterator[Problem]:
     seed: object = settings.seed
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         yield Problem("INVALID_SAMPLING", f"settings.seed is {seed!r}.", "Pass a whole number.")
+
+
+def section_hint(name: str, value: object, kinds: tuple[type, ...]) -> str:
+    """Say what to write for something that is of no use in the section `name` of an agent."""
+    if name == "tools" and (hint := tools_hint(value)):
+        return hint
+    if name == "tools" and inspect.isfunction(value):
+        return f"Write tools=[tool({write_value(value)})]."
+    if list in kinds and not isinstance(value, Mapping) and (callable(value) or isinstance(value, str)):
+        return f"Write {name}=[{write_value(value)}]."
+    wanted = kinds[0].__name__
+    if name == "output":
+        return (
+            f"Write output=Output({write_value(value)})." if isinstance(value, type) else "Leave it out, or Output(…)."
+        )
+    if isinstance(value, Mapping) and all(isinstance(each, str) for each in cast("Mapping[object, object]", value)):
+        given = cast("Mapping[str, object]", value)
+        return f"Write {name}={wanted}({', '.join([f'{n}={write_value(each)}' for n, each in given.items()])})."
+    return f"Leave it out, or pass {' or '.join([kind.__name__ for kind in kinds])}."
+
+
+def history_problem(given: object, error: Exception) -> Problem:
+    """Return what is wrong with a history that holds what is no message."""
+    every = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+    n, wrong = next(((n, each) for n, each in enumerate(every) if not isinstance(each, Message)), (None, given))
+    if n is None:
+        held = f"history is {write_value(wrong)}" if isinstance(wrong, str) else f"history is no list ({error})"
+        return Problem("INVALID_ARGUMENT", held, "Pass messages, such as the history of a result.")
+    fields = cast("Mapping[object, object]", wrong) if isinstance(wrong, Mapping) else {}
+    role, content = fields.get("role"), fields.get("content")
+    if role in ("user", "assistant") and isinstance(content, str):
+        hint = f"Write Message({role!r}, (Text({write_value(content)}),))."
+    else:
+        hint = "Pass messages, such as the history of a result, or load_messages(…) of those that were stored."
+    return Problem("INVALID_ARGUMENT", f"history[{n}] is {write_value(wrong)}, which is no message", hint)
 
 
 def tools_hint(value: object) -> str:

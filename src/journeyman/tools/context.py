@@ -24,6 +24,7 @@ from typing_extensions import TypeVar, is_typeddict
 
 from journeyman.cancel import Abort
 from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.tools.background import TaskOptions, Work
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ class _Named(Protocol):
     def cache(self) -> object: ...
 
 
+@explain_arguments
 class ToolContext(Generic[Given, Asked]):
     """What a tool may know and ask of its run. A parameter of this type is filled in, unseen by the model.
 
