@@ -26,6 +26,9 @@ _NOTHING: Final = Signature([Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
 class JourneymanError(Exception):
     """The root of every exception of this package."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
 
 def join_sentences(*sentences: str) -> str:
     """Return a message, and its hint, as sentences: each ends before the next begins."""
@@ -150,6 +153,8 @@ def explain_arguments(kind: type[T]) -> type[T]:
             problems = [*_unfit(kind.__name__, takes, ordered, given)]
             raise DefinitionError(kind.__name__, problems) if problems else error from None
 
+    if init is object.__init__:
+        __init__.__signature__ = _NOTHING  # pyright: ignore[reportFunctionMemberAccess] - `inspect` looks there
     made.__init__ = __init__
     return kind
 

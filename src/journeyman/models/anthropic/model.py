@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import HostedTool, Hosting, WebSearch
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
@@ -55,7 +56,7 @@ _RESERVED: Final = frozenset({"messages", "system"})
 _SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p", "stop": "stop_sequences"}
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class AnthropicModel(OverHttp):
     """A model behind the Messages API.
 
@@ -280,7 +281,7 @@ def from_environment(
 _Reasoning: TypeAlias = Literal["adaptive", "budget", "both"]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Known:
     max_output_tokens: int
     context_window: int | None

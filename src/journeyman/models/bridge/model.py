@@ -39,7 +39,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self, cast
 from weakref import WeakKeyDictionary
@@ -51,6 +51,7 @@ from pydantic_ai.models import StreamedResponse, infer_model
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import CacheSetting, ModelSettings, ThinkingLevel
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.hosted.tools import Hosting
 from journeyman.model import UNKNOWN, Facts, Part, Request, Settings, room_for
@@ -73,7 +74,7 @@ PATIENCE: Final = Timeouts(idle_s=300.0)
 _RENAMED: Final[Mapping[str, str]] = {"google-gla": "google", "google-vertex": "google-cloud"}
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class _Lease:
     """What one event loop has open."""
 
@@ -84,7 +85,7 @@ class _Lease:
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class BridgeModel:
     """A model of pydantic-ai as a `Model` of this library."""
 
@@ -361,7 +362,7 @@ def _take(names: Iterable[str], unsupported: frozenset[str], model: ForeignModel
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Parts(Parts):
     """The parts of an answer, and the request that brings them."""
 

@@ -12,13 +12,14 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 from urllib.parse import quote, urlsplit
 
 from typing_extensions import Unpack
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, name_and_words
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, Hosting, WebSearch
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
@@ -81,7 +82,7 @@ _MODEL_NAME: Final = re.compile(r"(?!.*\.\.)[\w.:@/-]+")
 _LOCATION: Final = re.compile(r"[a-z0-9-]+")
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class GoogleModel(OverHttp):
     """A model behind `generateContent`.
 
@@ -250,7 +251,7 @@ class GoogleModel(OverHttp):
         return {"thinkingConfig": {"thinkingBudget": budget, "includeThoughts": True}}
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Resent(AbstractAsyncContextManager[AsyncIterator[Part]]):
     """A request that is sent once more where that can help: with a new token, or without signatures."""
 
@@ -450,7 +451,7 @@ def _made(
 # -- what is known about models ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Known:
     max_output_tokens: int
     context_window: int | None

@@ -8,11 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import ClassVar, Final
 from urllib.parse import quote, urlencode
 
+from journeyman.data import lazy_dataclass
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import (
@@ -42,7 +43,7 @@ _EFFORTS: Final[Mapping[ThinkingLevel, tuple[str, ...]]] = {
 """For each level the words for it, the best first."""
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class OpenAIStyleModel(OverHttp, ABC):
     """A model behind one of OpenAI's two APIs.
 

@@ -6,9 +6,9 @@ What a service can do differs, so that every field is sent only where the `Endpo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError
 from journeyman.hosted.tools import HostedTool, WebSearch
 from journeyman.model import Request, ThinkingLevel, room_for
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _RESERVED: Final = frozenset({"messages", "stream"})
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class OpenAIChatModel(OpenAIStyleModel):
     """A model behind Chat Completions.
 

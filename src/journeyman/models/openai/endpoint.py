@@ -9,13 +9,14 @@ BerriAI/litellm#34569).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
 from journeyman.content.media import LARGEST_BYTES, PICTURES, Media, Taken
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import Hosting
 from journeyman.model import ThinkingLevel
@@ -34,7 +35,7 @@ SAMPLING: Final = {name: name for name in ("temperature", "top_p", "seed", "stop
 _REQUEST_BYTES: Final = 50_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Endpoint:
     """One service. The defaults describe a plain compatible server that needs no key."""
 
@@ -232,7 +233,7 @@ LM_STUDIO: Final = Endpoint(
 ChatTools: TypeAlias = Literal["yes", "without reasoning", "no"]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Known:
     """What is known about one of OpenAI's models."""
 

@@ -7,9 +7,9 @@ back as it came.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, WebSearch
 from journeyman.model import Request, Settings, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
@@ -28,7 +28,7 @@ _SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p"}
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class OpenAIModel(OpenAIStyleModel):
     """A model behind the Responses API.
 
