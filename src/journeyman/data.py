@@ -209,9 +209,9 @@ def _comparing(made: Any, *, frozen: bool) -> tuple[object, object]:  # noqa: AN
     def __hash__(self: object) -> int:
         return hash(facts(self))
 
-    own: Mapping[str, Any] = vars(made)
-    digest = __hash__ if frozen else None
-    return own.get("__eq__", __eq__), own["__hash__"] if callable(own.get("__hash__")) else digest
+    own: dict[str, Any] = dict(made.__dict__)
+    digest = own.get("__hash__")  # None where a class compares in its own way, and says nothing of this
+    return own.get("__eq__", __eq__), digest or (__hash__ if frozen else None)
 
 
 def _showing(made: Any) -> object:  # noqa: ANN401 - a class

@@ -45,7 +45,7 @@ _LIMITS: Final = _rows(
         "calls": "max_calls max_tool_calls tool_calls tool_calls_limit",
         "seconds": "timeout timeout_s max_seconds max_time max_execution_time",
         "cost": "max_cost cost_limit max_budget max_budget_usd",
-        "parallel_calls": "max_parallel_calls max_parallel_tool_calls parallel_tool_calls max_concurrency concurrency",
+        "parallel_calls": "max_parallel_calls max_parallel_tool_calls max_concurrency concurrency",
     }
 )
 _AGENT: Final = {
@@ -90,7 +90,6 @@ _CHAT: Final = _rows(
         "host=Host(record={})": "record recorder",
         "host=Host(journal={})": "journal checkpointer",
         "host=Host(gate={})": "gate permission",
-        "host=Host(model={})": "model llm",
         "host=Host(telemetry={})": "telemetry tracer tracing",
         "host=Host(tasks={})": "tasks",
         "host=Host(budget={})": "budget",
@@ -153,7 +152,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     ),
     "Tool": _TOOL,
     "tool": {name: line for name, line in _TOOL.items() if not line.startswith(("handler", "input_schema"))},
-    "Subagents": _rows({"deps": "context", "model": "llm"}),
+    "Subagents": _rows({"deps": "context dependencies"}),
     "Chat": _CHAT,
     "Scripted": _rows({"answers": "responses script messages replies", "repeat": "loop cycle"}),
 }
@@ -173,6 +172,10 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "max_tokens": (
             "Write tokens={} for all that a run may use, or Agent(settings=Settings(max_tokens={})) for one answer."
         )
+    },
+    "Chat": {
+        "model": "Write Chat(agent, host=Host(model=connect('provider:name'))).",
+        "llm": "Write Chat(agent, host=Host(model=connect('provider:name'))).",
     },
     "Scripted": {"output": "Write Scripted([call('output', …)])."},
 }

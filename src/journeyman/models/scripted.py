@@ -122,12 +122,12 @@ def _script(given: object) -> Iterator[Answer | Policy]:
     Raises:
         DefinitionError: it is no list, or holds what is no answer.
     """
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        if not _is_answer(given):
-            hint = f"Write Scripted([…]) with its answers. {_ANSWERS}"
-            raise DefinitionError("Scripted", [Problem("INVALID_SCRIPT", f"The script is {given!r}.", hint)])
-        given = [given]
-    every = [*cast("Iterable[object]", given)]
+    every = [given]
+    if isinstance(given, Iterable) and not isinstance(given, str | Mapping):
+        every = [*cast("Iterable[object]", given)]
+    elif not _is_answer(given):
+        hint = f"Write Scripted([…]) with its answers. {_ANSWERS}"
+        raise DefinitionError("Scripted", [Problem("INVALID_SCRIPT", f"The script is {given!r}.", hint)])
     wrong = [
         Problem("INVALID_SCRIPT", f"Answer {n} of the script is {answer!r}.", _ANSWERS)
         for n, answer in enumerate(every, 1)
@@ -240,7 +240,7 @@ def _response(answer: Answer, model: str) -> Response:
             return say(cast("Block", answer))
         case _:
             raise ProviderError(
-                f"Model {model!r} gave {answer!r}, which is no answer.",
+                f"Model {model!r} gave {answer!r}, which is not an answer.",
                 kind="bad_request",
                 usage=Usage(),
                 hint=_ANSWERS,

@@ -216,7 +216,7 @@ def _sampling(settings: Settings) -> Iterator[Problem]:
         if value is not None and not (value == 0 or (is_amount(value) and value <= most)):
             wanted = "Pass a number from 0 to 1." if most == 1 else "Pass a finite number of at least 0."
             yield Problem("INVALID_SAMPLING", f"settings.{name} is {value!r}.", wanted)
-    seed: object = settings.seed
+    seed = cast("object", settings.seed)
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         yield Problem("INVALID_SAMPLING", f"settings.seed is {seed!r}.", "Pass a whole number.")
 
@@ -243,11 +243,12 @@ def section_hint(name: str, value: object, kinds: tuple[type, ...]) -> str:
 def history_problem(given: object, error: Exception) -> Problem:
     """Return what is wrong with a history that holds what is no message."""
     every = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
-    n, wrong = next(((n, each) for n, each in enumerate(every) if not isinstance(each, Message)), (None, given))
-    if n is None:
-        held = f"history is {write_value(wrong)}" if isinstance(wrong, str) else f"history is no list ({error})"
+    strangers = [(n, each) for n, each in enumerate(every) if not isinstance(each, Message)]
+    if not strangers:
+        held = f"history is {write_value(given)}" if isinstance(given, str) else f"history cannot be read ({error})"
         return Problem("INVALID_ARGUMENT", held, "Pass messages, such as the history of a result.")
-    fields = cast("Mapping[object, object]", wrong) if isinstance(wrong, Mapping) else {}
+    n, wrong = strangers[0]
+    fields = cast("Mapping[object, object]", wrong if isinstance(wrong, Mapping) else {})
     role, content = fields.get("role"), fields.get("content")
     if role in ("user", "assistant") and isinstance(content, str):
         hint = f"Write Message({role!r}, (Text({write_value(content)}),))."
