@@ -199,7 +199,7 @@ class InMemoryEngine:
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
         row = self._held(claim)
-        if row is not None:
+        if row is not None and claim.drives(row):
             self._put(replace(row, asked=asked))
 
     async def settle(
