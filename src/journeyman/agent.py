@@ -380,7 +380,7 @@ def _check_model(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         return
     if isinstance(agent.model, type):
         kind = agent.model.__name__
-        yield Problem("INVALID_MODEL", f"The model is the class {kind}, and no model yet.", f"Write model={kind}(…).")
+        yield Problem("INVALID_MODEL", f"The model is the class {kind}, not yet a model.", f"Write model={kind}(…).")
         return
     missing = [name for name in ("stream", "provider", "name") if not hasattr(agent.model, name)]
     if missing:

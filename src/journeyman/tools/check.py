@@ -254,7 +254,7 @@ def history_problem(given: object, error: Exception) -> Problem:
         hint = f"Write Message({role!r}, (Text({write_value(content)}),))."
     else:
         hint = "Pass messages, such as the history of a result, or load_messages(…) of those that were stored."
-    return Problem("INVALID_ARGUMENT", f"history[{n}] is {write_value(wrong)}, which is no message", hint)
+    return Problem("INVALID_ARGUMENT", f"history[{n}] is {write_value(wrong)}, which is not a message", hint)
 
 
 def tools_hint(value: object) -> str:
