@@ -463,9 +463,26 @@ def is_documented(name: str, home: str) -> bool:
     return further is not None and is_documented(name, further.partition(".")[2])
 
 
-def test_importing_the_package_loads_no_heavy_package() -> None:
-    program = "import json, sys, journeyman; journeyman.__all__; print(json.dumps([*sys.modules]))"
+@functools.cache
+def loaded_at_start() -> frozenset[str]:
+    """Return the modules that a program with an agent has loaded before its first line runs."""
+    program = "import json, sys; from journeyman import Agent, Output, run, tool; print(json.dumps([*sys.modules]))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    loaded: list[str] = json.loads(done.stdout)
-    assert {name.partition(".")[0] for name in loaded} & {*HOMES, "griffelib"} == set()
+    return frozenset(json.loads(done.stdout))
+
+
+def test_importing_the_package_loads_no_heavy_package() -> None:
+    assert {name.partition(".")[0] for name in loaded_at_start()} & {*HOMES, "griffelib"} == set()
+
+
+def test_what_is_loaded_at_start_compiles_no_dataclass() -> None:
+    at_start = {name.removeprefix("journeyman.") for name in loaded_at_start()} - {"definition"}  # which `data` needs
+    compiling = [
+        f"{module.name}.{node.name}"
+        for module in package_modules()
+        for node in ast.walk(module.tree)
+        if module.name in at_start and isinstance(node, ast.ClassDef)
+        if any(re.match(r"(dataclasses\.)?dataclass\b", ast.unparse(each)) for each in node.decorator_list)
+    ]
+    assert compiling == [], "Declare it with lazy_dataclass of journeyman.data: start-up pays for each that is not."

@@ -6,8 +6,8 @@ import enum
 import inspect
 import pydoc
 from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Any, cast, is_typeddict
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, is_typeddict
 
 import pytest
 from pydantic import BaseModel
@@ -24,7 +24,7 @@ HANDED_OUT = {
 
 def public_classes() -> list[type[Any]]:
     """Return each public class that has a constructor: no port, no typed dict, no enumeration."""
-    found = {each for each in public_objects().values() if isinstance(each, type)}
+    found: set[type[Any]] = {each for each in public_objects().values() if isinstance(each, type)}
     made = [each for each in found if not (is_typeddict(each) or issubclass(each, enum.Enum))]
     return sorted([each for each in made if not getattr(each, "_is_protocol", False)], key=lambda each: each.__name__)
 
@@ -58,7 +58,7 @@ def test_the_signature_of_data_is_its_fields_with_types_and_defaults(kind: type[
     parameters = parameters_of(kind)
     if "__init__" in inspect.getsource(kind):
         return assert_annotated(parameters)
-    every = cast("tuple[Field[Any], ...]", fields(kind))
+    every = fields(kind)
     assert {*parameters} == {each.name for each in every if each.init}
     for each in every:
         if each.init:
@@ -76,7 +76,7 @@ def assert_annotated(parameters: dict[str, inspect.Parameter]) -> None:
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda each: each.__name__)
 def test_help_begins_with_what_a_class_takes(kind: type[Any]) -> None:
-    text = pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    text = pydoc.plain(pydoc.render_doc(kind))
     first = next(named(parameters_of(kind)), "")
     head = "\n".join(text.splitlines()[2:6])
     assert f"{kind.__name__}(" in head

@@ -26,7 +26,7 @@ def lazy_dataclass(
 ) -> Callable[[type[T]], type[T]]:
     """Do what `dataclasses.dataclass` does, at a fifth of its cost; slots are the default.
 
-    The constructor is compiled when it is first called or looked at. The others methods are shared by all classes.
+    The constructor is compiled when it is first called or looked at. The other methods are shared by all classes.
     Arguments that do not fit raise a `DefinitionError` that says what to write.
     """
 
@@ -209,7 +209,7 @@ def _comparing(made: Any, *, frozen: bool) -> tuple[object, object]:  # noqa: AN
     def __hash__(self: object) -> int:
         return hash(facts(self))
 
-    own: dict[str, Any] = dict(made.__dict__)
+    own: Mapping[str, Any] = made.__dict__
     digest = own.get("__hash__")  # None where a class compares in its own way, and says nothing of this
     return own.get("__eq__", __eq__), digest or (__hash__ if frozen else None)
 

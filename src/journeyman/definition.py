@@ -154,7 +154,7 @@ def explain_arguments(kind: type[T]) -> type[T]:
             raise DefinitionError(kind.__name__, problems) if problems else error from None
 
     if init is object.__init__:
-        __init__.__signature__ = _NOTHING  # pyright: ignore[reportFunctionMemberAccess] - `inspect` looks there
+        vars(__init__)["__signature__"] = _NOTHING  # where `inspect` looks
     made.__init__ = __init__
     return kind
 

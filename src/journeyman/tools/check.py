@@ -254,7 +254,8 @@ def history_problem(given: object, error: Exception) -> Problem:
         hint = f"Write Message({role!r}, (Text({write_value(content)}),))."
     else:
         hint = "Pass messages, such as the history of a result, or load_messages(…) of those that were stored."
-    return Problem("INVALID_ARGUMENT", f"history[{n}] is {write_value(wrong)}, which is not a message", hint)
+    held = f"history[{n}] is {write_value(cast('object', wrong))}, which is not a message"
+    return Problem("INVALID_ARGUMENT", held, hint)
 
 
 def tools_hint(value: object) -> str:
