@@ -59,7 +59,7 @@ VALUES: dict[str, object] = {
 }
 """By argument of ours: a value that it takes."""
 
-CASES = [(kind, name, line) for kind, rows in ARGUMENTS.items() if kind != "tool" for name, line in rows.items()]
+CASES = [(kind, name, line) for kind, rows in ARGUMENTS.items() for name, line in rows.items()]
 
 
 def refusal(make: Callable[[], object]) -> str:
@@ -87,8 +87,7 @@ def test_the_line_for_a_foreign_name_works_when_it_is_pasted(kind: str, name: st
 
 def test_no_name_of_ours_is_called_foreign() -> None:
     for kind, rows in (*ARGUMENTS.items(), *ELSEWHERE.items()):
-        own = NAMES[kind] if kind != "tool" else journeyman.Tool
-        assert not rows.keys() & signature(own).parameters.keys(), kind
+        assert not rows.keys() & signature(NAMES[kind]).parameters.keys(), kind
 
 
 @pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-sonnet-5-5"])

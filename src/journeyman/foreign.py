@@ -151,7 +151,6 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         }
     ),
     "Tool": _TOOL,
-    "tool": {name: line for name, line in _TOOL.items() if not line.startswith(("handler", "input_schema"))},
     "Subagents": _rows({"deps": "context dependencies"}),
     "Chat": _CHAT,
     "Scripted": _rows({"answers": "responses script messages replies", "repeat": "loop cycle"}),

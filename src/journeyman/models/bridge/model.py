@@ -290,8 +290,8 @@ def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings)
         raise refused_here(f"{model.model_id} has no hosted tools over the bridge. Leave Settings.hosted empty.")
     if settings.tool_choice != "auto" and request.prefix.tools:
         made["tool_choice"] = "required" if settings.tool_choice == "any" else "none"
-    sampling = sampling_fields(settings, _SAMPLING, model=model.model_id, api="the bridge")
-    _take(sampling, unsupported, model)
+    taken = {ours: theirs for ours, theirs in _SAMPLING.items() if theirs not in unsupported}
+    sampling = sampling_fields(settings, taken, model=model.model_id, api="the bridge")
     made = cast("ModelSettings", {**made, **sampling})
     if (thinking := _thinking(settings, model)) is not None:
         made["thinking"] = thinking
