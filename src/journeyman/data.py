@@ -199,6 +199,7 @@ def _parameters(every: Sequence[DataclassField[Any]]) -> Iterator[inspect.Parame
 
 def _comparing(made: Any, *, frozen: bool) -> tuple[object, object]:  # noqa: ANN401 - a class
     compared = tuple([each.name for each in fields(made) if each.compare])
+    hashed = tuple([each.name for each in fields(made) if (each.compare if each.hash is None else each.hash)])
 
     def facts(self: object) -> tuple[object, ...]:
         return tuple([getattr(self, name) for name in compared])
@@ -207,7 +208,7 @@ def _comparing(made: Any, *, frozen: bool) -> tuple[object, object]:  # noqa: AN
         return facts(self) == facts(other) if other.__class__ is made else NotImplemented
 
     def __hash__(self: object) -> int:
-        return hash(facts(self))
+        return hash(tuple([getattr(self, name) for name in hashed]))
 
     own: Mapping[str, Any] = made.__dict__
     digest = own.get("__hash__")  # None where a class compares in its own way, and says nothing of this

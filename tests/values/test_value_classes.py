@@ -21,6 +21,7 @@ class Ordinary:
     tags: tuple[str, ...] = field(default_factory=tuple)
     note: str = field(default="", compare=False)
     secret: str = field(default="s", repr=False)
+    facts: dict[str, int] = field(default_factory=dict[str, int], hash=False)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Named:
     tags: tuple[str, ...] = field(default_factory=tuple)
     note: str = field(default="", compare=False)
     secret: str = field(default="s", repr=False)
+    facts: dict[str, int] = field(default_factory=dict[str, int], hash=False)
 
 
 @lazy_dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Value:
     tags: tuple[str, ...] = field(default_factory=tuple)
     note: str = field(default="", compare=False)
     secret: str = field(default="s", repr=False)
+    facts: dict[str, int] = field(default_factory=dict[str, int], hash=False)
 
 
 @lazy_dataclass()
@@ -45,6 +48,7 @@ class Record:
     tags: tuple[str, ...] = field(default_factory=tuple)
     note: str = field(default="", compare=False)
     secret: str = field(default="s", repr=False)
+    facts: dict[str, int] = field(default_factory=dict[str, int], hash=False)
 
 
 FROZEN: list[Any] = [Named, Value]
@@ -95,7 +99,7 @@ def test_arguments_may_be_given_in_order_and_taken_apart_so(made: Value | Record
     [
         ({}, "needs 'name'. Write {}(name=…)."),
         ({"name": "a", "nmae": "b"}, "has no 'nmae'. Did you mean 'name'? Write name='b'."),
-        ({"name": "a", "zzz": 1}, "has no 'zzz'. Leave it out: it takes name, tags, note, secret."),
+        ({"name": "a", "zzz": 1}, "has no 'zzz'. Leave it out: it takes name, tags, note, secret, facts."),
     ],
     ids=["missing", "misspelled", "unknown"],
 )
@@ -112,7 +116,7 @@ def test_arguments_too_many_or_given_twice_are_refused() -> None:
     with pytest.raises(TypeError, match=r"multiple values for argument 'name'"):
         value("a", name="b")
     with pytest.raises(DefinitionError, match="Value cannot take 'more' without a name"):
-        value("a", (), "n", "s", "more")
+        value("a", (), "n", "s", {}, "more")
     with pytest.raises(DefinitionError, match=r"Named cannot take .a. without a name\. Write Named\(name='a'\)"):
         named("a")
 
