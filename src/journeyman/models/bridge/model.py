@@ -342,7 +342,8 @@ def _with_extra(
     """Add the user's own fields: the unified ones where pydantic-ai puts them, others to the request's body."""
     unified = settings.extra.keys() & _UNIFIED
     others = {name: value for name, value in settings.extra.items() if name not in unified}
-    _take(unified, unsupported, model)
+    if refused := sorted(unified & unsupported):
+        raise refused_here(f"{model.model_id} does not take {', '.join(refused)}. Leave it out.")
     if others:
         if "extra_body" in unsupported:
             raise refused_here(
@@ -352,11 +353,6 @@ def _with_extra(
         before = as_object(cast("Mapping[str, object]", made).get("extra_body"))
         made["extra_body"] = {**before, **others}
     return cast("ModelSettings", {**made, **{name: settings.extra[name] for name in unified}})
-
-
-def _take(names: Iterable[str], unsupported: frozenset[str], model: ForeignModel) -> None:
-    if refused := sorted(set(names) & unsupported):
-        raise refused_here(f"{model.model_id} does not take {', '.join(refused)}. Leave it out.")
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
