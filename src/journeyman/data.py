@@ -52,7 +52,7 @@ def lazy_dataclass(
 
 
 class _Mark:
-    """A default that stands for something else: for an argument that must be given, or a value that is made each time."""
+    """A default that stands for something else: an argument that must be given, or a value that is made each time."""
 
     def __init__(self, text: str) -> None:
         self._text = text
