@@ -31,8 +31,12 @@ async def listen(event: object) -> None: ...
 
 
 AGENT = Agent(name="helper", model=MODEL, description="Helps.")
-NAMES = {**{name: getattr(journeyman, name) for name in journeyman.__all__}, "agent": AGENT, "call": call}
-NAMES |= {each.__name__: each for each in (Report, Scripted, one, two, three, too_small)}
+NAMES: dict[str, Any] = {
+    **{name: getattr(journeyman, name) for name in journeyman.__all__},
+    **{each.__name__: each for each in (Report, Scripted, one, two, three, too_small)},
+    **{"agent": AGENT, "call": call},
+}
+"""What a pasted line may name."""
 
 BASE: dict[str, dict[str, Any]] = {
     "Agent": {"name": "a", "model": MODEL},
@@ -111,7 +115,8 @@ def test_a_model_alone_is_told_as_a_whole_line(name: str) -> None:
     ],
 )
 def test_a_section_of_another_kind_is_told_with_the_line_to_write(given: dict[str, Any], told: str) -> None:
-    said = refusal(lambda: Agent(**{"name": "a", "model": MODEL, **given}))
+    every: dict[str, Any] = {"name": "a", "model": MODEL, **given}
+    said = refusal(lambda: Agent(**every))
     assert said.endswith(told)
     pasted = "tools=[]" if "tool(one)" in told else told.removeprefix("Write ").removesuffix(".").replace("…", "[]")
     assert paste("Agent", pasted) is not None

@@ -123,7 +123,7 @@ def _script(given: object) -> Iterator[Answer | Policy]:
         DefinitionError: it is no list, or holds what is no answer.
     """
     is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
-    every = [*cast("Iterable[object]", given)] if is_list else [given]
+    every: list[object] = [*cast("Iterable[object]", given)] if is_list else [cast("object", given)]
     if not is_list and not _is_answer(given):
         hint = f"Write Scripted([…]) with its answers. {_ANSWERS}"
         raise DefinitionError("Scripted", [Problem("INVALID_SCRIPT", f"The script is {given!r}.", hint)])
