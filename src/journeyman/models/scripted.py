@@ -124,9 +124,9 @@ def _script(given: object) -> Iterator[Answer | Policy]:
     """
     is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
     every: list[object] = [*cast("Iterable[object]", given)] if is_list else [cast("object", given)]
-    if not is_list and not _is_answer(given):
+    if not is_list and not _is_answer(every[0]):
         hint = f"Write Scripted([…]) with its answers. {_ANSWERS}"
-        raise DefinitionError("Scripted", [Problem("INVALID_SCRIPT", f"The script is {given!r}.", hint)])
+        raise DefinitionError("Scripted", [Problem("INVALID_SCRIPT", f"The script is {every[0]!r}.", hint)])
     wrong = [
         Problem("INVALID_SCRIPT", f"Answer {n} of the script is {answer!r}.", _ANSWERS)
         for n, answer in enumerate(every, 1)
