@@ -19,11 +19,14 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from typing_extensions import TypeIs
 
+from journeyman.definition import explain_arguments
+
 T = TypeVar("T")
 
 Cause: TypeAlias = Literal["abort", "deadline", "attempt_deadline"]
 
 
+@explain_arguments
 class Abort:
     """A signal that ends runs: they return `Failure(EXECUTION_CANCELLED)` with all that they have done so far.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from pathlib import Path, PurePath
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.processes import is_secret
 from journeyman.tools.redaction import without_secrets
@@ -24,7 +25,7 @@ _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tell
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Stdio:
     """A server that is a program: started here, and spoken to over its standard input and output."""
 
@@ -59,7 +60,7 @@ class Stdio:
         return (*values, *self.hidden)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Http:
     """A server at an address, spoken to over streamable HTTP."""
 
@@ -224,7 +225,7 @@ def _faults(error: ValidationError) -> list[Problem]:
     ]
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class _Reading:
     """Turns entries into servers, with the environment's values in them."""
 
