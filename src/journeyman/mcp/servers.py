@@ -142,9 +142,14 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
             case str():
                 servers[name] = Http(target)
             case Mapping():
-                entries, found = _from_entries({name: dict(cast("Mapping[str, object]", target))}, os.environ)
-                servers |= entries
-                problems += found
+                try:
+                    entries = _FILE.validate_python({name: dict(cast("Mapping[str, object]", target))})
+                except ValidationError as error:
+                    problems += _faults(error)
+                else:
+                    read, found = _read(entries, os.environ)
+                    servers |= read
+                    problems += found
             case list() | tuple() if all(isinstance(word, str) for word in cast("Sequence[object]", target)):
                 words = cast("Sequence[str]", target)
                 servers[name] = Stdio(words[0] if words else "", tuple(words[1:]))
@@ -230,13 +235,6 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
     if problems:
         raise DefinitionError(f"The MCP configuration {file}", problems)
     return servers
-
-
-def _from_entries(given: Mapping[str, object], environ: Mapping[str, str]) -> tuple[dict[str, Server], list[Problem]]:
-    try:
-        return _read(_FILE.validate_python(given), environ)
-    except ValidationError as error:
-        return {}, _faults(error)
 
 
 def _read(entries: Mapping[str, _Entry], environ: Mapping[str, str]) -> tuple[dict[str, Server], list[Problem]]:

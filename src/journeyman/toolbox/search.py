@@ -121,7 +121,9 @@ def _search(
         numbers: list[int] = []
         for number, line in enumerate(lines):
             if len(line) * weight > _MAX_WORK:
-                raise _too_heavy(located, number, line)
+                where = f"line {number + 1:,} of {located.shown}, which has {len(line):,} characters"
+                hint = "Use a simpler one, or leave the file out by glob."
+                raise Refusal("invalid", f"The pattern takes too long for {where}. {hint}")
             if number % _LINES_AT_ONCE == 0:
                 deadline.check()
             if matches(line):
@@ -132,13 +134,6 @@ def _search(
             left -= len(numbers)
         if left == 0:
             return
-
-
-def _too_heavy(located: Located, number: int, line: str) -> Refusal:
-    where = f"line {number + 1:,} of {located.shown}, which has {len(line):,} characters"
-    return Refusal(
-        "invalid", f"The pattern takes too long for {where}. Use a simpler one, or leave the file out by glob."
-    )
 
 
 def _searched(

@@ -125,8 +125,11 @@ class BoundedValidator(Generic[T]):
         first: Sequence[str] = ()
         if not (origin == "json" and self._shape.is_strict):  # a strict type takes other JSON than Python's objects
             self._names.n_told = 0
+            if origin not in self._explainers:
+                rewriter = _Explaining(origin, self._names, drops_references=self._shape.branches)
+                self._explainers[origin] = _built(rewriter.rewrite(_core_of(self._adapter)))
             try:
-                self._explainer(origin).validate_python(value)
+                self._explainers[origin].validate_python(value)
             except ValidationError as error:
                 first = self._issues(error)
             except Exception as error:  # noqa: BLE001 - as in `check_json`
@@ -143,12 +146,6 @@ class BoundedValidator(Generic[T]):
     def _verdict(self) -> SchemaValidator:
         schema = _Judging().rewrite(_core_of(self._adapter), is_final=True)
         return _built(_refusing(schema))
-
-    def _explainer(self, origin: Origin) -> SchemaValidator:
-        if origin not in self._explainers:
-            rewriter = _Explaining(origin, self._names, drops_references=self._shape.branches)
-            self._explainers[origin] = _built(rewriter.rewrite(_core_of(self._adapter)))
-        return self._explainers[origin]
 
 
 class _TooCostly(Exception):

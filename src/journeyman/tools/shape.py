@@ -67,7 +67,10 @@ class Shape:
         self._definitions: dict[str, _Json] = {}
         self._known: dict[str, _Node] = {}
         self._root = self._node(cast("_Json", schema))
-        self.n_visits = float("inf") if self._multiplies() else self._visits(self._root, {})
+        # Where two members of a union lead back to it, every level is looked at twice as often as the one above.
+        unions = [node for node in _reached(self._root) if len(node.every) > 1]
+        multiplies = any(sum([node in _reached(member) for member in node.every]) > 1 for node in unions)
+        self.n_visits = float("inf") if multiplies else self._visits(self._root, {})
         """How often each single value is looked at, at most; infinity if that grows with its depth."""
         self.n_fields = 1 + max([len(node.fields) for node in (self._root, *_reached(self._root))])
         """The most errors that one object may have, beside those of what is in it."""
@@ -147,13 +150,6 @@ class Shape:
 
     # -- what is known from the schema alone --------------------------------------------------------------------------
 
-    def _multiplies(self) -> bool:
-        """Tell whether two members of a union lead back to it."""
-        nodes = _reached(self._root)
-        return any(
-            sum([node in _reached(member) for member in node.every]) > 1 for node in nodes if len(node.every) > 1
-        )
-
     @cached_property
     def branches(self) -> bool:
         """True when a value of a type may hold several of the same type in fields of its own, as a binary tree does."""
@@ -207,7 +203,10 @@ class _Count:
         if isinstance(value, dict):
             n_looks += self._in_object(node, cast("dict[object, object]", value))
         else:
-            n_looks += self._in_list(node, cast("Sequence[object]", value))
+            items = cast("Sequence[object]", value)
+            for each, item in zip(node.first, items, strict=False):
+                n_looks += self.of(each, item)
+            n_looks += 0 if node.items is None else self._of_all(node.items, items)
         if n_looks > self._most:
             raise _TooMany
         self._known[pair] = n_looks
@@ -233,12 +232,6 @@ class _Count:
         if node.extra is not None:
             n_looks += self._of_all(node.extra, [*value.values()])
         return n_looks
-
-    def _in_list(self, node: _Node, value: Sequence[object]) -> int:
-        n_looks = 0
-        for each, item in zip(node.first, value, strict=False):
-            n_looks += self.of(each, item)
-        return n_looks if node.items is None else n_looks + self._of_all(node.items, value)
 
     def _of_all(self, node: _Node, values: Sequence[object]) -> int:
         if node.is_json:

@@ -83,17 +83,17 @@ class _Reader:
         self._root = root
         self._nulls: dict[str, bool] = {}
         """Whether null fits what a reference leads to; True for one that is being looked at."""
-        self._places: dict[tuple[tuple[int, bool], ...], _Place] = {}
+        self._places: dict[tuple[tuple[int, bool], ...], _Spot] = {}
 
-    def place(self, given: list[_Clause]) -> _Place:
+    def place(self, given: list[_Clause]) -> _Spot:
         """Return what is known of values that have to fit these clauses: there may be very many such values."""
         key = tuple(dict.fromkeys([(id(each.schema), each.is_choice) for each in given]))
         if key not in self._places:
             seen = set[tuple[str, bool]]()
-            self._places[key] = _Place(self, [clause for each in given for clause in self._clauses(each, seen)])
+            self._places[key] = _Spot(self, [clause for each in given for clause in self._clauses(each, seen)])
         return self._places[key]
 
-    def clean(self, value: object, place: _Place) -> bool:
+    def clean(self, value: object, place: _Spot) -> bool:
         if isinstance(value, list):
             holders = [cast("object", item) for item in cast("list[object]", value) if isinstance(item, list | dict)]
             return any([self.clean(item, place.items) for item in holders])
@@ -147,7 +147,7 @@ class _Reader:
         return place
 
 
-class _Place:
+class _Spot:
     """A place in the schema where values may stand: what may be left out there, and what leads on."""
 
     def __init__(self, reader: _Reader, clauses: list[_Clause]) -> None:
@@ -155,14 +155,14 @@ class _Place:
         self._clauses = clauses
         self._known = [_object(_object(clause.schema).get("properties")) for clause in clauses]
         self._lacks: dict[str, bool] = {}
-        self._properties: dict[str, _Place] = {}
+        self._properties: dict[str, _Spot] = {}
 
     @cached_property
-    def items(self) -> _Place:
+    def items(self) -> _Spot:
         schemas = [_object(each.schema) for each in self._clauses]
         return self._reader.place([_Clause(schema["items"]) for schema in schemas if "items" in schema])
 
-    def property(self, name: str) -> _Place:
+    def property(self, name: str) -> _Spot:
         if not any([name in properties for properties in self._known]):
             return self._reader.place([])
         if name not in self._properties:

@@ -195,7 +195,7 @@ class Decoder:
         return self._counts != before or self._is_exact != was_exact
 
     def _keep_beside(self, name: str, told: JsonObject) -> None:
-        """Keep what a chunk tells beside its parts: lists of pages and of words go on, others are told anew."""
+        """Keep what a chunk tells beside its parts: lists of pages and of words go on, others are told again."""
         if not told:
             return
         known = self._beside.setdefault(name, {})
