@@ -67,8 +67,6 @@ def _over_the_bridge(fault: Fault) -> Fault | None:
             return replace(fault, status=None, used=unknown)
         case "429 with a negative wait":
             return replace(fault, wait_s=None)
-        case "the wrong content type" | "no content type":
-            return None
         case _:
             told = _by_a_client(fault)
             return replace(told, status=None) if told is not None and told.is_within else told
