@@ -7,11 +7,9 @@ exist, or is reached by the proxy alone.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 import aiohttp_socks
@@ -24,7 +22,7 @@ from journeyman.proxies import Proxy
 from journeyman.types import Usage
 from tests.contracts.faults import CERTIFICATES
 from tests.contracts.patient_clock import on_patient_clock
-from tests.models.raw_server import RawServer, closing_after, http
+from tests.models.raw_server import Handler, RawServer, closing_after, http, join, listening
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-ant-very-secret-key"
@@ -33,7 +31,6 @@ USUAL = Network()
 PATIENT = Timeouts()
 ANSWER = http(b"data: 1\n\n")
 INNER = "http://models.invalid/v1"
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def ask(url: str, *, network: Network = USUAL, timeouts: Timeouts = PATIENT) -> str:
@@ -49,44 +46,6 @@ async def failure_of(url: str, *, network: Network = USUAL) -> ProviderError:
         await ask(url, network=network)
     assert (caught.value.__context__, KEY in str(caught.value)) == (None, False)
     return caught.value
-
-
-@contextlib.asynccontextmanager
-async def listening(handle: Handler) -> AsyncGenerator[int]:
-    """Hand out the port of a server, whose connections are closed with it."""
-    handlers: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        handlers.add(task)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            await handle(reader, writer)
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for handler in handlers:
-            handler.cancel()
-        await asyncio.gather(*handlers)
-
-
-async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    """Pass bytes on between a client and a port, both ways, until one of them goes."""
-    there, back = await asyncio.open_connection("127.0.0.1", port)
-
-    async def pass_on(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
-        while data := await source.read(65_536):
-            to.write(data)
-        to.close()
-
-    try:
-        await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
-    finally:
-        back.close()
 
 
 def port_of(server: RawServer) -> int:
