@@ -5,6 +5,7 @@ Each row is one thing that a gateway was seen to do; the wires are those whose b
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,29 +35,20 @@ Json = dict[str, object]
 def _messages(word: str, *, calls: bool) -> bytes:
     text: Json = {"type": "text", "text": "It is 42."}
     call: Json = {"type": "tool_use", "id": "c1", "name": "query", "input": {"sql": "1"}}
-    message = {"id": "m", "type": "message", "model": "m", "content": [], "usage": {"input_tokens": 1}}
-    blocks = [text, *[call] * calls]
-    return events(
-        {"type": "message_start", "message": message},
-        *(
-            event
-            for index, block in enumerate(blocks)
-            for event in (
-                {"type": "content_block_start", "index": index, "content_block": block},
-                {"type": "content_block_stop", "index": index},
-            )
-        ),
-        {"type": "message_delta", "delta": {"stop_reason": word}, "usage": {"output_tokens": 1}},
-        {"type": "message_stop"},
-        named=True,
-    )
+    told: list[Json] = [{"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 1}}}]
+    for index, block in enumerate([text, *[call] * calls]):
+        told.append({"type": "content_block_start", "index": index, "content_block": block})
+        told.append({"type": "content_block_stop", "index": index})
+    told.append({"type": "message_delta", "delta": {"stop_reason": word}, "usage": {"output_tokens": 1}})
+    return events(*told, {"type": "message_stop"}, named=True)
 
 
 def _chat(word: str, *, calls: bool) -> bytes:
     function = {"name": "query", "arguments": '{"sql": "1"}'}
     call: Json = {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}]}
-    deltas: list[tuple[Json, str | None]] = [({"content": "It is 42."}, None), *[(call, None)] * calls, ({}, word)]
-    chunks = [{"id": "x", "model": "m", "choices": [{"index": 0, "delta": d, "finish_reason": r}]} for d, r in deltas]
+    deltas: list[Json] = [{"delta": {"content": "It is 42."}}, *[{"delta": call}] * calls, {"delta": {}}]
+    deltas[-1] = {**deltas[-1], "finish_reason": word}
+    chunks: list[Json] = [{"id": "x", "model": "m", "choices": [{"index": 0, **delta}]} for delta in deltas]
     return events(*chunks) + b"data: [DONE]\n\n"
 
 
@@ -253,6 +245,13 @@ async def test_the_same_errors_mean_the_same_as_the_body_of_a_refusal(told: Told
         )
         assert (name, error.kind) == (name, expected)
         assert words in str(error)
+
+
+@every_stream
+async def test_a_packed_error_in_place_of_an_answer_keeps_its_words(told: Told) -> None:
+    packed = gzip.compress(orjson.dumps({"error": QUOTA}))
+    error = await error_of(told, packed, headers={"Content-Encoding": "gzip"})
+    assert (error.kind, "quota of this group" in str(error)) == ("quota", True)
 
 
 # -- a stream that is right --------------------------------------------------------------------------------------------

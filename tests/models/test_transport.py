@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import inspect
 import itertools
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -425,6 +427,21 @@ async def test_the_label_says_more_than_the_status(body: bytes, kind: str, type:
 )
 async def test_the_wait_that_a_provider_asks_for_is_read(headers: dict[str, str], seconds: float | None) -> None:
     assert (await refusal(http(status=429, headers=headers))).retry_after_s == seconds
+
+
+@pytest.mark.parametrize(("packing", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+async def test_a_refusal_that_is_packed_keeps_its_words_and_no_more_than_those(
+    packing: str, pack: Callable[[bytes], bytes]
+) -> None:
+    for body, kind, words in (
+        (BY_CODE, "quota", "Pay"),
+        (b"x" * 5_000_000, "rate_limited", "'xxx"),
+        (b'{"error": {"message": "' + b"x" * 5_000_000 + b'"}}', "rate_limited", "xxx"),
+    ):
+        error = await refusal(http(pack(body), status=429, headers={"Content-Encoding": packing}))
+        assert (error.kind, words in str(error), len(str(error)) < 70_000) == (kind, True, True)
+    error = await refusal(http(b"no such form", status=429, headers={"Content-Encoding": "br"}))
+    assert "no such form" in str(error)
 
 
 @pytest.mark.parametrize("name", ["request-id", "X-Request-Id"])

@@ -96,7 +96,7 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
             return _Parts(answer, self.decoder, self.expected)
         try:
             if answer.status < 300:
-                raise answer.failure(f"packed its answer ({answer.packing[:40]}), which it was asked not to", "unknown")
+                raise await _packed(answer)
             raise await refused(answer)
         finally:
             await self._opened.__aexit__(None, None, None)
@@ -237,6 +237,15 @@ async def refused(answer: HttpAnswer) -> ProviderError:
     return with_wrapped(failure)
 
 
+async def _packed(answer: HttpAnswer) -> ProviderError:
+    """Return the error of an answer that was packed although it was asked not to be, with what it reports itself."""
+    report = _reported(_unpacked(answer.packing, await answer.body(_ERROR_BODY_BYTES)))
+    words = f"packed its answer ({answer.packing[:40]}), which it was asked not to"
+    failure = answer.failure(f"{words}{': ' if report.message else ''}{report.message}", report.kind or "unknown")
+    failure.type = report.label
+    return with_wrapped(failure)
+
+
 def _advice(answer: HttpAnswer) -> str:
     """Return what to look at, where it is not the request that is at fault."""
     if answer.target is not None:
@@ -266,7 +275,7 @@ def _reported(body: bytes) -> Report:
         return Report()
     if (elements := as_list(document)) and len(elements) == 1:
         document = elements[0]
-    return read_report(find_error(as_object(document)) or document)
+    return read_report(find_error(as_object(document)) or (document if isinstance(document, str) else {}))
 
 
 def quoted(answer: HttpAnswer, body: bytes) -> str:
