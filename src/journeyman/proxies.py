@@ -58,10 +58,10 @@ def find_proxy(url: str, environment: Mapping[str, str] = os.environ) -> Proxy |
         ProxyRefused: the variable for it has no address of a proxy, or NO_PROXY has a network that is none.
     """
     parts = urlsplit(url)
-    host, variable = _host_of(parts), _variable_for(parts.scheme, environment)
+    host, variable = (parts.hostname or "").rstrip("."), _variable_for(parts.scheme, environment)
     if variable is None and sys.platform in ("darwin", "win32") and not any(map(environment.get, VARIABLES)):
         return _of_system(parts.scheme, host)
-    if variable is None or is_this_machine(host) or _is_excepted(host, _port_of(parts), environment):
+    if variable is None or is_this_machine(host) or _is_excepted(parts, host, environment):
         return None
     return Proxy(_address_in(variable, environment[variable]), variable)
 
@@ -85,12 +85,12 @@ def _variable_for(scheme: str, environment: Mapping[str, str]) -> str | None:
         # On a server that runs CGI programs, a request's header `Proxy` becomes HTTP_PROXY.
         is_forged = name == "http_proxy" and "REQUEST_METHOD" in environment
         variable = name if name in environment or is_forged else name.upper()
-        if _unquoted(variable, environment.get(variable, "")):
+        if _strip_quotes(variable, environment.get(variable, "")):
             return variable
     return None
 
 
-def _unquoted(variable: str, value: str) -> str:
+def _strip_quotes(variable: str, value: str) -> str:
     """Return a value without the quotes that `docker run --env-file` leaves around it."""
     value = value.strip()
     if len(value) > 1 and value[0] == value[-1] and value[0] in _QUOTES:
@@ -102,7 +102,7 @@ def _unquoted(variable: str, value: str) -> str:
 
 def _address_in(variable: str, value: str) -> str:
     """Return the address of the proxy that a variable names; one without a scheme is asked over HTTP."""
-    value = _unquoted(variable, value)
+    value = _strip_quotes(variable, value)
     url = value if "://" in value else f"http://{value}"
     try:
         parts = urlsplit(url)
@@ -122,9 +122,13 @@ def _address_in(variable: str, value: str) -> str:
 # -- who is asked without one ------------------------------------------------------------------------------------------
 
 
-def _is_excepted(host: str, port: int | None, environment: Mapping[str, str]) -> bool:
+def _is_excepted(parts: SplitResult, host: str, environment: Mapping[str, str]) -> bool:
     variable = "no_proxy" if "no_proxy" in environment else "NO_PROXY"
-    entries = _unquoted(variable, environment.get(variable, "")).replace(",", " ").split()
+    entries = _strip_quotes(variable, environment.get(variable, "")).replace(",", " ").split()
+    try:
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:  # no number: the request will fail by that
+        port = None
     return any([_covers(variable, entry, host, port) for entry in entries])
 
 
@@ -138,10 +142,11 @@ def _covers(variable: str, entry: str, host: str, port: int | None) -> bool:
     entry = entry.rpartition("://")[2].rstrip("/").lower() if "://" in entry else entry.lower()
     if "/" in entry:
         return _is_within(variable, entry, host)
-    if (named := _ip_of(entry)) is None and (split := _split_port(entry)) is not None:
-        entry, wanted = split
-        if wanted != port:
+    before, colon, wanted = entry.rpartition(":")
+    if (named := _ip_of(entry)) is None and colon and wanted.isascii() and wanted.isdigit():
+        if int(wanted) != port:
             return False
+        entry = before
         named = _ip_of(entry)
     if named is not None:
         return named == _ip_of(host)
@@ -159,28 +164,12 @@ def _is_within(variable: str, entry: str, host: str) -> bool:
     return address is not None and address in network
 
 
-def _split_port(entry: str) -> tuple[str, int] | None:
-    name, colon, port = entry.rpartition(":")
-    return (name.strip("[]"), int(port)) if colon and port.isascii() and port.isdigit() else None
-
-
 def _ip_of(host: str) -> _Address | None:
     try:
         address = ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
         return None
     return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
-
-
-def _host_of(parts: SplitResult) -> str:
-    return (parts.hostname or "").rstrip(".")
-
-
-def _port_of(parts: SplitResult) -> int | None:
-    try:
-        return parts.port or _PORTS.get(parts.scheme)
-    except ValueError:  # no number: the request will fail by that
-        return None
 
 
 def _of_system(scheme: str, host: str) -> Proxy | None:

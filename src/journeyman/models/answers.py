@@ -31,7 +31,7 @@ import orjson
 
 from journeyman.errors import ProviderError
 from journeyman.model import Part, is_negative
-from journeyman.models.error_reports import Report, as_seconds, find_error, kind_of_status, read_report, with_wrapped
+from journeyman.models.error_reports import Report, as_seconds, find_error, kind_of_status, read_report, tell_wrapped
 from journeyman.models.sse import Event, begins_as_events
 from journeyman.models.transport import HttpAnswer
 from journeyman.models.wire import as_list, as_object
@@ -96,7 +96,7 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
             return _Parts(answer, self.decoder, self.expected)
         try:
             if answer.status < 300:
-                raise await _packed(answer)
+                raise await _failure_of_packed(answer)
             raise await refused(answer)
         finally:
             await self._opened.__aexit__(None, None, None)
@@ -185,19 +185,14 @@ class _Parts(Parts):
             await answer.drain()
             parts = decoder.end()
         elif self._form == "document":
-            parts = decoder.document(_document_in(await answer.body()))
+            body = (await answer.body()).removeprefix(_BYTE_ORDER_MARK)
+            # Some servers put `data: [DONE]` even behind an error that is no event.
+            parts = decoder.document(_EVENT_AFTER.split(body, 1)[0] if body.endswith(b"\n") else body)
         else:
             found = quoted(answer, await answer.body(_QUOTED_BYTES))
             raise answer.failure(f"did not answer with {self._expected}", "unknown", found)
         self._has_ended = True
         return parts
-
-
-def _document_in(body: bytes) -> bytes:
-    """Return the document of a body, without a mark before it, and without the `data: [DONE]` that some servers put
-    even behind an error."""
-    body = body.removeprefix(_BYTE_ORDER_MARK)
-    return _EVENT_AFTER.split(body, 1)[0] if body.endswith(b"\n") else body
 
 
 def form_of(media_type: str, start: bytes) -> str:
@@ -221,7 +216,7 @@ def form_of(media_type: str, start: bytes) -> str:
 async def refused(answer: HttpAnswer) -> ProviderError:
     """Return the error that an answer with a failure status reports. Such an answer is not billed."""
     try:
-        body = _unpacked(answer.packing, await answer.body(_ERROR_BODY_BYTES))
+        body = _unpack(answer.packing, await answer.body(_ERROR_BODY_BYTES))
     except ProviderError:
         body = b""
     report, status = _reported(body), answer.status
@@ -234,16 +229,16 @@ async def refused(answer: HttpAnswer) -> ProviderError:
     if failure.kind == "rate_limited" and failure.retry_after_s is None:
         failure.retry_after_s = _reset_s(answer.headers)
     failure.usage = NOTHING_USED
-    return with_wrapped(failure)
+    return tell_wrapped(failure)
 
 
-async def _packed(answer: HttpAnswer) -> ProviderError:
+async def _failure_of_packed(answer: HttpAnswer) -> ProviderError:
     """Return the error of an answer that was packed although it was asked not to be, with what it reports itself."""
-    report = _reported(_unpacked(answer.packing, await answer.body(_ERROR_BODY_BYTES)))
+    report = _reported(_unpack(answer.packing, await answer.body(_ERROR_BODY_BYTES)))
     words = f"packed its answer ({answer.packing[:40]}), which it was asked not to"
     failure = answer.failure(f"{words}{': ' if report.message else ''}{report.message}", report.kind or "unknown")
     failure.type = report.label
-    return with_wrapped(failure)
+    return tell_wrapped(failure)
 
 
 def _advice(answer: HttpAnswer) -> str:
@@ -255,7 +250,7 @@ def _advice(answer: HttpAnswer) -> str:
     return f". The address is {answer.address}" if answer.status in (404, 405, 410) else ""
 
 
-def _unpacked(packing: str, body: bytes) -> bytes:
+def _unpack(packing: str, body: bytes) -> bytes:
     """Return a body, or its first part, that was packed although that was not asked for; what is not known stays."""
     if packing not in _UNPACKED:
         return body
@@ -326,15 +321,12 @@ def _reset_s(headers: Mapping[str, str]) -> float | None:
     """
     names = [name.lower().removeprefix(_RESET) for name in headers if name.lower().startswith(_RESET)]
     spent = [name for name in names if headers.get(_REMAINING + name, "").strip() == "0"]
-    waits = [_duration_s(headers[_RESET + name].strip()) for name in spent or names]
-    return (max if spent else min)([wait_s for wait_s in waits if wait_s is not None], default=None)
-
-
-def _duration_s(text: str) -> float | None:
-    if (seconds := as_seconds(text)) is not None:
-        return seconds if seconds < _MOMENTS_FROM else None
-    found = _DURATION.fullmatch(text)
-    if found is None or not text:
-        return None
-    parts = [(as_seconds(part) or 0.0) * _UNITS[unit] for unit, part in found.groupdict().items() if part]
-    return sum(parts)
+    waits: list[float] = []
+    for name in spent or names:
+        text = headers[_RESET + name].strip()
+        if (seconds := as_seconds(text)) is not None:
+            waits += [seconds] if seconds < _MOMENTS_FROM else []
+        elif text and (found := _DURATION.fullmatch(text)):
+            parts = found.groupdict().items()
+            waits.append(sum([(as_seconds(part) or 0.0) * _UNITS[unit] for unit, part in parts if part]))
+    return (max if spent else min)(waits, default=None)

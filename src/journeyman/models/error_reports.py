@@ -2,7 +2,7 @@
 
 A gateway passes on what the service behind it says, in a form between the two. So there is one reading for all forms,
 and one table of labels. The label decides which failure it is, or else the status; the wording never does, with one
-exception: see `with_wrapped`.
+exception: see `tell_wrapped`.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ def error_within(error: object) -> ProviderError:
         kind = kind_of_status(report.status)
     failure = ProviderError(text, kind=report.kind or kind, type=report.label)
     failure.retry_after_s = report.wait_s
-    return with_wrapped(failure)
+    return tell_wrapped(failure)
 
 
-def with_wrapped(error: ProviderError) -> ProviderError:
+def tell_wrapped(error: ProviderError) -> ProviderError:
     """Tell a conversation that is too long, and a spent quota, from other errors, by what the service says of them.
 
     This reads the message, which nothing else does, for services that give no code, and gateways that lose it.

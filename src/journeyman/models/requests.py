@@ -49,7 +49,7 @@ def check_key(key: str | None, *, model: str) -> None:
         raise ModelUnavailable(f"The key for {model!r} {what}.", model=model, hint=hint)
 
 
-def joined_address(base_url: str, path: str, query: Mapping[str, str] | None = None, *, model: str) -> str:
+def join_address(base_url: str, path: str, query: Mapping[str, str] | None = None, *, model: str) -> str:
     """Return the address of `path` below `base_url`, whose own query comes after the path, and whose fragment is left
     out. Where the base ends in the path already, or in its beginning up to a version, that is not added again.
 
@@ -68,10 +68,10 @@ def joined_address(base_url: str, path: str, query: Mapping[str, str] | None = N
         raise refused
     asked = {**dict(parse_qsl(parts.query, keep_blank_values=True)), **(query or {})}
     end = f"?{urlencode(asked)}" if asked else ""
-    return f"{parts.scheme}://{parts.netloc}{_joined_path(parts.path.rstrip('/'), path)}{end}"
+    return f"{parts.scheme}://{parts.netloc}{_join_path(parts.path.rstrip('/'), path)}{end}"
 
 
-def _joined_path(above: str, path: str) -> str:
+def _join_path(above: str, path: str) -> str:
     steps = path.strip("/").split("/")
     for n_steps in range(len(steps), 0, -1):
         head = "/" + "/".join(steps[:n_steps])

@@ -113,7 +113,7 @@ class Exchange:
 
     @property
     def address(self) -> str:
-        """The whole address but for what may be secret in it: a password, and the values of the query."""
+        """The whole address, except what may be secret in it: a password, and the values of the query."""
         address, mark, query = shown_address(self.url).partition("?")
         names = [pair.partition("=")[0] for pair in query.split("&")]
         return address + mark + "&".join([f"{name}=…" for name in names if name])
@@ -627,7 +627,7 @@ class OverHttp:
     """How the service is reached, where the address and the environment do not tell."""
     _owner: object = field(init=False, default=None)
 
-    def posting(
+    def _posting(
         self, url: str, headers: Mapping[str, str], timeouts: Timeouts
     ) -> partial[AbstractAsyncContextManager[HttpAnswer]]:
         """Return what posts a `body` over the connections of this model; see `open_stream`."""
@@ -807,7 +807,11 @@ def _meaning_before(error: Exception, proxy: Proxy | None) -> tuple[ProviderErro
     unbilled = True
     match error:
         case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
-            words = f"has a certificate that is not trusted here{through}; {_whom_to_trust()}"
+            advice = "SSL_CERT_FILE names other authorities"
+            for other in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+                if other in os.environ and not any(map(os.environ.get, _TRUST)):
+                    advice = f"{other} is read by others alone: set SSL_CERT_FILE to the same file"
+            words = f"has a certificate that is not trusted here{through}; {advice}"
         case aiohttp.ClientHttpProxyError(status=407):
             words = f"could not be reached{through}, which wants a name and a password. {_LOGIN}"
         case aiohttp.ClientHttpProxyError(status=status):
@@ -828,14 +832,6 @@ def _meaning_before(error: Exception, proxy: Proxy | None) -> tuple[ProviderErro
 
 
 _LOGIN: Final = "Write them into the variable: http://NAME:PASSWORD@HOST:PORT"
-
-
-def _whom_to_trust() -> str:
-    """Return what to do about a certificate, by which variables are set."""
-    for other in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        if other in os.environ and not any(map(os.environ.get, _TRUST)):
-            return f"{other} is read by others alone: set SSL_CERT_FILE to the same file"
-    return "SSL_CERT_FILE names other authorities"
 
 
 def failure_within(error: Exception, exchange: Exchange) -> ProviderError:

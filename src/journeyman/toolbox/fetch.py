@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
-from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -243,7 +243,9 @@ async def _asked(url: str, host: str, limits: _PageLimits) -> _Fetched:
     headers, asked, server_name = {"Accept-Encoding": "gzip, deflate"}, url, None
     resolver = _Pinned(addresses)
     if proxy is not None:  # which would look the name up again, and may be told another address than the checked one
-        headers["Host"], asked, resolver = parts.netloc, _at_address(parts, addresses[0][1]), None
+        address = f"[{addresses[0][1]}]" if ":" in addresses[0][1] else addresses[0][1]
+        place = f"{address}:{parts.port}" if parts.port else address
+        headers["Host"], asked, resolver = parts.netloc, urlunsplit(parts._replace(netloc=place)), None
         server_name = host if parts.scheme == "https" else None
     connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True)
     session = aiohttp.ClientSession(
@@ -279,12 +281,6 @@ def _proxy_for(url: str) -> Proxy | None:
         words = f"{proxy.variable} names a SOCKS proxy, through which no pages are fetched"
         raise Refusal("unreachable", f"{url[:200]} is not fetched: {words}. Set an HTTP proxy, or NO_PROXY.")
     return proxy
-
-
-def _at_address(parts: SplitResult, address: str) -> str:
-    """Return a URL with an address in place of the host."""
-    port = f":{parts.port}" if parts.port else ""
-    return urlunsplit(parts._replace(netloc=(f"[{address}]" if ":" in address else address) + port))
 
 
 class _Pinned(AbstractResolver):

@@ -34,7 +34,7 @@ from journeyman.models.anthropic.decode import PROVIDER, Decoder
 from journeyman.models.anthropic.encode import media
 from journeyman.models.anthropic.model import BASE_URL, AnthropicModel
 from journeyman.models.anthropic.model import from_environment as with_a_key
-from journeyman.models.error_reports import LABELS, kind_of_status, with_wrapped
+from journeyman.models.error_reports import LABELS, kind_of_status, tell_wrapped
 from journeyman.models.prices import price_for
 from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts
@@ -433,7 +433,7 @@ def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderE
         retry_after_s=retry_after_s(headers),
         usage=None if begun else NOTHING_USED,
     )
-    return with_wrapped(failure)
+    return tell_wrapped(failure)
 
 
 def _host(client: Client) -> str:

@@ -26,7 +26,7 @@ from journeyman.models.requests import (
     check_hosted,
     check_key,
     environment,
-    joined_address,
+    join_address,
     limits,
     missing,
     placed,
@@ -105,7 +105,7 @@ class AnthropicModel(OverHttp):
             ),
         )
         object.__setattr__(self, "facts", facts)
-        object.__setattr__(self, "_url", joined_address(self.base_url, "/v1/messages", model=f"{PROVIDER}:{self.name}"))
+        object.__setattr__(self, "_url", join_address(self.base_url, "/v1/messages", model=f"{PROVIDER}:{self.name}"))
         object.__setattr__(self, "_headers", self._all_headers())
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ class AnthropicModel(OverHttp):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        post = self.posting(self._url, self._headers, self.timeouts)
+        post = self._posting(self._url, self._headers, self.timeouts)
         return RequestedStream(
             lambda: post(body=self.body(request)),
             Decoder(self.price, deltas=request.deltas, room=room_for(request, self.facts)),

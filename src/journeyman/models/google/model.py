@@ -32,7 +32,7 @@ from journeyman.models.requests import (
     check_hosted,
     check_key,
     environment,
-    joined_address,
+    join_address,
     limits,
     missing,
     refused_here,
@@ -132,7 +132,7 @@ class GoogleModel(OverHttp):
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "facts", facts)
         path = f"/models/{quote(name, safe='')}:{method}"
-        object.__setattr__(self, "url", joined_address(self.base_url, path, query, model=f"{PROVIDER}:{name}"))
+        object.__setattr__(self, "url", join_address(self.base_url, path, query, model=f"{PROVIDER}:{name}"))
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
         key = {} if self.api_key is None else {"x-goog-api-key": self.api_key}
         given = {name.lower(): value for name, value in self.headers.items()}
@@ -175,7 +175,7 @@ class GoogleModel(OverHttp):
         codec = self._codec
         if not signatures:
             codec = Codec(codec.model, codec.needs_signatures, codec.files_in_results, keeps_signatures=False)
-        post = self.posting(self.url, headers, self.timeouts)
+        post = self._posting(self.url, headers, self.timeouts)
         return RequestedStream(
             lambda: post(body=self._body(request, codec)),
             Decoder(codec.owner, self.price, deltas=request.deltas, room=room_for(request, self.facts)),

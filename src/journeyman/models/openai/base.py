@@ -16,7 +16,7 @@ from urllib.parse import quote
 from journeyman.model import Facts, OutputFormat, Part, Request, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import OPENAI, Endpoint, answers_natively, hosting_of, known_of, media_of
-from journeyman.models.requests import check_hosted, check_key, joined_address, missing, refused_here, written
+from journeyman.models.requests import check_hosted, check_key, join_address, missing, refused_here, written
 from journeyman.models.strict import is_enforceable
 from journeyman.models.transport import OverHttp, Timeouts
 from journeyman.types import JsonObject, Price
@@ -93,7 +93,7 @@ class OpenAIStyleModel(OverHttp, ABC):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        post = self.posting(self.url, self._headers, self.timeouts)
+        post = self._posting(self.url, self._headers, self.timeouts)
         return RequestedStream(lambda: post(body=self.body(request)), self._decoder(request), self._expected)
 
     def body(self, request: Request) -> bytes:
@@ -182,7 +182,7 @@ class OpenAIStyleModel(OverHttp, ABC):
             hint = "Give base_url, or set that of the endpoint."
             raise missing("address", model=f"{self.provider}:{self.name}", shown=self.name, hint=hint)
         path = self._path.replace("{model}", quote(self.name, safe=""))
-        return joined_address(base_url, path, query, model=f"{self.provider}:{self.name}")
+        return join_address(base_url, path, query, model=f"{self.provider}:{self.name}")
 
     def _all_headers(self) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}

@@ -96,7 +96,9 @@ class Decoder:
             return self._end()
         chunk = parsed(data)
         if is_error or "error" in chunk or "choices" not in chunk:
-            _raise_reported(chunk, is_error=is_error)
+            error = chunk.get("error") if "choices" in chunk else find_error(chunk)
+            if error or is_error:
+                raise error_within(error or chunk)
         parts: list[Part] = []
         # Azure begins with a chunk about its filters, in which everything else is empty.
         if not self._started and (chunk.get("choices") or chunk.get("id") or chunk.get("model")):
@@ -254,13 +256,6 @@ class Decoder:
         if self._refusal:
             return "refusal", None
         return (told, None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
-
-
-def _raise_reported(chunk: JsonObject, *, is_error: bool) -> None:
-    if error := chunk.get("error") if "choices" in chunk else find_error(chunk):
-        raise error_within(error)
-    if is_error:
-        raise error_within(chunk)
 
 
 def _thought(value: JsonValue | None) -> str:
