@@ -44,8 +44,8 @@ def _by_a_client(fault: Fault) -> Fault | None:
             return replace(fault, kind="network")
         case "500 with a body that breaks off":
             return replace(fault, kind="network", status=None, used=unknown)
-        case "an enormous line":
-            return None
+        case "an enormous line" | "a page with the label of an answer":
+            return None  # it goes by the label, and finds no event in the page
         case _:
             return fault
 
@@ -61,6 +61,8 @@ def _over_the_bridge(fault: Fault) -> Fault | None:
     match fault.name:
         case "an empty body":
             return replace(fault, kind="unknown", status=None)
+        case "a document of something else":
+            return None
         case "an overload reported within":
             return replace(fault, status=500)
         case "307 with a redirect":

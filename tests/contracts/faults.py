@@ -217,6 +217,8 @@ def _no_answers() -> Iterator[Fault]:
 
     no_answer = partial(_broken, kind="unknown", used=unknown)
     yield no_answer("a page", _always(http(_PAGE, content_type="text/html; charset=utf-8")))
+    yield no_answer("a page with the label of an answer", lambda wire: http(_PAGE, content_type=wire.content_type))
+    yield no_answer("a document of something else", _always(http(b'["hello"]', content_type=JSON)))
     yield no_answer("a picture", _always(http(b"\x89PNG\xff\x00" * 300, content_type="image/png")))
     yield no_answer("nothing, and no content type", _always(http(b"", content_type="")))
     yield _broken("an empty body", lambda wire: http(b"", content_type=wire.content_type), used=unknown)
