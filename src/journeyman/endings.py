@@ -284,9 +284,11 @@ class InvalidResponseContext:
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else ""
         missing = "any text" if self.expected_tool is None else f"calling {self.expected_tool!r}{draft}"
-        if self.stop_reason == "other" and self.stop_detail:
-            without = "" if self.expected_tool is None else f", without {missing}"
-            return f"The model stopped for a reason that is not known here, {self.stop_detail!r}{without}."
+        if self.stop_reason == "other":
+            told = (
+                f"for a reason that is not known here, {self.stop_detail!r}" if self.stop_detail else "without a reason"
+            )
+            return f"The model stopped {told}{'' if self.expected_tool is None else f', without {missing}'}."
         return f"The model stopped ({told_reason(self.stop_reason, self.stop_detail)}) without {missing}."
 
 

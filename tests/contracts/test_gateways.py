@@ -46,9 +46,9 @@ def _messages(word: str, *, calls: bool) -> bytes:
 def _chat(word: str, *, calls: bool) -> bytes:
     function = {"name": "query", "arguments": '{"sql": "1"}'}
     call: Json = {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}]}
-    deltas: list[Json] = [{"delta": {"content": "It is 42."}}, *[{"delta": call}] * calls, {"delta": {}}]
-    deltas[-1] = {**deltas[-1], "finish_reason": word}
-    chunks: list[Json] = [{"id": "x", "model": "m", "choices": [{"index": 0, **delta}]} for delta in deltas]
+    deltas: list[Json] = [{"content": "It is 42."}, *[call] * calls, {}]
+    choices: list[Json] = [{"index": 0, "delta": delta, "finish_reason": None if delta else word} for delta in deltas]
+    chunks: list[Json] = [{"id": "x", "model": "m", "choices": [choice]} for choice in choices]
     return events(*chunks) + b"data: [DONE]\n\n"
 
 
