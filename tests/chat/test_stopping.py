@@ -9,7 +9,7 @@ import pytest
 
 from journeyman import Agent, Callbacks, ChatHeld, Limits, Output, run, tool
 from journeyman.chat.turn import ABORTED
-from journeyman.chat.writer import CLOSING
+from journeyman.loop.prepare import CLOSING
 from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.models.scripted import Scripted, call
