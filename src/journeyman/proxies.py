@@ -69,7 +69,9 @@ def find_proxy(url: str, environment: Mapping[str, str] = os.environ) -> Proxy |
 def is_this_machine(host: str) -> bool:
     """Return whether a host is this machine under one of the names that always mean it."""
     address = _ip_of(host)
-    return host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)
+    if address is not None:
+        return address.is_loopback or address.is_unspecified  # servers say that they listen at 0.0.0.0
+    return host == "localhost" or host.endswith(".localhost")
 
 
 def shown_address(url: str) -> str:

@@ -308,6 +308,9 @@ async def test_a_service_on_a_unix_socket_is_asked_there(tmp_path: Path, monkeyp
     assert await ask("http://model/v1", network=Network(unix_socket=path)) == "data: 1"
     server.close()
     assert asked[0].startswith(b"POST /v1 HTTP/1.1\r\nHost: model\r\n")
+    error = await failure_of("https://model/v1", network=Network(unix_socket=path))
+    assert (error.kind, len(asked)) == ("bad_request", 1)
+    assert "TLS is not spoken over Network.unix_socket" in str(error)
 
 
 async def test_many_and_long_headers_are_read_up_to_a_bound() -> None:

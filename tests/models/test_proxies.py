@@ -96,6 +96,7 @@ def test_this_machine_is_never_asked_through_a_proxy() -> None:
         "http://127.8.9.1",
         "http://[::1]:8000",
         "http://a.localhost",
+        "http://0.0.0.0:8000/v1",
     ):
         assert proxy_of(url, ALL_PROXY=PROXY) is None
     for url in ("http://localhost.corp", "http://128.0.0.1"):

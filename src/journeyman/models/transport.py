@@ -673,7 +673,7 @@ def _pool(url: str, network: Network, owner: object) -> _Pool:
 
     Raises:
         ProxyRefused: the variable for its proxy cannot be followed.
-        TrustRefused: there are no authorities.
+        TrustRefused: there are no authorities, or TLS is asked for where it is not spoken.
     """
     proxy = None if network.unix_socket is not None else find_proxy(url)
     is_secret = url.startswith("https:") or (proxy is not None and proxy.url.startswith("https:"))
@@ -681,6 +681,8 @@ def _pool(url: str, network: Network, owner: object) -> _Pool:
     failures: tuple[type[Exception], ...] = ()
     connector: aiohttp.BaseConnector
     if network.unix_socket is not None:
+        if is_secret:
+            raise TrustRefused("TLS is not spoken over Network.unix_socket. Write http:// in base_url")
         connector = aiohttp.UnixConnector(network.unix_socket, limit=0, keepalive_timeout=_KEEP_ALIVE_S)
     elif proxy is not None and proxy.is_socks:
         connector, failures = _over_socks(proxy, trust)
