@@ -293,11 +293,6 @@ class Plan(Generic[Co]):
     takes_deps: frozenset[int] = frozenset()
     """The `id` of each function and gate of the agent that takes the run's deps."""
 
-    @property
-    def terminator(self) -> str | None:
-        """The tool that ends an attempt; None for an agent that answers with text."""
-        return self.submit_name or self.output_name
-
 
 def planned(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     """Check a definition and compile it.

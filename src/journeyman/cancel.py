@@ -235,7 +235,8 @@ class Scope:
         # An eager task factory takes the first step before it returns: what that reads has to be there by now, and the
         # step itself says which task it is in.
         self._task = self.loop.create_task(self._inside(work))
-        self._task.add_done_callback(self._wake)
+        if not self._task.done():
+            self._task.add_done_callback(self._wake)
         interrupted: asyncio.CancelledError | None = None
         while not (self._task.done() or self.is_abandoned):
             if self._news.done():

@@ -11,7 +11,7 @@ import os
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -189,11 +189,6 @@ def checked_url(url: str) -> str:
     if "@" in parts.netloc:
         raise ValueError("The URL has a user name or a password in it. Give it without.")
     return url
-
-
-def type_by_name(url: str) -> str | None:
-    """Return the type that the name in a URL tells; None if it tells none."""
-    return _SUFFIXES.get(PurePosixPath(urlsplit(url).path).suffix.lower())
 
 
 def n_bytes_of(base64: str) -> int:
