@@ -54,8 +54,6 @@ _AGAIN_S: Final = 1.0
 _ANOTHERS: Final = "somebody else drives it now"
 _LOOK_S: Final = 1.0
 """How often a run is looked at when nothing calls for it."""
-_TRIES: Final = 5
-"""How often the end of a run looks what was said in the moment of it."""
 
 
 @record_class(kw_only=True)
@@ -89,6 +87,8 @@ class Drive:
     """What was said and is not heard yet, by the number of its signal."""
     spoken: dict[int, Signal] = field(default_factory=dict[int, Signal])
     """The signals of those."""
+    answers: list[Signal] = field(default_factory=list[Signal])
+    """The answers that have come in this life."""
     life: Life | None = None
     tape: Tape | None = None
     """Records the life; all lives of a run are one recording."""
@@ -101,6 +101,8 @@ class Drive:
     left: asyncio.Future[Leaving] = field(init=False)
     looked_s: float = 0.0
     """When it was last seen to be ours, by the clock of the event loop."""
+    is_over: bool = False
+    """True once it is stored how the run has ended: nothing that comes changes that."""
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to look at."""
 
@@ -160,7 +162,7 @@ class Drive:
         if isinstance(result, BaseException):
             await self._gone(run, Leaving(how="released"))
             raise result
-        return await self._over(run, life, head, result)
+        return result
 
     def release(self) -> None:
         """Give the run back for another process, once the steps that are under way have ended."""
@@ -186,6 +188,7 @@ class Drive:
                         "What %s has sent to the run %s is not a text, so the run is not told.", signal.who, signal.run
                     )
             case "approve" | "answer":
+                self.answers.append(signal)
                 self.journal.answer(signal)
             case "task_ended" | "mail":
                 self.is_let_go = self.is_let_go or bool(signal.body.get("ends"))
@@ -201,14 +204,21 @@ class Drive:
                 pass
         self.stirred.set()
 
-    def _note(self, signal: Signal, outcome: str | None) -> None:
+    def _note(self, signal: Signal, outcome: str | None, why: str = "") -> None:
         """Take down what became of a signal that people have sent; None: it has come, for the first time."""
         is_known = outcome is None and (self.life is None or signal.n in self.life.used_up)
         outcome = outcome or ("waits" if signal.kind == "steer" else "taken")
         if self.tape is not None and not is_known and signal.kind not in ("mail", "task_ended"):
-            facts = {"signal": signal.n, "what": signal.kind, "who": signal.who, "outcome": outcome}
+            facts = {"signal": signal.n, "what": signal.kind, "who": signal.who, "outcome": outcome, "why": why}
             text = signal.body.get("text") or signal.body.get("reason")
             self.tape.note("SignalTaken", ((self.program.agent.name,), START), **facts, text=text, id=signal.dedup)
+
+    def _note_late(self, signal: Signal, why: str) -> None:
+        """Say that a signal was taken and came too late."""
+        self._note(signal, "late", why)
+        text = signal.body.get("text")
+        said = repr(text) if isinstance(text, str) else f"{signal.kind} by {signal.who}"
+        _log.warning("%s: %s came too late: %s", self.program.agent.name, said, why)
 
     # -- a life begins
 
@@ -250,6 +260,7 @@ class Drive:
         self.journal = RunJournal(life)
         self.journal.tape = self.tape
         self.journal.questions = program.questions
+        self.journal.catch_up, self.journal.note_late = self._catch_up, self._note_late
         self.journal.sends = self.sent = SentOut(life, self.journal, head, program=program, here=self.here)
         host, above = replace(program.host, journal=self.journal, budget=budget_of(head, program.host)), head.above
         if above is not None and above.model and program.tool is not None:
@@ -267,6 +278,7 @@ class Drive:
             host=host,
             inbox=self.inbox,
             more=self._has_more,
+            settle=partial(self._end, head),
             origin=above and Origin(mode="background", tool_use_id=above.tool_use_id, number=above.number),
             tape=self.tape,
         )
@@ -375,6 +387,10 @@ class Drive:
         """Wait until the run is over, or has to leave and is given back. None: it is over."""
         while True:
             await self._stirring(carrying, life)
+            if self.is_over and not carrying.done():  # those who watch are told
+                await asyncio.wait((carrying,))
+            if self.is_over and carrying.done():
+                return None
             leaving = self.left.result() if self.left.done() else None
             if leaving is not None and leaving.how == "blocked" and life.at_edge is not None:
                 # It cannot be brought to where it was, and is to be stopped: it ends with what is known of it.
@@ -457,39 +473,55 @@ class Drive:
 
     # -- a life ends
 
-    async def _over(self, run: Run, life: Life, head: Head, result: Result[Any]) -> Result[Any] | Leaving:
-        turn = self.turn
-        status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
-        change = self._change(run, life, status, why=why)
+    async def _end(self, head: Head, result: Result[Any]) -> bool:
+        """Store how the run has ended. False: it was stopped before that was stored.
+
+        What was sent to it by then is taken in hand first: a word to stop or to hold is obeyed. Whoever sends something
+        from then on is told that the run is over.
+        """
+        run, life, turn = self.run, self.journal.life, self.turn
         await patiently(self.sent.leave, what=f"that the members of {self.claim.row.id} may go")
+        status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         # The conversation of a turn has its history, which is not stored again with every turn.
         kept = result if turn is None else replace(result, history=())
-        change = replace(change, result=dump_result(kept, self.program.agent))
+        change = replace(self._change(run, life, status, why=why), result=dump_result(kept, self.program.agent))
         posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
         step, written = (None, None) if turn is None else turn.ended(run.ledger.usage)
-        late = dict[int, str]()
-        for n_left in range(_TRIES, -1, -1):
-            late |= {n: receipt.text for n, receipt in self.receipts.items() if receipt.status == "queued"}
+        while not self.is_over:
+            await life.opened()  # one that is held ends once it is released
+            if self.abort.aborted and result.code != "EXECUTION_CANCELLED":
+                return False
+            late = {n: receipt.text for n, receipt in self.receipts.items() if receipt.status == "queued"}
             if turn is not None:
-                self.inbox.take_out(list(self.receipts.values()))
-                lines = [
-                    *(() if step is None else lines_of(step)),
-                    *[queued(text, "steering") for text in late.values()],
-                ]
+                texts = [queued(text, "steering") for text in late.values()]
+                lines = [*(() if step is None else lines_of(step)), *texts]
                 change = replace(change, session=head.session or "", lines=lines)
-            if await self._settled(change, n_signals=len(self.seen) if n_left else None, posts=posts):
-                break
-            if await self._taken_over() is not None:
-                return Leaving(how="fenced", why=_ANOTHERS)
-            await self._catch_up()  # something was said in this moment
-        if late and turn is None:
-            said = ", ".join(map(repr, late.values()))
-            _log.warning("%s: %s came too late: the run already had its answer", run.path[-1], said)
-        if turn is not None:
-            turn.has_late_texts = bool(late)
+            life.n_working += 1
+            try:
+                self.is_over = await self._settled(change, n_signals=len(self.seen), posts=posts)
+            finally:
+                life.n_working -= 1
+            if not self.is_over:
+                if (leaving := await self._taken_over()) is not None:
+                    await life.leave(leaving)
+                await self._catch_up()  # something was said in this moment
+        self.journal.go_live("end")  # who watches is told in the life that has stored it
+        self._tell_late([n for n, receipt in self.receipts.items() if receipt.status == "queued"])
         if written is not None:
             written()
-        return result
+        return True
+
+    def _tell_late(self, unsaid: Sequence[int]) -> None:
+        """Say which signals were taken, and too late for the run. `unsaid` are the numbers of those with a text."""
+        if self.turn is None:
+            for n in unsaid:
+                self._note_late(self.spoken[n], "the run already had its answer")
+        else:
+            self.turn.has_late_texts = bool(unsaid)
+            self.inbox.take_out(list(self.receipts.values()))  # they wait in the session
+        for signal in self.answers:
+            if signal.n not in self.journal.life.used_up:
+                self._note_late(signal, "nothing waited for it any more")
 
     async def _gone(self, run: Run | None, leaving: Leaving, asked: Sequence[Question] = ()) -> Leaving:
         """Give back a run that cannot go on here. `asked`: what it had asked, if that waits no more."""
