@@ -15,6 +15,7 @@ from journeyman.connect import connect
 from journeyman.durable.dispatch import Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import Leaving
+from journeyman.durable.process_signals import stop_signals_heard
 from journeyman.durable.program import Program
 from journeyman.durable.records import Head, Row, load_head
 from journeyman.errors import JourneymanError, name_and_words
@@ -92,13 +93,33 @@ class Worker:
         """The queues of which as many runs go on as may. They are asked again when something has changed."""
 
     async def run(self, *, stop: asyncio.Event | None = None, grace_s: float = 30.0, until_idle: bool = False) -> None:
-        """Serve until `stop` is set, or the surrounding task is cancelled.
+        """Serve until `stop` is set, or the surrounding task is cancelled. Without `stop`: until SIGTERM or Ctrl-C.
 
-        Once `stop` is set, no more runs are claimed. Runs that are driven have `grace_s` seconds to end; then they are
-        given back, so that another process goes on with them. `until_idle`: return when there is nothing left to drive,
-        which includes runs that wait because their queue is full.
+        Then no more runs are claimed. Runs that are driven have `grace_s` seconds to end; after that, or at a second
+        signal, they are given back, so that another process goes on with them. A program that handles a signal itself,
+        or serves outside of its main thread, keeps it, and passes `stop`. `until_idle`: return when there is nothing
+        left to drive, which includes runs that wait because their queue is full.
         """
-        stop, tickets = stop or asyncio.Event(), self._hub.engine.tickets
+        if stop is not None:
+            await self._run(stop, grace_s=grace_s, until_idle=until_idle)
+            return
+        stop = asyncio.Event()
+        serving = asyncio.create_task(self._run(stop, grace_s=grace_s, until_idle=until_idle))
+
+        def heed() -> None:
+            if stop.is_set():
+                serving.cancel()
+                return
+            _log.warning("Stopping: what is driven has %g s to end. Once more, and it is given back at once.", grace_s)
+            stop.set()
+
+        with stop_signals_heard(heed):
+            await ended(serving, on_cancel=serving.cancel)
+        if not serving.cancelled():
+            serving.result()
+
+    async def _run(self, stop: asyncio.Event, *, grace_s: float, until_idle: bool) -> None:
+        tickets = self._hub.engine.tickets
         if tickets is not None and not until_idle:
             await self._serve(tickets, stop=stop, grace_s=grace_s)
             return

@@ -143,7 +143,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 host=self.host,
                 equip=self._equip,
             )
-            tasks.append(asyncio.create_task(worker.run()))
+            tasks.append(
+                asyncio.create_task(worker.run(stop=asyncio.Event()))
+            )  # whoever runs the server handles signals
         try:
             yield
         finally:
