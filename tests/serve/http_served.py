@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, Unpack, cast
@@ -21,7 +21,7 @@ from journeyman.gate import Ask, GateRequest
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.serve import AgentApp, Authorize, ServeLimits, app
-from journeyman.serve.hosting import OnDisconnect
+from journeyman.serve.hosting import Deps, OnDisconnect
 from journeyman.serve.listening import serve_on
 from tests.support.players import Door
 
@@ -32,7 +32,7 @@ class AppOptions(TypedDict, total=False):
     """What `app` takes beside the agents."""
 
     store: str
-    deps: Callable[[str], object]
+    deps: Deps
     authorize: Authorize
     host: Host
     limits: ServeLimits

@@ -56,6 +56,15 @@ _LOOK_S: Final = 1.0
 """How often a run is looked at when nothing calls for it."""
 
 
+@record_class()
+class PendingEnd:
+    """How a run is about to end."""
+
+    result: Result[Any]
+    is_stored: asyncio.Future[bool]
+    """Whether that was stored; False: the run was stopped before."""
+
+
 @record_class(kw_only=True)
 class Drive:
     """One life of a run, in this process."""
@@ -101,6 +110,10 @@ class Drive:
     left: asyncio.Future[Leaving] = field(init=False)
     looked_s: float = 0.0
     """When it was last seen to be ours, by the clock of the event loop."""
+    ending: PendingEnd | None = None
+    """How the run is about to end: set while it waits until that is stored."""
+    has_left: bool = False
+    """True once the run has left this process: what goes on of it in memory is taken down, and nothing is stored."""
     is_over: bool = False
     """True once it is stored how the run has ended: nothing that comes changes that."""
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
@@ -146,7 +159,7 @@ class Drive:
         except BaseException:
             life.close()
             asked = life.asked  # it waits no more here, but is asked still, until then
-            await _taken_down(carrying)
+            await self._taken_down(carrying)
             self.inbox.take_out(list(self.receipts.values()))
             await self._gone(run, Leaving(how="released"), asked)
             raise
@@ -155,14 +168,22 @@ class Drive:
             if self.turn is not None:
                 self.inbox.posts = tuple([each for each in self.inbox.posts if each is not self.post])
         if leaving is not None:
-            await _taken_down(carrying)
+            await self._taken_down(carrying)
             self.inbox.take_out(list(self.receipts.values()))  # they come again with the next life
             return leaving
-        result = carrying.result()
+        result = carrying.exception() or carrying.result()
         if isinstance(result, BaseException):
             await self._gone(run, Leaving(how="released"))
             raise result
         return result
+
+    async def _taken_down(self, carrying: asyncio.Task[Any]) -> None:
+        """End the run in memory. Nothing that it does by then is stored."""
+        self.has_left = True
+        carrying.cancel()
+        await ended(carrying, on_cancel=carrying.cancel)
+        if not carrying.cancelled():
+            carrying.exception()  # nobody else looks
 
     def release(self) -> None:
         """Give the run back for another process, once the steps that are under way have ended."""
@@ -278,7 +299,7 @@ class Drive:
             host=host,
             inbox=self.inbox,
             more=self._has_more,
-            settle=partial(self._end, head),
+            settle=self._settle,
             origin=above and Origin(mode="background", tool_use_id=above.tool_use_id, number=above.number),
             tape=self.tape,
         )
@@ -387,10 +408,6 @@ class Drive:
         """Wait until the run is over, or has to leave and is given back. None: it is over."""
         while True:
             await self._stirring(carrying, life)
-            if self.is_over and not carrying.done():  # those who watch are told
-                await asyncio.wait((carrying,))
-            if self.is_over and carrying.done():
-                return None
             leaving = self.left.result() if self.left.done() else None
             if leaving is not None and leaving.how == "blocked" and life.at_edge is not None:
                 # It cannot be brought to where it was, and is to be stopped: it ends with what is known of it.
@@ -402,6 +419,11 @@ class Drive:
                 return None
             if leaving is None:
                 leaving = await self._paused(run, life)
+            if leaving is None and self.ending is not None:
+                leaving = await self._end(run, life, head, self.ending)
+            if self.is_over:
+                await asyncio.wait((carrying,))  # those who watch are told
+                return None
             if leaving is not None and leaving.how in ("fenced", "lost", "suspended"):
                 return leaving
             if leaving is not None and not life.n_working:  # what was under way has ended
@@ -473,13 +495,25 @@ class Drive:
 
     # -- a life ends
 
-    async def _end(self, head: Head, result: Result[Any]) -> bool:
-        """Store how the run has ended. False: it was stopped before that was stored.
+    async def _settle(self, result: Result[Any]) -> bool:
+        """Let the driver store how the run has ended, and wait until it has. False: the run was stopped before that."""
+        if self.has_left:
+            raise asyncio.CancelledError
+        self.ending = PendingEnd(result, asyncio.get_running_loop().create_future())
+        self.stirred.set()
+        return await self.ending.is_stored
 
-        What was sent to it by then is taken in hand first: a word to stop or to hold is obeyed. Whoever sends something
-        from then on is told that the run is over.
-        """
-        run, life, turn = self.run, self.journal.life, self.turn
+    async def _end(self, run: Run, life: Life, head: Head, ending: PendingEnd) -> Leaving | None:
+        """Store how the run has ended, unless something came before that: then that is obeyed first. Whoever sends
+        something once it is stored is told that the run is over."""
+        turn, result = self.turn, ending.result
+        if life.at_edge is not None:
+            at_edge, life.at_edge = life.at_edge, None
+            at_edge()
+        if self.abort.aborted and result.code != "EXECUTION_CANCELLED":
+            self.ending = None
+            ending.is_stored.set_result(False)
+            return None
         await patiently(self.sent.leave, what=f"that the members of {self.claim.row.id} may go")
         status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         # The conversation of a turn has its history, which is not stored again with every turn.
@@ -487,29 +521,23 @@ class Drive:
         change = replace(self._change(run, life, status, why=why), result=dump_result(kept, self.program.agent))
         posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
         step, written = (None, None) if turn is None else turn.ended(run.ledger.usage)
-        while not self.is_over:
-            await life.opened()  # one that is held ends once it is released
-            if self.abort.aborted and result.code != "EXECUTION_CANCELLED":
-                return False
-            late = {n: receipt.text for n, receipt in self.receipts.items() if receipt.status == "queued"}
-            if turn is not None:
-                texts = [queued(text, "steering") for text in late.values()]
-                lines = [*(() if step is None else lines_of(step)), *texts]
-                change = replace(change, session=head.session or "", lines=lines)
-            life.n_working += 1
-            try:
-                self.is_over = await self._settled(change, n_signals=len(self.seen), posts=posts)
-            finally:
-                life.n_working -= 1
-            if not self.is_over:
-                if (leaving := await self._taken_over()) is not None:
-                    await life.leave(leaving)
-                await self._catch_up()  # something was said in this moment
+        unsaid = [n for n, receipt in self.receipts.items() if receipt.status == "queued"]
+        if turn is not None:
+            texts = [queued(self.receipts[n].text, "steering") for n in unsaid]
+            change = replace(
+                change, session=head.session or "", lines=[*(() if step is None else lines_of(step)), *texts]
+            )
+        if not await self._settled(change, n_signals=len(self.seen), posts=posts):
+            await self._catch_up()  # something was said in this moment
+            self.stirred.set()
+            return await self._taken_over()
+        self.is_over = True
         self.journal.go_live("end")  # who watches is told in the life that has stored it
-        self._tell_late([n for n, receipt in self.receipts.items() if receipt.status == "queued"])
+        self._tell_late(unsaid)
         if written is not None:
             written()
-        return True
+        ending.is_stored.set_result(True)
+        return None
 
     def _tell_late(self, unsaid: Sequence[int]) -> None:
         """Say which signals were taken, and too late for the run. `unsaid` are the numbers of those with a text."""
@@ -606,11 +634,3 @@ async def _carried(run: Run) -> Result[Any] | BaseException:
         return await carry_out(run)
     except (KeyboardInterrupt, SystemExit) as error:
         return error
-
-
-async def _taken_down(carrying: asyncio.Task[Any]) -> None:
-    """End a run in memory. Nothing that it does by then is stored."""
-    carrying.cancel()
-    await ended(carrying, on_cancel=carrying.cancel)
-    if not carrying.cancelled():
-        carrying.exception()  # nobody else looks

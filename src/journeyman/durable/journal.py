@@ -547,6 +547,7 @@ def _question(key: str, approval: Approval) -> Question:
         tool=request.tool_name,
         arguments=request.arguments if fits else None,
         question=approval.question,
+        tool_use_id=request.tool_use_id,
     )
 
 

@@ -185,7 +185,7 @@ class Agui:
 
     def _live_step(self, entry: Entry) -> str | None:
         """Return the attempt that goes on where a run of the protocol goes on with a turn."""
-        for each in reversed(self._live.entries[: max(0, entry.number - self._live.first)]):
+        for each in reversed(self._live.before(entry)):
             match each.event:
                 case events.AttemptStarted(path=(_,), attempt=attempt):
                     return f"attempt {attempt}"
