@@ -17,6 +17,7 @@ from starlette.requests import Request as HttpRequest
 
 from journeyman import Agent, Host, Output, tool
 from journeyman.cancel import Abort
+from journeyman.durable import Durable
 from journeyman.gate import Ask, GateRequest
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
@@ -31,7 +32,7 @@ Json = dict[str, Any]
 class AppOptions(TypedDict, total=False):
     """What `app` takes beside the agents."""
 
-    store: str
+    store: Durable | str
     deps: Deps
     authorize: Authorize
     host: Host

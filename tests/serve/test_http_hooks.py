@@ -1,8 +1,9 @@
-"""Functions of the program that a server calls: each may raise once, never return, or be async. Nothing hangs for it."""
+"""Functions of the program that a server calls: one may raise once, never return, or be async. Nothing hangs for it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from journeyman.serve import ServeLimits
 from tests.serve.http_served import AppOptions, Json, Served, serving
 
 AGUI: Json = {"threadId": "c", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Go."}]}
-REQUESTS = {
+REQUESTS: Mapping[str, tuple[str, Json]] = {
     "run": ("/agents/teller/runs", {"input": "Go."}),
     "turn": ("/agents/teller/chats/c/turns", {"input": "Go."}),
     "AG-UI": ("/agents/teller/agui", {**AGUI, "state": {}, "tools": [], "context": [], "forwardedProps": {}}),

@@ -425,28 +425,9 @@ class RunJournal(Journal):
         expires_at = None if expires_s is None else life.now() + expires_s
         if before is not None:
             expires_at = before.expires_at
-
-        async def answered(here: _Here) -> None:
-            answer = await here.ask(here.opened)
-            if key not in self._answers and answer is not None:
-                self.answer(Signal(0, life.claim.row.id, "answer", key, {field: answer}, life.now(), "here"))
-
-        asking = None if here is None else asyncio.ensure_future(answered(here))
         if here is None:
             self._note_asked(question)
-        try:
-            await life.ask(replace(question, expires_at=expires_at))
-            signal = await self._answer(key, expires_at)
-            if here is not None and signal is not None:
-                here.tell(signal.body.get(field))
-                await asyncio.sleep(0)  # what was asked here is answered, and not withdrawn
-        except BaseException:
-            life.withdraw(key)
-            raise
-        finally:
-            if asking is not None:
-                asking.cancel()
-                await asyncio.wait((asking,))
+        signal = await self._given(replace(question, expires_at=expires_at), field, here)
         if here is None:
             self._note_answered(question, signal)
         life.answered.add(key)
@@ -457,6 +438,34 @@ class RunJournal(Journal):
         await life.put(key, DONE, effect="pure", value=value, used_up=used_up)
         await life.settle(key)
         return None if signal is None else value
+
+    async def _given(self, question: Question, field: str, here: _Here | None) -> Signal | None:
+        """Ask, and wait for the answer that is given in time, here or elsewhere."""
+        life, key = self.life, question.key
+
+        async def answered(here: _Here) -> None:
+            answer = await here.ask(here.opened)
+            if key not in self._answers and answer is not None:
+                self.answer(Signal(0, life.claim.row.id, "answer", key, {field: answer}, life.now(), "here"))
+
+        asking = None if here is None else asyncio.ensure_future(answered(here))
+        try:
+            await life.ask(question)
+            if here is None:
+                return await self._answer(key, question.expires_at)
+            await asyncio.sleep(0)  # it is asked here before it is answered, also if the answer has come before
+            signal = await self._answer(key, question.expires_at)
+            if signal is not None:
+                here.tell(signal.body.get(field))
+                await asyncio.sleep(0)  # what was asked here is answered, and not withdrawn
+            return signal
+        except BaseException:
+            life.withdraw(key)
+            raise
+        finally:
+            if asking is not None:
+                asking.cancel()
+                await asyncio.wait((asking,))
 
     def _note_asked(self, question: Question) -> None:
         """Take down a question, as a chat tells of its own."""

@@ -492,20 +492,16 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         except Refusal as refusal:
             if refusal.code != "CHAT_IN_USE":
                 raise
-        return await self._follow(id, known, row, number)
-
-    async def _follow(self, id: str, agent: Agent[Any, Any, Any], row: Row, number: int) -> Live:
-        """Return a turn that another process drives, to be followed: what it asks can be answered here, too."""
-        live = self._followed_of(TURN + id)
-        if live is None or live.ended is not None:
-            live = self._lives[TURN + id] = self._live(id, agent, base=_base_of(number + 1, row.epoch) - _A_LIFE / 2)
-            live.number, live.run, live.is_suspended = number, row.name or row.id, True
-            await self._hear_of(live, row)
+        live = self._lives[TURN + id]  # another process drives it; what it asks there can be answered here, too
+        await self._hear_of(live, row)
         return await self._caught_up(live)
 
     async def _resume_turn(self, row: Row, head: Head) -> None:
         """Go on with a turn that nobody drives, as if its client had asked for it, until it has ended or only waits."""
         id = head.session or ""
+        if self.is_closing:
+            await asyncio.sleep(_TICK_S)
+            return
         live = self._followed_of(TURN + id)
         if live is None or not live.is_driven:
             agent = self.agents[row.agent] if live is None or live.ended is not None else live.agent
@@ -545,6 +541,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         elif live.task is not None:
             live.task.cancel()  # it followed what another process did
         live.begin_life(base)
+        live.number, live.run = number, turn_name(id, number + 1)
         live.is_driven, live.is_suspended = True, False
         self._lives[TURN + id] = live
         live.task = asyncio.create_task(self._talk(live, value, begun, goes_on=row is not None))
@@ -553,12 +550,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             self._keys[TURN + id] = key
         return live
 
-    def _did_not_begin(self, live: Live) -> None:
-        """Forget a turn that did not begin; one that waited before waits again."""
-        live.is_driven, live.task = False, None
-        if live.entries or live.n_followers:
+    def _did_not_begin(self, live: Live, *, goes_on: bool) -> None:
+        """Forget a turn that did not begin. One that was to go on goes on elsewhere, or later."""
+        if goes_on:
             self._suspended(live)
-        elif self._lives.get(TURN + live.name) is live:
+        else:
+            live.is_driven = False
             del self._lives[TURN + live.name]
 
     async def _talk(self, live: Live, value: object, begun: asyncio.Future[None], *, goes_on: bool) -> None:
@@ -570,7 +567,6 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             with closing(self.durable.session(id, agent=live.agent.name, create=True)) as session:
                 session.leaves_turns = self.is_stored
                 live.number = session.snapshot.n_runs
-                live.run = turn_name(id, live.number + 1)
                 options: Any = {} if deps is None else {"deps": deps}
                 async with Chat(
                     live.agent, host=self.host, on_event=live.hear, session=session, questions=None, **options
@@ -598,7 +594,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             if begun.done():
                 self._broke(live, error)
             else:
-                self._did_not_begin(live)
+                self._did_not_begin(live, goes_on=goes_on)
                 begun.set_exception(_refused(id, error))
 
     async def turn_run(self, id: str) -> str:
