@@ -14,6 +14,7 @@ from journeyman.durable import Durable
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.serve import ServeLimits
+from journeyman.types import Text, ToolResult
 from tests.serve.http_served import AppOptions, Json, Served, serving
 
 AGUI: Json = {"threadId": "c", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Go."}]}
@@ -31,7 +32,7 @@ def name(context: ToolContext[str]) -> str:
 
 
 def told(request: Request) -> str:
-    return " ".join([block.text for block in request.messages[-1].content if block.type in ("tool_result", "text")])
+    return " ".join([block.text for block in request.messages[-1].content if isinstance(block, ToolResult | Text)])
 
 
 def answer(request: Request) -> Answer:
