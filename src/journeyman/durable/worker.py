@@ -31,7 +31,7 @@ from journeyman.subagents.tool import crew_of
 from journeyman.tools.check import callback_problems, listener_problems
 from journeyman.types import frozen
 
-_Outcome: TypeAlias = Literal["driven", "not driven", "unfit"]
+_HowDriven: TypeAlias = Literal["driven", "not driven", "unfit"]
 """What became of a run that a worker took in hand. `driven`: or seen not to need it; `unfit`: this worker must not."""
 
 _log = logging.getLogger("journeyman")
@@ -103,7 +103,7 @@ class Worker:
         self._callbacks: Final = callbacks
         self._on_event: Final = on_event
         self._equip: Final = equip
-        self._driving: dict[str, asyncio.Task[_Outcome]] = {}
+        self._driving: dict[str, asyncio.Task[_HowDriven]] = {}
         self._unfit: set[str] = set()
         """The runs that this worker must not drive, which it has said."""
         self._full: set[str] = set()
@@ -265,7 +265,12 @@ class Worker:
 
     # -- one run
 
-    async def _drive(self, row: Row, at_once: int | None, *, gen: int | None = None) -> _Outcome:
+    def reconsider(self, run: str) -> None:
+        """Look again at a run, by its id, that this worker was seen not to be able to drive."""
+        self._unfit.discard(run)
+        self._hub.notify()
+
+    async def _drive(self, row: Row, at_once: int | None, *, gen: int | None = None) -> _HowDriven:
         """Drive a run, if it has of this worker all the gates and deps that it was begun with."""
         name = row.name or row.id
         try:

@@ -83,6 +83,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._deps: Final = deps
         self._is_tied: Final = store is None and on_disconnect == "stop"
         self._durable: Durable | None = None
+        self._worker: Worker | None = None
         self._memory: Memory | None = None
         self._lives: dict[str, Live] = {}
         """Runs by their names, chats by the ids of their sessions after `TURN`."""
@@ -145,7 +146,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """Do what has to be done beside the requests."""
         tasks = [asyncio.create_task(self._look_after())]
         if self.is_stored:
-            worker = Worker(
+            self._worker = worker = Worker(
                 self.durable,
                 agents=list(self.agents.values()),
                 slots=self.limits.runs,
@@ -202,8 +203,10 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     def _look_at(self, name: str, live: Live, now_s: float) -> None:
         limits, quiet_s = self.limits, now_s - live.moved_s
-        is_idle = live.ended is not None or (live.is_suspended and live.task is None)
-        if is_idle and not live.n_followers and quiet_s > limits.kept_s:
+        is_elsewhere = not live.is_driven and (live.is_suspended or live.task is not None)
+        if (live.ended is not None or is_elsewhere) and not live.n_followers and quiet_s > limits.kept_s:
+            if live.task is not None:
+                live.task.cancel()  # nobody wants to know any more
             del self._lives[name]
             self._keys.pop(name, None)
         elif live.is_driven and limits.run_s is not None and now_s - live.began_s > limits.run_s:
@@ -505,7 +508,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live = self._followed_of(TURN + id)
         if live is None or not live.is_driven:
             agent = self.agents[row.agent] if live is None or live.ended is not None else live.agent
-            if head.prints.get("tools") != prints_of(agent)["tools"]:
+            if head.prints.get("tools") != prints_of(agent)["tools"] and not await self._is_stopped(row):
                 raise RunBlocked(row.name or row.id, "it waits for its client, which brings tools of its own")
             try:
                 live = await self._begin(id, agent, None, key=None, is_tied=False, row=row)
@@ -516,6 +519,10 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 return
         if live.task is not None:
             await asyncio.wait({live.task})
+
+    async def _is_stopped(self, row: Row) -> bool:
+        """Tell whether a run was stopped: then it ends, also without the tools that its client has."""
+        return any(each.kind == "stop" for each in await self.durable.hub.engine.signals(run=row.id))
 
     async def _begin(
         self,
@@ -535,7 +542,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if live is not None and live.ended is None and (row is None or live.is_driven):
             # Somebody was faster.
             return live if row is not None else await self.turn(id, agent, value, key=key)
-        base = _base_of(number + 1, 0 if row is None else row.epoch)
+        base = number + 1 + min((0 if row is None else row.epoch) * _A_LIFE, 1 - _A_LIFE)
         if live is None or live.ended is not None:
             live = self._live(id, agent, base=base, is_tied=is_tied and self._is_tied)
         elif live.task is not None:
@@ -574,6 +581,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                     if chat.turn is not None and not goes_on:
                         text = f"In the chat {key_of(id)!r} a turn was cut off, and has not ended."
                         raise Refusal(409, "CHAT_IN_USE", text, "Follow it, answer it, or stop it; then say more.")
+                    if chat.turn is None and goes_on:
+                        raise Refusal(409, "CHAT_IN_USE", f"The turn of {key_of(id)!r} has just ended.", "Ask again.")
                     turn = chat.turn or chat.start(value)
                     live.answer = chat.answer
                     unsubscribe = live.abort.subscribe(lambda: turn.abort(live.abort.reason or ""))
@@ -653,6 +662,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             if not is_noted and live is not None and live.answer_here(id, answer):  # it is about to be noted
                 return
             raise Refusal(409, "NOT_WAITING", str(error), "Look at what it waits for.") from None
+        if self._worker is not None:
+            self._worker.reconsider(handle.id)
 
     async def stop(self, run: str, live: Live | None, reason: str, *, who: str) -> None:
         """Stop a run, or the turn of a chat.
@@ -663,13 +674,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if live is not None and live.is_driven:
             live.abort.abort(reason)
             return
+        handle = await self.handle(run)
         try:
-            await (await self.handle(run)).stop(reason, who=who)
+            await handle.stop(reason, who=who)
         except RunOver as over:
             raise Refusal(409, "OVER", str(over), "It has ended.") from None
-        if live is None and run.startswith(TURN):  # its client may not come back, with the tools that it has
-            with suppress(Refusal):  # whoever drives it elsewhere is told
-                await self.go_on(run.removeprefix(TURN).rpartition("/")[0])
+        if self._worker is not None:
+            self._worker.reconsider(handle.id)
 
     async def steer(self, run: str, text: str, *, who: str) -> None:
         """Say something to a run before its next model call.
@@ -685,11 +696,6 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
 _A_LIFE: Final = 2.0**-12
 """So much of the numbers of a turn's events is for one life of it: a million of them."""
-
-
-def _base_of(number: int, epoch: int) -> float:
-    """Return where the numbers of the events begin in a life of a turn: above those of all lives before."""
-    return number + min(epoch * _A_LIFE, 1 - _A_LIFE)
 
 
 def _event_of(question: Question) -> ApprovalRequested | QuestionAsked:

@@ -238,10 +238,6 @@ class Live:
         if len(self.entries) > self._kept + self._kept // 4:
             del self.entries[: len(self.entries) - self._kept]
             self.first = self.entries[0].number
-        self._wake()
-
-    def _wake(self) -> None:
-        """Let those who follow look."""
         wakers, self._wakers = self._wakers, set()
         for wake in wakers:
             wake()
@@ -267,7 +263,7 @@ class Live:
         self._next = max(self._next, int(base * _LIFE) + 1)
         if not self.entries:
             self.first = self._next
-        self.n_runs = 0
+        self.n_runs, self.began_s = 0, time.monotonic()
 
     def note_asked(self, event: ApprovalRequested | QuestionAsked) -> None:
         """Take in that something waits for an answer elsewhere."""
