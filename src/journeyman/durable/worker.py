@@ -31,8 +31,9 @@ from journeyman.subagents.tool import crew_of
 from journeyman.tools.check import callback_problems, listener_problems
 from journeyman.types import frozen
 
-_HowDriven: TypeAlias = Literal["driven", "not driven", "unfit"]
-"""What became of a run that a worker took in hand. `driven`: or seen not to need it; `unfit`: this worker must not."""
+_HowDriven: TypeAlias = Literal["driven", "held", "unfit", "failed"]
+"""What became of a run that a worker took in hand. `driven`: or seen not to need it; `held`: it may not go on now;
+`unfit`: this worker must not drive it; `failed`: something was raised."""
 
 _log = logging.getLogger("journeyman")
 _PATIENCE_S: Final = 1.0
@@ -243,14 +244,20 @@ class Worker:
             finally:
                 if leaving is not None:
                     leaving.cancel()
-            if outcome == "unfit":
-                self._unfit.discard(row.id)
-                await tickets.hand_over(ticket, now=self._hub.now(), after_s=_UNFIT_S)
-                return
-            after = None if outcome == "driven" else await self._hub.engine.get(ticket.run)
-            is_ours = after is not None and (after.status, after.owner) == ("running", self._hub.engine.owner)
-            if is_ours and not self._hub.drives(ticket.run):  # its records could not be read or written
-                await tickets.hand_over(ticket, now=self._hub.now())
+            if outcome != "driven":
+                await self._return(tickets, ticket, outcome)
+
+    async def _return(self, tickets: Tickets, ticket: Ticket, outcome: _HowDriven) -> None:
+        """Hand over what a ticket has brought and what was not driven here."""
+        if outcome == "unfit":
+            self._unfit.discard(ticket.run)
+            await tickets.hand_over(ticket, now=self._hub.now(), after_s=_UNFIT_S)
+            return
+        row = await self._hub.engine.get(ticket.run)
+        was_not_begun = row is not None and row.status == "ready" and outcome == "failed"
+        is_ours = row is not None and (row.status, row.owner) == ("running", self._hub.engine.owner)
+        if was_not_begun or (is_ours and not self._hub.drives(ticket.run)):  # its records could not be read or written
+            await tickets.hand_over(ticket, now=self._hub.now())
 
     async def _look_after(self, tickets: Tickets) -> None:
         """Hand over the runs of the dead, and those that no ticket carries."""
@@ -291,11 +298,11 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - of one run, and the others go on
             _log.warning("The run %s is not driven: %s", name, name_and_words(error))
             await asyncio.sleep(_PATIENCE_S)
-            return "not driven"
+            return "failed"
         is_held = isinstance(outcome, Leaving) and outcome.how == "held"
         if at_once is not None and is_held:
             self._full.add(row.queue)
-        return "not driven" if is_held else "driven"
+        return "held" if is_held else "driven"
 
     def _program(self, row: Row, head: Head) -> Program:
         """Return what a run has of this worker, or the run above all others in whose tree it is."""

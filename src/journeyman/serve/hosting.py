@@ -503,20 +503,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """Go on with a turn that nobody drives, as if its client had asked for it, until it has ended or only waits."""
         id = head.session or ""
         if self.is_closing:
-            await asyncio.sleep(_TICK_S)
-            return
+            raise Refusal(503, "CLOSING", "The server is closing.", "Another one goes on with the turn.")
         live = self._followed_of(TURN + id)
         if live is None or not live.is_driven:
             agent = self.agents[row.agent] if live is None or live.ended is not None else live.agent
             if head.prints.get("tools") != prints_of(agent)["tools"] and not await self._is_stopped(row):
                 raise RunBlocked(row.name or row.id, "it waits for its client, which brings tools of its own")
-            try:
-                live = await self._begin(id, agent, None, key=None, is_tied=False, row=row)
-            except Refusal as refusal:
-                if refusal.code != "CHAT_IN_USE":
-                    raise
-                await asyncio.sleep(_TICK_S)  # whoever has it open goes on with it, or leaves it
-                return
+            live = await self._begin(id, agent, None, key=None, is_tied=False, row=row)
         if live.task is not None:
             await asyncio.wait({live.task})
 
