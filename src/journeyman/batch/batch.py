@@ -27,7 +27,7 @@ from typing_extensions import TypeVar
 
 from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
 from journeyman.budget import Allowance, Budget
-from journeyman.cancel import Abort, ended, is_failure
+from journeyman.cancel import Abort, ended, is_failure, running_loop
 from journeyman.endings import BudgetContext, Ending
 from journeyman.errors import DefinitionError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
@@ -294,13 +294,14 @@ class BatchWork(Generic[Given, Handed]):
 
     def begin(self) -> None:
         """Begin to take inputs."""
+        loop = running_loop()
         self._path, above = current_path.get(), current_run.get()
         budget, given = self._spending, self._options.host.budget
         if isinstance(budget, Allowance):
             parent = given if given is not None or above is None else above.attempt.budget
-            budget = Budget(budget, scope="batch", now=asyncio.get_running_loop().time(), parent=parent)
+            budget = Budget(budget, scope="batch", now=loop.time(), parent=parent)
         self._budget = given if budget is None else budget
-        taker = self._taker = asyncio.create_task(self._take_all())
+        taker = self._taker = loop.create_task(self._take_all())
         taker.add_done_callback(lambda _: self._news.set())
 
         def stop_taking() -> None:

@@ -10,13 +10,11 @@ import os
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
-from journeyman.cancel import Abort
+from journeyman.cancel import Abort, running_loop
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
@@ -52,13 +50,13 @@ from journeyman.store.database import SCHEMES
 from journeyman.tools.check import listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Content, Message, UserContent
+from journeyman.version import package_version
 
 LINGER_S: Final = 5.0
 _DAY_S: Final = 86_400.0
 _AT_ONCE: Final = 1_000
 """So many runs are forgotten at a time."""
 _MOST_SHOWN: Final = 1_000_000
-_version: Final = cache(lambda: version("journeyman"))
 """The version is read once: its file takes longer to parse than a run takes to begin."""
 
 
@@ -141,6 +139,7 @@ class Durable:
         self._app: Final = app
 
     async def __aenter__(self) -> Self:
+        running_loop()  # else the first sentence would be a thread's
         await self.hub.open()
         return self
 
@@ -501,7 +500,7 @@ class Durable:
             gates=gates_of(agent, host),
             max_attempts=max_attempts,
             history=tuple(history),
-            version=_version(),
+            version=package_version(),
             traceparent=traceparent_of(host, agent.name) or None,
         )
 

@@ -5,7 +5,6 @@ Whatever goes wrong here is an `Ending`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -16,7 +15,7 @@ from typing import Any, Final, Literal, cast
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, MessageContext
 from journeyman.budget import Budget, Ledger
-from journeyman.cancel import Scope, is_awaited, is_failure
+from journeyman.cancel import Scope, is_awaited, is_failure, running_loop
 from journeyman.connect import connect, connect_fetch
 from journeyman.content.media import LARGEST_BYTES, Media, n_bytes_of
 from journeyman.endings import (
@@ -94,7 +93,7 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     if number is None or is_callers:  # an input's number is no number among the runs that the one above has started
         number = 0 if above is None else next(above.children.numbers)
     path = (*current_path.get(), name)
-    clock = asyncio.get_running_loop().time
+    clock = running_loop().time
     started_s = clock()
     budget, used_s = _budget(agent, options, above, now=started_s, wrong=wrong)
     started_s -= used_s
