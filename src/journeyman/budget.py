@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Protocol
 
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import BudgetRefused, DefinitionError, Problem
 from journeyman.result import COUNTED, ToolKind, ToolStats
-from journeyman.types import NOTHING_USED, Price, Usage, frozen, record_class, value_class
+from journeyman.types import NOTHING_USED, Price, Usage
 
 SMALLEST_ANSWER_TOKENS: Final = 256
 """A model call for which less output than this is left is not made."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Allowance:
     """How much may be spent. None: without limit."""
 
@@ -37,7 +39,7 @@ class Allowance:
 UNLIMITED: Final = Allowance()
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Limits:
     """How far a run may go. Attempts and iterations are always finite."""
 
@@ -58,6 +60,9 @@ class Limits:
     extended_max_tokens: int | None = None
     """When `max_tokens` cuts a response, the request is repeated once with this many tokens. None: such a response ends
     the run."""
+    whole_responses: bool = False
+    """What a limit on calls does with a response that asks for more than are left. False: the first ones are made;
+    True: none of its calls is."""
     parallel_calls: int = 8
     """How many calls of parallel tools run at the same time."""
     tool_failures: int | None = None
@@ -71,7 +76,7 @@ class Limits:
         return Allowance(tokens=self.tokens, cost=self.cost, seconds=self.seconds, calls=self.calls)
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Spent:
     """What a run has spent so far, for a policy of the user's."""
 
@@ -86,7 +91,7 @@ class Spent:
     attempt: int
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Exceeded:
     """What a policy returns to end the run."""
 
@@ -109,7 +114,7 @@ class BudgetPolicy(Protocol):
         ...
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Grant:
     """A reservation for one model call."""
 
@@ -130,6 +135,7 @@ def _now() -> float:
         raise DefinitionError("The budget", [Problem("NO_EVENT_LOOP", wrong, hint)]) from error
 
 
+@explain_arguments
 class Budget:
     """One level of spending."""
 
@@ -195,17 +201,20 @@ class Budget:
             calls=max(0, min(calls)) if calls else None,
         )
 
-    def take_call(self) -> bool:
-        """Count one tool call, here and above, where calls are limited. False, and nothing counted, if that is one too
-        many."""
-        if not self.limits_calls:
-            return True
-        levels = list(self.levels())
-        if any(level.allowance.calls is not None and level.calls >= level.allowance.calls for level in levels):
+    def take_calls(self, n: int = 1) -> bool:
+        """Count so many tool calls, here and above, where calls are limited. False, and nothing counted, if they are
+        too many."""
+        left = self.left().calls
+        if left is not None and left < n:
             return False
-        for level in levels:
-            level.calls += 1
+        self.count_calls(n)
         return True
+
+    def count_calls(self, n: int) -> None:
+        """Count so many tool calls, here and above, whatever the limits say; give them back if `n` is negative."""
+        if self.limits_calls:
+            for level in self.levels():
+                level.calls += n
 
     def recall(self, journal: object, spent: Callable[[], tuple[int, Usage]]) -> None:
         """Count the calls and the use of earlier lives of a run, whatever the limits say; of each journal once.
@@ -303,7 +312,7 @@ UNKNOWN_TOOLS: Final = "(unknown)"
 """Under this name all calls of tools that do not exist are counted: the names are the model's, and endless."""
 
 
-@record_class()
+@lazy_dataclass()
 class _Tally:
     """The calls of one tool."""
 

@@ -24,6 +24,7 @@ import orjson
 from pydantic_core import from_json, to_json
 
 from journeyman.budget import Allowance
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Place
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.events import Delivery, TaskInfo
@@ -31,17 +32,7 @@ from journeyman.gate import Approval, Decision
 from journeyman.inbox import Outside
 from journeyman.model import Model, Request, Tap
 from journeyman.result import ChildRecord
-from journeyman.types import (
-    NOTHING_USED,
-    Effect,
-    Message,
-    RunPath,
-    ToolUse,
-    Usage,
-    adapter_of,
-    record_class,
-    value_class,
-)
+from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolUse, Usage, adapter_of
 
 T = TypeVar("T")
 
@@ -60,6 +51,7 @@ StepKind: TypeAlias = Literal[
     "approval",
     "answer",
     "call",
+    "calls",
     "compaction",
     "end",
     "feedback",
@@ -108,7 +100,7 @@ def as_json(value: object) -> bytes:
 # -- a step as it is stored --------------------------------------------------------------------------------------------
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class StepFacts:
     """The facts that a step's writer stores beside its value. Who counts reads these, and never the value."""
 
@@ -179,7 +171,7 @@ class Reservation(Protocol):
         ...
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class SentRun:
     """A run that is to work on by itself, as a run of its own."""
 
@@ -404,7 +396,7 @@ class Steps(Protocol):
         ...
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class StoredStep:
     """The place of a step in a journal that stores the steps itself.
 
@@ -496,7 +488,7 @@ class StoringJournal(Journal):
         self._lives.go_live(key)
 
 
-@record_class()
+@lazy_dataclass()
 class InMemoryJournal(StoringJournal):
     """A journal that lives as long as the process. Give the same one to the next run to go on from this one."""
 
@@ -568,7 +560,7 @@ def worked_s(times: Iterable[tuple[str, float]]) -> float:
     return total_s if began is None else total_s + max(0.0, last - began)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Section(Journal):
     """A part of a journal, where every key begins with `prefix`: for one of several runs that share it."""
 
@@ -680,7 +672,7 @@ class Tape(Protocol):
         ...
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class SharedTape:
     """Gives the same tape to all who begin to record, none of whom ends it."""
 
@@ -693,8 +685,11 @@ class SharedTape:
 class Telemetry(Protocol):
     """Gives tapes that tell others what happens, as it happens: `Host(telemetry=…)`."""
 
-    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "") -> Tape:
-        """Begin to tell of a run, as a part of what the W3C `traceparent` names, if there is one."""
+    def begin(
+        self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "", conversation: str = ""
+    ) -> Tape:
+        """Begin to tell of a run, as a part of what the W3C `traceparent` names and of the stored `conversation` of
+        this id, if there is one."""
         ...
 
     def queued(self, agent: str) -> str:

@@ -23,6 +23,7 @@ from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
 from journeyman.connect import connect, connect_session
+from journeyman.definition import explain_arguments
 from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, NothingToContinue, NothingToUndo, Problem
 from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
 from journeyman.gate import Decision
@@ -46,7 +47,8 @@ SessionPlace: TypeAlias = str | os.PathLike[str] | Sessions
 """Where sessions are kept: a path, a URL, or what opens them."""
 
 
-class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that can be done to a conversation
+@explain_arguments  # noqa: PLR0904 - one verb for each thing that can be done to a conversation
+class Chat(Generic[Out, In]):
     """A conversation with `agent`: `async with Chat(agent) as chat: result = await chat.prompt("…")`.
 
     Leaving the block stops the turn that goes on, and waits for its end.
@@ -175,7 +177,9 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._loop, self._thread = running_loop(), get_ident()
         model = await opened_model(self._runs.host.model or self.agent.model, self._open)
         self._path = self._runs.enter(model)
-        self._watch.tape = self._runs.tape = begin_tape(self._runs.host, "chat", self.agent.name)
+        self._watch.tape = self._runs.tape = begin_tape(
+            self._runs.host, "chat", self.agent.name, conversation="" if self.session is None else self.session.id
+        )
         self._runs.listen(self.inject, self.abort)
         try:
             if await self._runs.find():

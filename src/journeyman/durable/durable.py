@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
 from journeyman.cancel import Abort, running_loop
+from journeyman.definition import explain_arguments
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
@@ -40,7 +41,7 @@ from journeyman.durable.records import (
     wall_clock,
 )
 from journeyman.durable.sqlite import SqliteEngine
-from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
+from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
 from journeyman.events import Callbacks, Listener, RunQueued
 from journeyman.journal import new_id
 from journeyman.loop.attempts import run as run_once
@@ -49,7 +50,7 @@ from journeyman.loop.record import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
 from journeyman.store.database import SCHEMES
-from journeyman.tools.check import is_count
+from journeyman.tools.check import is_count, listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Content, Message, UserContent
 from journeyman.version import package_version
@@ -85,6 +86,7 @@ class StartOptions(TypedDict, total=False):
     mode: str
 
 
+@explain_arguments
 class Durable:
     """Durable runs in one store: `async with Durable("runs.db") as durable: await durable.run(agent, "…", id="7")`.
 
@@ -121,7 +123,10 @@ class Durable:
         Raises:
             ValueError: `store` has none of these forms, there is no such dispatcher, or a dispatcher is given and
                 `store` is not a URL.
+            DefinitionError: `on_event` cannot be called, or is async: it is not awaited.
         """
+        if on_event is not None and (problems := [*listener_problems(on_event)]):
+            raise DefinitionError("The Durable", problems)
         if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
             engine: Engine = PostgresEngine(store, dispatcher=dispatcher)
         elif dispatcher is not None:
@@ -576,6 +581,7 @@ def _misuse(program: Program, *, max_attempts: int | None = None, history: Seque
         return [f"the agent is {program.agent!r}"]
     listeners = () if program.on_event is None else (program.on_event,)
     return wrong_options(
+        program.agent,
         Options(
             max_attempts=max_attempts,
             callbacks=program.callbacks,
@@ -583,7 +589,7 @@ def _misuse(program: Program, *, max_attempts: int | None = None, history: Seque
             abort=program.abort,
             history=history,
             host=program.host,
-        )
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, Literal
 
 from journeyman.cancel import is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.errors import (
     BudgetRefused,
     DefinitionError,
@@ -29,7 +30,7 @@ from journeyman.journal import Journal, Reservation, StepFacts, decode_step, enc
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
 from journeyman.model import Model, Part, Prefix, Request, Response, Tap, price_of, unpriced
-from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, record_class, value_class
+from journeyman.types import NOTHING_USED, Message, Usage, adapter_of
 from journeyman.window import (
     AnyStrategy,
     CompactedView,
@@ -48,7 +49,7 @@ from journeyman.window import (
 # -- one call, within the budget and from the journal -----------------------------------------------------------------
 
 
-@record_class()
+@lazy_dataclass()
 class ModelCall:
     """A model call that is about to be made."""
 
@@ -157,7 +158,7 @@ async def _reserved(run: Run, call: ModelCall) -> AsyncGenerator[Request]:
         budget.settle(grant, Usage.total(call.used))
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class _StoredAnswer:
     """A call as a journal keeps it: its response, or the failure that the run went on after."""
 
@@ -174,7 +175,7 @@ class _StoredAnswer:
         raise failed.error()
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class _StoredFailure:
     """The failure of a request."""
 
@@ -190,7 +191,7 @@ class _StoredFailure:
         )
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class _StoredRefusal:
     """A budget that did not let a request be made."""
 
@@ -311,7 +312,7 @@ def _threshold(run: Run, view: CompactedView) -> int | None:
     return min([limit for limit in (known, view.ceiling_tokens) if limit is not None], default=None)
 
 
-@record_class()
+@lazy_dataclass()
 class _Shortening:
     """One compaction under way."""
 

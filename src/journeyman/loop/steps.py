@@ -15,6 +15,7 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journeyman.budget import Budget
+from journeyman.data import lazy_dataclass
 from journeyman.errors import quoted
 from journeyman.journal import (
     Codec,
@@ -28,7 +29,7 @@ from journeyman.journal import (
     encode_step,
 )
 from journeyman.loop.record import Outcome, Run, StepTally, current_tally
-from journeyman.types import NOTHING_USED, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of, value_class
+from journeyman.types import NOTHING_USED, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
 
 T = TypeVar("T")
 
@@ -139,7 +140,7 @@ def facts_of(stored: bytes | None) -> StepFacts:
 # -- whose journal it is ----------------------------------------------------------------------------------------------
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _Head:
     """What a journal knows its run by."""
 
@@ -233,13 +234,14 @@ def declared_type(make: Callable[..., object]) -> Any:  # noqa: ANN401 - whateve
 _ANYTHING: Final = (Any, object)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _Stored:
     """What came of one call, in a journal; beside it stand those states that the call changed."""
 
     result: ToolResult
     error: str | None = None
     cached: bool = False
+    stop: str | None = None
 
 
 class OutcomeCodec:
@@ -250,8 +252,10 @@ class OutcomeCodec:
         self._before = replace(run.states)
 
     def encode(self, value: Outcome) -> bytes:
-        stored = _Stored(value.result, value.error, value.cached)
+        stored = _Stored(value.result, value.error, value.cached, value.stop)
         fields: dict[str, Any] = adapter_of(_Stored).dump_python(stored, mode="json")
+        if value.stop is None:
+            del fields["stop"]  # steps of earlier versions have no such field either
         for name, codec, state in self._states():
             if state is not getattr(self._before, name):
                 fields[name] = from_json(codec.encode(state))
@@ -263,7 +267,7 @@ class OutcomeCodec:
             if name in fields:
                 setattr(self._run.states, name, codec.decode(to_json(fields[name])))
         stored = adapter_of(_Stored).validate_python(fields)
-        return Outcome(stored.result, stored.error, stored.cached)
+        return Outcome(stored.result, stored.error, stored.cached, stored.stop)
 
     def _states(self) -> Iterator[tuple[str, StateCodec, object]]:
         agent, states = self._run.agent, self._run.states

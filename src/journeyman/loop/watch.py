@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from journeyman.agent import Host
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.connect import recorder_at
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Place
 from journeyman.errors import Told, log_caught, name_and_words
 from journeyman.events import (
@@ -40,7 +41,7 @@ from journeyman.events import (
 from journeyman.journal import Outside, SharedTape, Tape, TapeEnd, TapeKind, Where
 from journeyman.model import Model, Request, Response, Tap
 from journeyman.result import CallbackError, ToolKind
-from journeyman.types import RunPath, ToolUse, record_class, value_class
+from journeyman.types import RunPath, ToolUse
 
 _log = logging.getLogger("journeyman")
 NO_CALLBACKS = Callbacks()
@@ -48,7 +49,7 @@ ANYWHERE: Final = nullcontext()
 """The block for work of which nobody is told."""
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Watch:
     """Who watches one run."""
 
@@ -166,7 +167,7 @@ class Watch:
         )
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _CallFacts:
     """What a callback learns of the call it is about; nothing for the others."""
 
@@ -214,9 +215,12 @@ def _name_of(listener: Listener) -> str:
 # -- who takes down what happens ---------------------------------------------------------------------------------------
 
 
-def begin_tape(host: Host, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "") -> Tape | None:
+def begin_tape(
+    host: Host, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "", conversation: str = ""
+) -> Tape | None:
     """Begin to record, or go on with the recording of this `id`, and to tell others, as a part of what `traceparent`
-    names. None: neither is wanted, or it cannot be done, which is logged: no run fails because of it."""
+    names and of the stored `conversation`. None: neither is wanted, or it cannot be done, which is logged: no run fails
+    because of it."""
     given, tapes = host.record, list[Tape]()
     if isinstance(given, SharedTape):
         return given.tape  # whoever began it has begun all of it
@@ -228,7 +232,8 @@ def begin_tape(host: Host, kind: TapeKind, agent: str, *, id: str | None = None,
         _log.warning("nothing is recorded of %s: %s", agent, name_and_words(error))
     try:
         told = host.telemetry
-        tapes += [] if told is None else [told.begin(kind, agent, id=id, traceparent=traceparent)]
+        if told is not None:
+            tapes.append(told.begin(kind, agent, id=id, traceparent=traceparent, conversation=conversation))
     except Exception as error:  # noqa: BLE001 - of a provider of the user's
         _log.warning("nothing is told of %s: %s", agent, name_and_words(error))
     return TwoTapes(*tapes) if len(tapes) == 2 else tapes[0] if tapes else None
@@ -249,7 +254,7 @@ def traceparent_of(host: Host, agent: str) -> str:
         return ""
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class TwoTapes:
     """Two tapes of the same: one records, one tells others."""
 
@@ -304,7 +309,7 @@ class TwoTapes:
         await self.first.end(status, code)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class TwoTaps:
     """Two that hear the same request. The one that hears last began last."""
 
