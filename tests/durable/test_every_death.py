@@ -42,7 +42,7 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, V
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.result import ChildRecord
-from journeyman.types import Text
+from journeyman.types import Text, ToolResult
 
 AnyAgent = Agent[Any, Any, Any]
 _PRICE: Final = Price(input=1_000_000 / 1_024, output=1_000_000 / 512)
@@ -230,6 +230,52 @@ def summary_failed() -> AnyAgent:
     return overflowing(summary=ProviderError("no summary today", kind="bad_request"))
 
 
+@tool(effect="pure")
+async def give_up(context: ToolContext) -> str:
+    """Give up, after another agent was asked."""
+    await run(silent("adviser"), "Give up?")
+    context.stop("the page is gone")
+    return "noted"
+
+
+def stopped_inside() -> AnyAgent:
+    answers = [a_look("a"), [a_look("b"), call("give_up", id="g"), a_look("c")]]
+    return Agent(name="quitter", model=following(*answers), tools=[look, give_up], limits=Limits(calls=3))
+
+
+def stopped_below() -> AnyAgent:
+    """Return an agent whose last call is left only if the one that was not run below is not counted."""
+    crew = Subagents(replace(stopped_inside(), description="Gives up."))
+    answers = [call("subagent", agent="quitter", task="Go.", id="s"), [a_look("d"), a_look("e")], "Done."]
+    return Agent(name="lead", model=following(*answers), tools=[crew, look], limits=Limits(calls=6))
+
+
+def whole_responses() -> AnyAgent:
+    answers = [a_look("a"), [a_look(at) for at in "bcd"], [a_look("e"), a_look("f")], a_look("g"), "Done."]
+    limits = Limits(calls=3, whole_responses=True)
+    return Agent(name="whole", model=following(*answers), tools=[look], limits=limits)
+
+
+def whole_below() -> AnyAgent:
+    """Return an agent below which calls are refused as a whole, in a sub-agent and in a tool's code."""
+    below = replace(whole_responses(), description="Looks.")
+
+    @tool(effect="pure")
+    async def ask(context: ToolContext) -> str:
+        """Ask."""
+        return (await run(below, "Go.")).unwrap()
+
+    answers = [
+        [call("subagent", agent="whole", task="Go.", id="s"), call("ask", id="1")],
+        [a_look(at) for at in "xyz"],
+        [a_look("x"), a_look("y")],
+        a_look("z"),
+        "Done.",
+    ]
+    limits = Limits(calls=10, whole_responses=True)
+    return Agent(name="lead", model=following(*answers), tools=[Subagents(below), ask, look], limits=limits)
+
+
 def inner(name: str = "inner") -> Agent[str, str]:
     return Agent(name=name, description="Looks.", model=following(a_look(f"{name}.a"), "Inside."), tools=[look])
 
@@ -329,6 +375,7 @@ _KINDS: Final[Mapping[str, Callable[[], AnyAgent]]] = {
     **{make.__name__: make for make in (plain, stateful, limited, typed, reflecting, out_of_attempts, kept_going)},
     **{make.__name__: make for make in (escalated, stopped_after, extended, summarised, summary_failed, delegating)},
     **{make.__name__: make for make in (failing_below, judged, gated)},
+    **{make.__name__: make for make in (stopped_inside, stopped_below, whole_responses, whole_below)},
     **{
         f"in a tool: {how}": lambda how=how: running_inside(how)
         for how in ("run", "run_many", "Subagents.run", "Subagents.execute", "Subagents.execute with a context")
@@ -427,6 +474,17 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
             assert chat.turn is not None
             result = await asyncio.wait_for(chat.turn, 5)
         assert seen(result) == expected, f"after {left.records[id][-1].key}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "made", "refused"),
+    [("stopped_inside", 3, 1), ("stopped_below", 3, 0), ("whole_responses", 3, 4), ("whole_below", 4, 4)],
+)
+async def test_calls_that_were_stopped_or_refused_are_no_use_of_a_limit(kind: str, made: int, refused: int) -> None:
+    result = await run(_KINDS[kind](), "Go.", host=Host(journal=InMemoryJournal()))
+    texts = [block.text for each in result.history for block in each.content if isinstance(block, ToolResult)]
+    n_refused = len([text for text in texts if text.startswith("Error: not run")])
+    assert (len(texts) - n_refused, n_refused) == (made, refused), texts
 
 
 async def test_a_stop_guard_is_not_asked_after_a_death_though_its_user_has_written_since() -> None:
