@@ -23,9 +23,11 @@ HANDED_OUT = {
 
 
 def public_classes() -> list[type[Any]]:
-    """Return each public class that has a constructor: no port, no typed dict, no enumeration."""
+    """Return each public class that has a constructor: no port, no base of adapters, no typed dict, no enumeration."""
     found: set[type[Any]] = {each for each in public_objects().values() if isinstance(each, type)}
-    made = [each for each in found if not (is_typeddict(each) or issubclass(each, enum.Enum))]
+    made = [
+        each for each in found if not (is_typeddict(each) or issubclass(each, enum.Enum) or inspect.isabstract(each))
+    ]
     return sorted([each for each in made if not getattr(each, "_is_protocol", False)], key=lambda each: each.__name__)
 
 

@@ -8,7 +8,7 @@ many spend at the same time. The `Ledger` counts what was used: tokens by attemp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Protocol
 
@@ -401,6 +401,16 @@ class Ledger:
             above._calls_below += 1
             above = above._above
 
+    def recall_below(self, usages: Sequence[Usage], *, calls: int, background: Usage) -> None:
+        """Count runs below that ended in a step of an earlier life: what they used, and their finished calls."""
+        for usage in usages:
+            self.add(usage)
+        level: Ledger | None = self
+        while level is not None:
+            level._calls_below += calls
+            level = level._above
+        self._recall_background(background)
+
     def recall(self, usage: Usage, tools: Mapping[str, ToolStats], *, background: Usage, calls_below: int) -> None:
         """Count a run that ended in an earlier life of the run above."""
         self.add(usage)
@@ -413,6 +423,9 @@ class Ledger:
         while above is not None:
             above._calls_below += calls
             above = above._above
+        self._recall_background(background)
+
+    def _recall_background(self, background: Usage) -> None:
         if background is not NOTHING_USED:
             level: Ledger | None = self
             while level is not None:

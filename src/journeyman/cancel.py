@@ -399,15 +399,17 @@ class Scope:
 
     def is_due(self) -> bool:
         """Tell whether a checkpoint would stop the block."""
+        if self._abort is not None and self._abort.aborted:
+            return True
         if self._deadline is None and self._attempt_deadline is None and self._above is None:
             return self._task.cancelling() > 0 or self._is_stopped or self._caller.cancelling() > self._entered_with
         return True  # the checkpoint reads the clock
 
     async def checkpoint(self) -> None:
         """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
-        self._stop_if_late()
+        self._stop_if_due()
         for above in self._scopes_above():
-            above._stop_if_late()
+            above._stop_if_due()
             if above.cause is not None and self.cause is None:
                 self.source = above.source
                 self._stop("abort" if above.cause == "abort" else "deadline")
@@ -423,7 +425,9 @@ class Scope:
             while self._task.cancelling():
                 self._task.uncancel()
 
-    def _stop_if_late(self) -> None:
+    def _stop_if_due(self) -> None:
+        if self._abort is not None and self._abort.aborted:
+            self._stop("abort")  # fired in another thread: whoever has seen it may be here before its callback
         if self._n_unhurried or (self._replays is not None and self._replays()):
             return
         if self._deadline is not None and self.loop.time() >= self._deadline:

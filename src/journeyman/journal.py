@@ -13,13 +13,15 @@ import asyncio
 import json
 import logging
 import os
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
 from hashlib import blake2b
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 import orjson
+from pydantic_core import from_json, to_json
 
 from journeyman.budget import Allowance
 from journeyman.data import lazy_dataclass
@@ -29,7 +31,8 @@ from journeyman.events import Delivery, TaskInfo
 from journeyman.gate import Approval, Decision
 from journeyman.inbox import Outside
 from journeyman.model import Model, Request, Tap
-from journeyman.types import Effect, Message, RunPath, ToolUse, adapter_of
+from journeyman.result import ChildRecord
+from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolUse, Usage, adapter_of
 
 T = TypeVar("T")
 
@@ -42,6 +45,26 @@ About: TypeAlias = Callable[[], bytes]
 only by a journal that compares."""
 LIFE: Final = "life"
 """The end of the key under which it is marked that a life begins."""
+
+
+StepKind: TypeAlias = Literal[
+    "approval",
+    "answer",
+    "call",
+    "calls",
+    "compaction",
+    "end",
+    "feedback",
+    "guard",
+    "head",
+    "model",
+    "preview",
+    "sent",
+    "state",
+    "texts",
+    "verdict",
+]
+"""The kinds of steps."""
 
 
 class Codec(Protocol[T]):
@@ -72,6 +95,59 @@ def as_json(value: object) -> bytes:
     except TypeError:
         text = json.dumps(value, ensure_ascii=False)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+# -- a step as it is stored --------------------------------------------------------------------------------------------
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class StepFacts:
+    """The facts that a step's writer stores beside its value. Who counts reads these, and never the value."""
+
+    kind: StepKind
+    counts: int = 0
+    """How many tool calls it stands for, in limits."""
+    spent: Usage = NOTHING_USED
+    """The use by it that no other step of the journal stores."""
+    children: tuple[ChildRecord, ...] = ()
+    """The runs that began and ended in it, and will not begin again once it is known."""
+    numbers: tuple[int, ...] = ()
+    """In which order those began, among all that the run has started."""
+    calls_below: int = 0
+    """How many calls of all tools have finished in those."""
+    background: Usage = NOTHING_USED
+    """The use by background runs that those have started."""
+
+
+def encode_step(value: bytes, facts: StepFacts) -> bytes:
+    """Return a step as a journal stores it: a JSON object of its facts and, last, this value, which is JSON."""
+    stored: dict[str, Any] = {"kind": facts.kind}
+    if facts.counts:
+        stored["counts"] = facts.counts
+    for name, usage in (("spent", facts.spent), ("background", facts.background)):
+        if usage is not NOTHING_USED:
+            stored[name] = adapter_of(Usage).dump_python(usage, mode="json", exclude_none=True)
+    if facts.children:
+        stored["children"] = adapter_of(tuple[ChildRecord, ...]).dump_python(facts.children, mode="json")
+        stored |= {"numbers": facts.numbers, "calls_below": facts.calls_below}
+    return b"".join((orjson.dumps(stored)[:-1], b',"value":', value, b"}"))
+
+
+def decode_step(data: bytes) -> tuple[StepFacts, bytes]:
+    """Return the facts and the value of a step as it was stored.
+
+    Raises:
+        ValueError: it is no step, or was stored by a version of this library with another form of steps.
+    """
+    fields: Any = from_json(data)
+    stored = cast("dict[str, Any]", fields if isinstance(fields, dict) else {})
+    if "value" not in stored or stored.get("kind") not in _KINDS:
+        raise ValueError("it was stored by another version of journeyman, in a form that this one cannot read")
+    value = to_json(stored.pop("value"))
+    return adapter_of(StepFacts).validate_python(stored), value
+
+
+_KINDS: Final = get_args(StepKind)
 
 
 class Reservation(Protocol):
@@ -223,7 +299,8 @@ class Journal(Protocol):
         return 0.0
 
     def stored(self, prefix: str = "") -> Iterable[tuple[str, bytes | None]]:
-        """Return the steps of earlier lives whose keys begin with `prefix`: keys and values. None: begun or asked."""
+        """Return the steps of earlier lives whose keys begin with `prefix`: keys, and what was stored of them. None: a
+        call was begun, and not finished; no bytes: a step is known, and nothing is stored of it that counts."""
         return ()
 
     def is_replaying(self, prefix: str = "") -> bool:
@@ -369,8 +446,50 @@ class StoredStep:
             await asyncio.sleep(_AGAIN_S)
 
 
+class StoringJournal(Journal):
+    """A journal that stores the steps itself. A subclass says how one is written, and how all are read."""
+
+    _lives: Lives
+
+    def __init__(self) -> None:
+        self._lives = Lives()
+
+    @abstractmethod
+    def put(self, key: str, value: bytes | None) -> None:
+        """Store the value of a finished step; None: it was begun, which no power cut undoes once this has returned."""
+        ...
+
+    @abstractmethod
+    def stored(self, prefix: str = "") -> Iterable[tuple[str, bytes | None]]:
+        """Return the keys and values of the steps whose keys begin with `prefix`, in the order in which they were first
+        put; None for one that was begun and not finished."""
+        ...
+
+    def found(self, key: str) -> tuple[bool, bytes | None]:
+        """Return whether a step was begun, and its value if it was finished. Override it where reading all is slow."""
+        known = dict(self.stored())
+        return key in known, known.get(key)
+
+    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> StoredStep:
+        """Return the place of a step."""
+        return StoredStep(self, key, effect)
+
+    def begin_life(self, prefix: str = "") -> float:
+        """Note that a run begins or goes on. The seconds of earlier lives are not known here."""
+        self._lives.begin(prefix, [key for key, _ in self.stored(prefix)])
+        return 0.0
+
+    def is_replaying(self, prefix: str = "") -> bool:
+        """Tell whether a run has only done what it had done in an earlier life."""
+        return self._lives.is_replaying(prefix)
+
+    def go_live(self, key: str) -> None:
+        """Note that a step is new."""
+        self._lives.go_live(key)
+
+
 @lazy_dataclass()
-class InMemoryJournal(Journal):
+class InMemoryJournal(StoringJournal):
     """A journal that lives as long as the process. Give the same one to the next run to go on from this one."""
 
     finished: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -381,21 +500,15 @@ class InMemoryJournal(Journal):
     """When each step was stored, and each life began, by the clock of the event loop, in seconds."""
     _lives: Lives = field(default_factory=lambda: Lives())
 
-    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> StoredStep:
-        return StoredStep(self, key, effect)
-
     def begin_life(self, prefix: str = "") -> float:
         used_s = worked_s((key, at) for key, at in self._times if key.startswith(prefix))
-        self._lives.begin(prefix, [key for key, _ in self.stored(prefix)])
+        StoringJournal.begin_life(self, prefix)
         self._times.append((f"{prefix}{LIFE}", asyncio.get_running_loop().time()))
         return used_s
 
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
         known = {**dict.fromkeys(self.started), **self.finished}
         return ((key, value) for key, value in known.items() if key.startswith(prefix))
-
-    def is_replaying(self, prefix: str = "") -> bool:
-        return self._lives.is_replaying(prefix)
 
     def found(self, key: str) -> tuple[bool, bytes | None]:
         return key in self.started, self.finished.get(key)
@@ -406,9 +519,6 @@ class InMemoryJournal(Journal):
             self.started.add(key)
         else:
             self.finished[key] = value
-
-    def go_live(self, key: str) -> None:
-        self._lives.go_live(key)
 
 
 class Lives:

@@ -463,7 +463,7 @@ async def _answering(world: World, handle: Handle[Any]) -> None:
 def _is_unknown(record: Record) -> bool:
     if record.kind != DONE or kind_of(record.key) != "call":
         return False
-    stored: dict[str, Any] = json.loads(unpacked(record)[0])
+    stored: dict[str, Any] = json.loads(unpacked(record)[0])["value"]
     return stored.get("error") == "interrupted"
 
 

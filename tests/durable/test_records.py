@@ -109,7 +109,11 @@ _WRONG = {
     "a format that is true": with_body(b'{"f":true,"v":1}'),
     "format 0": with_body(b'{"f":0,"v":1}'),
     "a negative format": with_body(b'{"f":-3,"v":1}'),
-    "a newer format": with_body(b'{"f":2,"v":1}'),
+    "a newer format": with_body(b'{"f":3,"v":1}'),
+    "no facts": with_body(b'{"f":2,"v":{"response":1,"spent":{}}}'),
+    "a kind of step that is none": with_body(b'{"f":2,"v":{"kind":"unheard of","value":1}}'),
+    "facts of another kind": with_body(b'{"f":2,"v":{"kind":"call","counts":"many","value":1}}'),
+    "an old format, with what it spent in words": with_body(b'{"f":1,"v":{"response":1,"spent":"much"}}'),
     "signals that are none": with_body(b'{"f":1,"s":7,"v":1}'),
     "signals that are texts": with_body(b'{"f":1,"s":["x"],"v":1}'),
     "not deflated": with_body(b"znothing"),
@@ -245,7 +249,8 @@ async def test_a_stored_call_that_is_another_now_blocks_its_run(stage: Stage) ->
     async with stage.durable() as durable:
         handle = await durable.start(agent, "Go.", id="run")
         row = await found(process, handle.id)
-        wrong = a_step("a", _CALL, b'{"result": {"type": "tool_result", "tool_use_id": "A", "content": "no"}}')
+        outcome = b'{"result": {"type": "tool_result", "tool_use_id": "A", "content": "no"}}'
+        wrong = a_step("a", _CALL, b'{"kind":"call","value":' + outcome + b"}")
         await process.add(replace(row, id="a", name="damaged"), [wrong])
         with pytest.raises(RunBlocked, match=f"at {_CALL}, the call is another one"):
             await durable.run(agent, "Go.", id="damaged")
@@ -265,7 +270,7 @@ async def test_a_step_whose_value_is_of_another_kind_blocks_its_run(stage: Stage
     async with stage.durable() as durable:
         handle = await durable.start(agent, "Go.", id="run")
         row = await found(process, handle.id)
-        wrong = a_step("a", key, b'{"something": ["else"]}')._replace(about=None)
+        wrong = a_step("a", key, b'{"kind": "call", "value": {"something": ["else"]}}')._replace(about=None)
         await process.add(replace(row, id="a", name="damaged"), [wrong])
         with pytest.raises(RunBlocked):
             await durable.run(agent, "Go.", id="damaged")

@@ -346,24 +346,16 @@ async def test_states_are_given_back_by_the_type_that_is_declared() -> None:
     assert seen == [([Item("x")], Item("x"))]
 
 
-async def test_calls_that_an_earlier_version_stored_keep_their_states() -> None:
-    @tool
-    def look(context: ToolContext) -> str:
-        return f"{context.run_state(int)} {context.attempt_state(str)}"
-
+async def test_a_step_without_facts_is_refused_in_one_sentence() -> None:
+    """As steps were stored before they had facts: nothing is guessed of them."""
     journal = InMemoryJournal()
-    result = b'{"content":"added","is_error":false,"tool_use_id":"","type":"tool_result"}'
-    journal.finished["attempt/1/iteration/1/call/1"] = (
-        b'{"result":' + result + b',"error":null,"run":7,"attempt":"x","cached":false}'
-    )
-    agent = Agent(
-        name="adder",
-        model=Scripted([call("look", id="1"), call("look", id="2"), "Done."]),
-        tools=[look],
-        run_state=lambda input: 0,
-        attempt_state=lambda input, state: "",
-    )
-    assert texts(await run(agent, "Go.", host=Host(journal=journal))) == ["added", "7 x"]
+    journal.finished["head"] = b'{"agent":"adder","input":"Go."}'
+    for limits in (Limits(), Limits(calls=3)):
+        agent = Agent(name="adder", model=Scripted(["Done."]), limits=limits)
+        result = await run(agent, "Go.", host=Host(journal=journal))
+        assert isinstance(result, Failure)
+        assert result.code is ErrorCode.INVALID_INPUT
+        assert "it was stored by another version of journeyman" in result.error.message
 
 
 async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be_stored() -> None:

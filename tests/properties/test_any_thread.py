@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, Tasks, run
+from journeyman import Abort, Agent, Chat, Subagents, Tasks, run, tool
 from journeyman.chat import ask_user
+from journeyman.durable.durable import Durable
+from journeyman.durable.memory import InMemoryEngine
 from journeyman.events import Event, QuestionAsked, TaskInfo
 from journeyman.inbox import Receipt
 from journeyman.models.scripted import FromFunction, Scripted, call
@@ -208,3 +210,33 @@ def test_a_signal_of_a_thread_that_comes_as_the_loop_closes_raises_nothing() -> 
     with busy_threads():
         ended = {asyncio.run(once(Abort())) for _ in range(N_TRIES)}
     assert ended <= {"Well.", "aborted"}
+
+
+@pytest.mark.parametrize("how", ["run", "durable run", "sub-agent", "tool that runs an agent"])
+async def test_an_abort_that_a_tool_has_seen_is_followed_by_no_model_request(how: str) -> None:
+    """Though the event loop has not been told of it yet."""
+    abort, model = Abort(), Scripted([call("poll"), "never"])
+
+    @tool(thread=False)
+    def poll() -> str:
+        """See the signal of another thread."""
+        firing = threading.Thread(target=abort.abort)
+        firing.start()
+        firing.join()
+        return f"seen: {abort.aborted}"
+
+    @tool
+    async def ask() -> str:
+        """Ask an agent."""
+        return str((await run(poller, "Go.")).code)
+
+    poller = Agent(name="poller", description="Polls.", model=model, tools=[poll])
+    delegate = call("subagent", agent="poller", task="Go.")
+    lead = Agent(name="lead", model=Scripted([delegate, "never"]), tools=[Subagents(poller)])
+    asker = Agent(name="asker", model=Scripted([call("ask"), "never"]), tools=[ask])
+    if how == "durable run":
+        async with Durable(InMemoryEngine()) as durable:
+            result = await durable.run(poller, "Go.", abort=abort)
+    else:
+        result = await run({"run": poller, "sub-agent": lead}.get(how, asker), "Go.", abort=abort)
+    assert (result.code, len(model.requests)) == ("EXECUTION_CANCELLED", 1)

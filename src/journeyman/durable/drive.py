@@ -57,6 +57,25 @@ _LOOK_S: Final = 1.0
 """How often a run is looked at when nothing calls for it."""
 
 
+class FollowingAbort(Abort):
+    """The signal of a run, which follows that of the program in the moment in which somebody looks: another thread may
+    have fired that one, and seen it, before the event loop is told of it."""
+
+    __slots__ = ("_follow",)
+
+    def __init__(self, follow: Callable[[], str | None]) -> None:
+        """`follow` returns the reason of the program's signal, once the run has to heed it."""
+        super().__init__()
+        self._follow = follow
+
+    @property
+    def aborted(self) -> bool:
+        """True once either was fired."""
+        if self._reason is None and (reason := self._follow()) is not None:
+            self.abort(reason)
+        return self._reason is not None
+
+
 @lazy_dataclass()
 class PendingEnd:
     """How a run is about to end."""
@@ -85,7 +104,7 @@ class Drive:
     post: SignalPost = field(default_factory=SignalPost)
     """What other runs have said to it."""
     inbox: Inbox = field(init=False)
-    abort: Abort = field(default_factory=Abort)
+    abort: Abort = field(init=False)
     is_held: bool = False
     n_weighed: int = 0
     """How many signals had come when a run that rests was last found to have to wait; -1 once it is about to end."""
@@ -127,12 +146,16 @@ class Drive:
             asyncio.CancelledError: the surrounding task was cancelled. The run may be claimed by whoever comes next.
         """
         status, code = "left", None
+        self.abort = FollowingAbort(self._followed)
         try:
             outcome = await self._driven()
             if not isinstance(outcome, Leaving):
                 status, code = ("success", None) if isinstance(outcome, Success) else ("failure", str(outcome.code))
             return outcome
         finally:
+            if status == "left" and self.life is not None:
+                self.life.departure.happen()
+                self.life.open()
             await end_tape(self.program.host, self.tape, status, code)
 
     async def _driven(self) -> Result[Any] | Leaving:
@@ -393,6 +416,13 @@ class Drive:
             key = f"attempt/{attempt.number}/iteration/{attempt.iteration}/idle"
             await self.sent.rest(key, self.run.answer, n_calls=self.run.ledger.n_model_calls, n_seen=len(self.seen))
         return True
+
+    def _followed(self) -> str | None:
+        """Return why the program has stopped the run, if it has, and the run is where it was."""
+        given = self.program.abort
+        if given is None or not given.aborted or self.life is None or self.journal.is_replaying():
+            return None
+        return given.reason or ""
 
     def _stop(self, reason: str) -> None:
         """End the run; but not before it is where it was: it would end without what it has done and used."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
@@ -44,11 +45,12 @@ from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, Run
 from journeyman.events import Callbacks, Listener, RunQueued
 from journeyman.journal import new_id
 from journeyman.loop.attempts import run as run_once
-from journeyman.loop.record import RunOptions
+from journeyman.loop.prepare import wrong_options
+from journeyman.loop.record import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
 from journeyman.store.database import SCHEMES
-from journeyman.tools.check import listener_problems
+from journeyman.tools.check import is_count, listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Content, Message, UserContent
 from journeyman.version import package_version
@@ -194,20 +196,30 @@ class Durable:
             StoreError: the store cannot be read or written.
         """
         host = NOTHING_AROUND if host is None else host
-        program = self._usable(
-            Program(agent=agent, deps=deps, host=host, callbacks=callbacks, on_event=on_event, abort=abort)
-        )
-        try:
-            head = self._head(agent, input, max_attempts=max_attempts, history=history, host=host)
-        except InvalidArguments:
-            head = None
-        if head is None or lacks_deps(deps_of_run(deps, agent.deps), agent.deps):  # it ends before anything was done
-            return await run_once(agent, input, deps=deps, max_attempts=max_attempts, history=history, host=host)
+        given = Program(agent=agent, deps=deps, host=host, callbacks=callbacks, on_event=on_event, abort=abort)
+        head: Head | None = None
+        if not (misuse := _misuse(given, max_attempts=max_attempts, history=history)):
+            given = self._usable(given)
+        if not misuse and not lacks_deps(deps_of_run(deps, agent.deps), agent.deps):
+            with suppress(InvalidArguments):
+                head = self._head(agent, input, max_attempts=max_attempts, history=history, host=host)
+        if head is None:  # it ends before anything is done or stored, and says why as any run does
+            return await run_once(
+                agent,
+                input,
+                deps=deps,
+                max_attempts=max_attempts,
+                callbacks=callbacks,
+                on_event=on_event,
+                abort=abort,
+                history=history,
+                host=host,
+            )
         row = await self._begun(head, id=id, is_queued=False)
         also: tuple[Status, ...] = ("waiting",)
         while True:
             mark = self.hub.mark()
-            outcome = await self.hub.driven(row.id, program, also=also)
+            outcome = await self.hub.driven(row.id, given, also=also)
             if not isinstance(outcome, Leaving):
                 return outcome
             if outcome.how == "blocked":
@@ -301,14 +313,16 @@ class Durable:
             host: As for `run`.
 
         Raises:
+            ValueError: what was passed beside the run cannot be used. The run stays as it is.
             RunUnknown, RunDiffers, RunInUse, RunBlocked, StoreError: as for `run`.
         """
         row = await self.hub.row(run)
         around = NOTHING_AROUND if host is None else host
-        program = self._usable(
-            Program(agent=agent, deps=deps, host=around, callbacks=callbacks, on_event=on_event, abort=abort)
-        )
+        program = Program(agent=agent, deps=deps, host=around, callbacks=callbacks, on_event=on_event, abort=abort)
         head = load_head(row)
+        if misuse := _misuse(program):
+            raise ValueError(f"The run {run!r} cannot be resumed so: {'; '.join(misuse)}.")
+        program = self._usable(program)
         if head.agent.partition("/")[0] != agent.name:
             raise RunDiffers(run, f"it is one of the agent {head.agent!r}, not of {agent.name!r}")
         try:
@@ -493,6 +507,9 @@ class Durable:
         host: Host,
     ) -> Head:
         self.hub.check()
+        if max_attempts is not None and not is_count(max_attempts):
+            wrong = f"max_attempts is {max_attempts!r}, not a whole number of at least 1"
+            raise InvalidArguments("the options of a run", [wrong])
         text, content = _stored_input(agent, input)
         return Head(
             agent=agent.name,
@@ -556,6 +573,24 @@ def path_of(store: str | os.PathLike[str], *, forms: str = "a path, or sqlite:PA
     if not text.strip() or "\0" in text:
         raise ValueError(f"The store {quoted(text[:80])} cannot be used: it is not a path. Give {forms}.")
     return text
+
+
+def _misuse(program: Program, *, max_attempts: int | None = None, history: Sequence[Message] = ()) -> list[str]:
+    """Return what is wrong with what a caller gives beside the input of a run."""
+    if not isinstance(program.agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        return [f"the agent is {program.agent!r}"]
+    listeners = () if program.on_event is None else (program.on_event,)
+    return wrong_options(
+        program.agent,
+        Options(
+            max_attempts=max_attempts,
+            callbacks=program.callbacks,
+            listeners=listeners,
+            abort=program.abort,
+            history=history,
+            host=program.host,
+        ),
+    )
 
 
 def _stored_input(agent: Agent[Any, Any, Any] | None, input: object) -> tuple[str, tuple[UserContent, ...]]:

@@ -30,7 +30,7 @@ from journeyman.durable.records import (
 from journeyman.durable.records import record as made_record
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
 from journeyman.gate import DECISION, Decision
-from journeyman.journal import as_json
+from journeyman.journal import StepFacts, as_json, encode_step
 from journeyman.processes import somebody
 from journeyman.result import Result
 from journeyman.types import JsonObject
@@ -232,9 +232,17 @@ def check_place(run: str, records: Sequence[Record], at: tuple[int, int]) -> Non
 def copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record]:
     """Return the first records of a fork: a head that says whose journal it is, and what another run has done. That is
     taken as it is, whatever it was the answer to; and that something was only begun is not taken."""
-    whose = packed(as_json({"agent": head.agent, "input": head.input}), key="head")
+    whose = encode_step(as_json({"agent": head.agent, "input": head.input}), StepFacts(kind="head"))
     first = made_record(
-        made.id, "head", DONE, about=None, effect="pure", epoch=0, at=made.created, used_s=0.0, body=whose
+        made.id,
+        "head",
+        DONE,
+        about=None,
+        effect="pure",
+        epoch=0,
+        at=made.created,
+        used_s=0.0,
+        body=packed(whose, key="head"),
     )
     done = [each for each in records if each.kind == DONE]
     crcs = [crc_of(made.id, each.key, each.kind, each.body) for each in done]

@@ -42,9 +42,20 @@ from journeyman.durable.records import (
     unpacked,
 )
 from journeyman.endings import START
-from journeyman.errors import OutcomeUnknown, StoreError
+from journeyman.errors import OutcomeUnknown, RunBlocked, StoreError
 from journeyman.gate import DECISION, Approval, Decision
-from journeyman.journal import About, Codec, Journal, Lives, Reservation, SentRuns, Tape
+from journeyman.journal import (
+    About,
+    Codec,
+    Journal,
+    Lives,
+    Reservation,
+    SentRuns,
+    StepFacts,
+    Tape,
+    decode_step,
+    encode_step,
+)
 from journeyman.types import Effect, JsonObject, RunPath
 
 T = TypeVar("T")
@@ -62,6 +73,34 @@ class Leaving:
     how: Literal["fenced", "suspended", "held", "blocked", "lost", "released"]
     why: str = ""
     error: BaseException | None = None
+
+
+class Departure:
+    """Tells what goes on of a run after the run has left this process, such as its work in the background, that it has.
+    That fails with its next step: the next life of the run begins it again, or goes on with it."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._event = asyncio.Event()
+
+    def happen(self) -> None:
+        """Note that the run has left."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait until it has left."""
+        await self._event.wait()
+
+    def check(self) -> None:
+        """Raise a `StoreError` if it has left."""
+        if self._event.is_set():
+            raise self.error()
+
+    def error(self) -> StoreError:
+        return StoreError(
+            f"The run {self._run} has left this process, and what it began in the background ends with it.",
+            hint="Go on with the run: that begins this work again, or goes on with it.",
+        )
 
 
 @lazy_dataclass()
@@ -123,6 +162,7 @@ class Life:
         self._accepts = accepts
         self._is_open = asyncio.Event()
         self._is_open.set()
+        self.departure = Departure(claim.row.id)
         for each in records:
             self._learn(each)
         self._asked_before = {each.key: each for each in questions_of(claim.row) if each.key not in self.known}
@@ -139,6 +179,10 @@ class Life:
         known = self.known.setdefault(each.key, Known(each.about, each.epoch, each.used_s))
         value, signals = unpacked(each) if each.kind == DONE else (None, ())
         if value is not None:
+            try:
+                decode_step(value)
+            except ValueError as error:
+                raise RunBlocked(each.run, f"its step {each.key} is damaged: {error}") from error
             known.value, known.about, known.used_s = value, each.about, each.used_s
         self.used_up.update(signals)
 
@@ -154,6 +198,7 @@ class Life:
 
     async def opened(self) -> None:
         """Wait until steps may begin."""
+        self.departure.check()
         if self.at_edge is not None:
             at_edge, self.at_edge = self.at_edge, None
             at_edge()
@@ -168,13 +213,14 @@ class Life:
             await asyncio.sleep(0)  # a word to stop is heeded before anything begins
         if not self._is_open.is_set():
             await self._is_open.wait()
+            self.departure.check()
 
     async def leave(self, leaving: Leaving) -> NoReturn:
         """Say why the run cannot go on here, and wait to be taken down."""
         self.close()
         self._leave(leaving)
-        while True:
-            await asyncio.Event().wait()
+        await self.departure.wait()
+        raise self.departure.error()
 
     async def check(self, key: str, known: Known, about: About | None) -> None:
         """Leave if a stored answer is to something else than is asked now."""
@@ -358,7 +404,7 @@ class RunJournal(Journal):
         return sum([max(times) - min(times) for times in lives.values()])
 
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
-        known = {**dict.fromkeys(self._asked_before), **{key: each.value for key, each in self.life.known.items()}}
+        known = {**dict.fromkeys(self._asked_before, b""), **{key: each.value for key, each in self.life.known.items()}}
         return ((key, value) for key, value in known.items() if key.startswith(prefix))
 
     def is_replaying(self, prefix: str = "") -> bool:
@@ -379,7 +425,7 @@ class RunJournal(Journal):
 
         asking = None if here is None or not here.watch.is_heard else _Here(here, decision)
         value = await self._asked(question, "decision", expires_s=expires_s, here=asking)
-        return None if value is None else await self.decoded(key, value, DECISION)
+        return None if value is None else await self.decoded(key, decode_step(value)[1], DECISION)
 
     async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
         """Let somebody answer a question of the model, in this life of the run or a later one. None: not every call
@@ -411,16 +457,17 @@ class RunJournal(Journal):
                 value = await self._asked(asked, "text", expires_s=None, here=asking)
         finally:
             self.life.n_working += 1
-        return None if value is None else str(loads(value))
+        return None if value is None else str(loads(decode_step(value)[1]))
 
     async def _asked(
         self, question: Question, field: str, *, expires_s: float | None, here: _Here | None
     ) -> bytes | None:
-        """Wait for the answer to a question, and return that field of it as JSON, as it is stored; None: time is up."""
+        """Wait for the answer to a question, and return the step of that field of it, as it is stored; None: time is
+        up."""
         life, key = self.life, question.key
         known = life.known.get(key)
         if known is not None and known.value is not None:
-            return None if known.value == _EXPIRED else known.value
+            return None if decode_step(known.value)[1] == _EXPIRED else known.value
         await life.opened()
         before = self._asked_before.get(key)
         expires_at = None if expires_s is None else life.now() + expires_s
@@ -432,7 +479,8 @@ class RunJournal(Journal):
         if here is None:
             self._note_answered(question, signal)
         life.answered.add(key)
-        value = _EXPIRED if signal is None else dumps(signal.body.get(field)).encode()
+        said = _EXPIRED if signal is None else dumps(signal.body.get(field)).encode()
+        value = encode_step(said, StepFacts(kind="approval" if question.kind == "approve" else "answer"))
         self.go_live(key)
         heard = self._answers.get(key)  # also one that came too late: no later life is to hear it
         used_up = [heard.n] if heard is not None and heard.n else []
@@ -500,7 +548,12 @@ class RunJournal(Journal):
                 await self.catch_up()  # it may have been given in the last moment, and not be here yet
                 break
             waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
-            await asyncio.wait((waiting,), timeout=left_s)
+            leaving = asyncio.ensure_future(self.life.departure.wait())
+            try:
+                await asyncio.wait((waiting, leaving), timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                leaving.cancel()
+            self.life.departure.check()
         signal = self._answers.get(key)
         if signal is None or expires_at is None or signal.at < expires_at:
             return signal

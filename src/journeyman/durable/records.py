@@ -26,7 +26,7 @@ from journeyman.session import TURN
 from journeyman.store.log import Line
 from journeyman.types import JsonObject, Message, Usage, UserContent, adapter_of, canonical_json
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The format that is written. Older ones are read."""
 
 Status: TypeAlias = Literal["ready", "running", "waiting", "held", "blocked", "done", "failed"]
@@ -166,12 +166,28 @@ def _plain(stored: Record) -> bytes:
     return plain
 
 
-UPCASTS: Final[Mapping[int, Callable[[str, Any], Any]]] = {}
+def _with_facts(kind: str, value: Any) -> Any:  # noqa: ANN401 - JSON, of any kind
+    """Return a step of format 1, which had no facts beside its value, with them."""
+    step: dict[str, Any] = {"kind": kind, "value": value}
+    match kind, value:
+        case "call", {"result": _}:
+            step["counts"] = int(value.get("error") not in ("over_budget", "skipped"))
+        case "end", {"code": _}:
+            step["counts"] = value.get("unstored_calls", 0)
+        case "model" | "compaction", {"response": response, "spent": spent}:
+            step |= {"spent": spent, "value": {"response": response}}
+        case _:
+            pass
+    return step
+
+
+UPCASTS: Final[Mapping[int, Callable[[str, Any], Any]]] = {1: _with_facts}
 """For each older format, what makes of a step's kind and value the value in the next format."""
 
 _KINDS: Final = (
     ("answer", re.compile(r"answer/.+", re.DOTALL)),  # before all others: its key ends with that of a call
     ("call", re.compile(r"(.*/)?call/[^/]+", re.DOTALL)),
+    ("calls", re.compile(r"(.*/)?calls", re.DOTALL)),
     ("sent", re.compile(r"(.*/)?(call/[^/]+/(background|member|mail)|iteration/\d+/idle)/[^/]+", re.DOTALL)),
     ("approval", re.compile(r"(.*/)?call/[^/]+/approval/\d+/[0-9a-f]+", re.DOTALL)),
     ("model", re.compile(r"(.*/)?model(/(extended|smaller))*", re.DOTALL)),

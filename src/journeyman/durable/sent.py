@@ -36,7 +36,7 @@ from journeyman.durable.records import (
 from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, SubagentMisused, TeamError
 from journeyman.events import Delivery, Identity, Mail, MailKind, TaskInfo
 from journeyman.inbox import Post
-from journeyman.journal import SentRun, SentRuns
+from journeyman.journal import SentRun, SentRuns, StepFacts, decode_step, encode_step
 from journeyman.loop.results import load_result
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
@@ -103,7 +103,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         """How many model calls of a member were before its turn."""
         for key, known in life.known.items():
             if kind_of(key) == "sent" and "/idle/" in key and known.value is not None:
-                self.n_before_turn = max(self.n_before_turn, int(loads(known.value)["calls"]))
+                self.n_before_turn = max(self.n_before_turn, int(loads(decode_step(known.value)[1])["calls"]))
 
     @property
     def is_resumed(self) -> bool:
@@ -135,7 +135,8 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         self._journal.go_live(key)
         life.n_working += 1
         try:
-            await life.put(key, DONE, effect="pure", value=dumps(value).encode(), starts=starts, posts=posts)
+            stored = encode_step(dumps(value).encode(), StepFacts(kind="sent"))
+            await life.put(key, DONE, effect="pure", value=stored, starts=starts, posts=posts)
         finally:
             life.n_working -= 1
         self._here.notify()
@@ -215,7 +216,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     def _run_of(self, key: str) -> str | None:
         known = self._life.known.get(key)
-        return None if known is None or known.value is None else str(loads(known.value)["run"])
+        return None if known is None or known.value is None else str(loads(decode_step(known.value)[1])["run"])
 
     # -- looking
 

@@ -295,7 +295,9 @@ async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> Ending | 
     run.enter("prompt_generation", "building the error prompt")
     try:
         key = f"attempt/{run.attempt.number}/feedback"
-        feedback = await decided(run, key, lambda run: _feedback(run, verdict), codec=TypedCodec[str](str))
+        feedback = await decided(
+            run, key, lambda run: _feedback(run, verdict), kind="feedback", codec=TypedCodec[str](str)
+        )
     except PromptFailed as failed:
         return run.ending(PromptContext(prompt="error", reason=failed.reason), failed.__cause__ or failed)
     run.enter("validation", "giving the feedback")

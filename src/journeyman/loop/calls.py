@@ -25,16 +25,15 @@ from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTo
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
 from journeyman.journal import Journal, Reservation, TypedCodec, about_call
-from journeyman.loop.record import Call, Outcome, Run, released
-from journeyman.loop.request import spent_by
-from journeyman.loop.steps import OutcomeCodec, decided, note_outcome
+from journeyman.loop.record import Call, Outcome, Run, StepTally, current_tally, released
+from journeyman.loop.steps import OutcomeCodec, StepCodec, decided, facts_of, note_outcome, recall_runs, take_step
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import AnyTool, Middleware, MiddlewareCall
 from journeyman.tools.written import quoting
-from journeyman.types import Effect, ToolReference, ToolResult, ToolUse, Usage
+from journeyman.types import Effect, ToolReference, ToolResult, ToolUse
 
 Arguments = dict[str, object]
 
@@ -86,7 +85,7 @@ async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
         left, is_taken = budget.left().calls or 0, budget.take_calls(n_open)
         return "" if is_taken else _TOO_MANY.format(left=count(left, "more call"), asked=len(counted))
 
-    run.calls.refusal = await decided(run, run.key("calls"), take, codec=TypedCodec[str](str))
+    run.calls.refusal = await decided(run, run.key("calls"), take, kind="calls", codec=TypedCodec[str](str))
     if run.calls.refusal:
         n_open = 0
     elif not is_taken:  # an earlier life has promised them
@@ -191,6 +190,17 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
 
 
 async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
+    if reservation is None:
+        return await _made_call(run, use, None)
+    tool, _ = _meant(run, use)
+    around = current_tally.set(StepTally(run, run.calls.tally, is_stored=tool is not None and tool.resumes))
+    try:
+        return await _made_call(run, use, reservation)
+    finally:
+        current_tally.reset(around)
+
+
+async def _made_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
     inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
     if reservation is not None and reservation.is_known:
         outcome: Outcome | None = await _known(run, use, reservation)
@@ -221,29 +231,30 @@ def _is_begun(run: Run, use: ToolUse) -> bool:
     if journal is None:
         return False
     below = run.key(f"call/{use.id}/")
-    return any(below in key for key, _ in journal.stored())
+    return any(True for prefix in (below, f"answer/{below}") for _ in journal.stored(prefix))
 
 
 async def _known(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
     """Return what came of a call in an earlier life of the run."""
-    tool, journal = run.calls.tools.get(use.name), run.options.host.journal
-    if tool is not None and tool.resumes and journal is not None:  # what it had started is not begun again, but counts
-        spent = [spent_by(key, value)[1] for key, value in journal.stored(run.key(f"call/{use.id}/"))]
-        run.ledger.add(Usage.total(spent))
 
     async def never() -> Outcome:
         raise AssertionError("A step that is known was to be done again.")
 
+    journal, step = run.options.host.journal, _codec_of(run)
     try:
-        return await reservation.step(never, codec=OutcomeCodec(run))
+        outcome = await reservation.step(never, codec=step)
     except OutcomeUnknown as unknown:
         return await _settled(run, reservation, Outcome.failed("interrupted", f"Error: {unknown}"))
+    # Neither its tool nor its approver is asked again.
+    asked = () if journal is None else journal.stored(run.key(f"call/{use.id}/approval/"))
+    recall_runs(run, *[facts_of(stored) for _, stored in asked], *([] if step.known is None else [step.known]))
+    return outcome
 
 
 async def _settled(run: Run, reservation: Reservation | None, outcome: Outcome) -> Outcome:
     """Store the outcome of a call that was not made, because of what may be otherwise in another life of the run."""
     if reservation is not None:
-        await reservation.settle(outcome, codec=OutcomeCodec(run))
+        await reservation.settle(outcome, codec=_codec_of(run))
     return outcome
 
 
@@ -265,12 +276,20 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     if not is_left:
         outcome = Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     else:
+        if run.calls.tally is not None:
+            run.calls.tally.count_call()
         outcome = await gated(run, tool, use, None if tool.resumes else reservation)
     is_decided = outcome.error in _DECIDED or (tool.resumes and outcome.error == "timeout")
     if is_decided:
         return await _settled(run, reservation, outcome)
     run.calls.n_unstored += tool.resumes
     return outcome
+
+
+def _codec_of(run: Run) -> StepCodec[Outcome]:
+    """Return what stores the call that goes on here, with the runs that its tool, or who judged it, has begun."""
+    tally, uncounted = current_tally.get(), ("over_budget", "skipped")
+    return StepCodec("call", OutcomeCodec(run), tally, counts=lambda outcome: int(outcome.error not in uncounted))
 
 
 _DECIDED: Final = frozenset(("denied", "over_budget"))
@@ -341,7 +360,7 @@ async def _journalled(run: Run, reservation: Reservation | None, work: Callable[
         return outcome
 
     try:
-        return await reservation.step(made, codec=OutcomeCodec(run))
+        return await reservation.step(made, codec=_codec_of(run))
     except StepTooLarge as error:  # what it did, it has done
         outcome = Outcome.failed("raised", f"Error: the call was made, but {error}")
         return await _settled(run, reservation, replace(outcome, stop=stop))
@@ -404,8 +423,8 @@ def _stored_approver(run: Run, journal: Journal, approve: Approver | None, secon
         key = run.key(f"call/{request.tool_use_id}/approval/{next(numbers)}/{approval.digest[:16]}")
         if approve is not None:
             asked = approve if seconds is None else _timely(run, approve, seconds)
-            work = partial(answer, approval, asked)
-            return await journal.reserve(key, effect="pure").step(work, codec=DECISION)
+            place = journal.reserve(key, effect="pure")
+            return await take_step(run, place, partial(answer, approval, asked), kind="approval", codec=DECISION)
         async with run.scope.unhurried():
             decision = await journal.wait(key, approval, expires_s=seconds)
         return Deny(f"nobody answered within {seconds:g}s: {approval.question}") if decision is None else decision

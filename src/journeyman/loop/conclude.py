@@ -30,7 +30,7 @@ from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Finished, Outcome, Run, applied
 from journeyman.loop.results import dump_result, load_result
-from journeyman.loop.steps import decided
+from journeyman.loop.steps import StepCodec
 from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.tools.context import own_copy
@@ -244,7 +244,6 @@ class _End:
     result: JsonValue = None
     usage: Usage = NOTHING_USED
     calls_below: int = 0
-    unstored_calls: int = 0
 
 
 _ENDS: Final = TypedCodec[_End | str](_End | str)
@@ -264,10 +263,10 @@ async def known_end(run: Run) -> Result[Any] | None:
     async def never() -> _End | str:
         raise AssertionError("A step that is known was to be done again.")
 
-    end = await place.step(never, codec=_ENDS)
-    if isinstance(end, str) or end.result is None:
-        return None
     try:
+        end = await place.step(never, codec=StepCodec("end", _ENDS, None))
+        if isinstance(end, str) or end.result is None:
+            return None
         result = load_result(to_json(end.result), run.agent)
     except (ValueError, InvalidArguments):
         return None  # what cannot be read is replayed
@@ -296,16 +295,12 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
         if run.above is None:
             return code
         document: JsonValue = from_json(dump_result(result, run.agent))
-        return _End(
-            code=code,
-            result=document,
-            usage=run.ledger.usage,
-            calls_below=run.ledger.calls_below,
-            unstored_calls=run.calls.n_unstored,
-        )
+        return _End(code=code, result=document, usage=run.ledger.usage, calls_below=run.ledger.calls_below)
 
+    place = run.options.host.journal.reserve("end", effect="pure")
+    unstored = 0 if run.above is None else run.calls.n_unstored  # which a run that is replayed counts again
     try:
-        await decided(run, "end", end, codec=_ENDS)
+        await place.step(lambda: end(run), codec=StepCodec("end", _ENDS, None, counts=lambda _: unstored))
     except BaseException as error:
         if not is_failure(error):
             raise

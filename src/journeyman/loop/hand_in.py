@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 from journeyman.agent import Agent
@@ -23,7 +24,7 @@ from journeyman.endings import (
     TruncatedContext,
 )
 from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
-from journeyman.journal import TypedCodec
+from journeyman.journal import Journal, TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run, applied, current_run
 from journeyman.loop.steps import decided
@@ -36,6 +37,7 @@ from journeyman.types import Message, Text, ToolResult, ToolUse
 
 _PREVIEW: Final = TypedCodec[ToolResult](ToolResult)
 _GUARDED: Final = TypedCodec[KeepGoing | Escalate | None](KeepGoing | Escalate | None)
+_ENDING_RESULT: Final = TypedCodec[str | None](str | None)
 _NO_PREVIEW: Final = "No preview can be made; submit or revise."
 SUPERSEDED = "Error: superseded by a later call in the same response."
 
@@ -149,7 +151,7 @@ class SubmitHandIn:
                 log_caught("The reflection", error, level=logging.ERROR)
                 return replace(told, content=f"{told.text}\n{_NO_PREVIEW}")
 
-        return await decided(run, run.key(f"preview/{id}"), preview, codec=_PREVIEW)
+        return await decided(run, run.key(f"preview/{id}"), preview, kind="preview", codec=_PREVIEW)
 
     async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
         fresh, self._fresh = self._fresh, False
@@ -213,7 +215,9 @@ class TextHandIn:
 
     async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
         if iterated.calls:
-            terminal = await self._terminal(iterated.calls)
+            key, work = run.key("stop_after/guard"), partial(self._ending_result, iterated.calls)
+            asks = decided(run, key, lambda _: work(), kind="guard", codec=_ENDING_RESULT) if self._rules else work()
+            terminal = await asks
             if terminal is None:
                 return None
             text = _turn_text(run.history.messages)
@@ -228,7 +232,7 @@ class TextHandIn:
             return _invalid(run, iterated, None, has_draft=False)
         return None if await _is_said_more(run) else await self._guarded(run, Candidate(text))
 
-    async def _terminal(self, calls: Sequence[Call]) -> str | None:
+    async def _ending_result(self, calls: Sequence[Call]) -> str | None:
         """Return the result of the first call that ends the run."""
         for call in calls:
             if call.outcome is not None and call.outcome.error is None:
@@ -246,9 +250,9 @@ class TextHandIn:
 
     async def _guarded(self, run: Run, candidate: Candidate) -> Candidate | Ending | None:
         self.last_raw = candidate.raw
-        waits, guard = run.options.inbox is not None and not run.options.inbox.is_empty, run.stop_guard
-        if guard is None or (waits and candidate.terminal_result is None):
-            return candidate  # no stop at all, where the chat goes on with what its user wrote
+        inbox, guard = run.options.inbox, run.stop_guard
+        if guard is None:
+            return candidate
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
         stopping = Stopping(
             text=candidate.raw,
@@ -261,6 +265,8 @@ class TextHandIn:
         )
 
         async def guarded(_: Run) -> KeepGoing | Escalate | None:
+            if inbox is not None and not inbox.is_empty and candidate.terminal_result is None:
+                return None  # no stop at all: the chat goes on with what its user wrote
             try:
                 given: object = applied(run, guard, stopping)
                 verdict = cast("object", await given) if is_awaited(given) else given
@@ -271,7 +277,7 @@ class TextHandIn:
                 return Escalate(name_and_words(error))
             return verdict if isinstance(verdict, KeepGoing | Escalate) else None
 
-        match await decided(run, run.key("guard"), guarded, codec=_GUARDED):
+        match await decided(run, run.key("guard"), guarded, kind="guard", codec=_GUARDED):
             case KeepGoing(text) if text.strip():
                 run.history.say(Text(text))
                 return None
@@ -287,16 +293,23 @@ async def _is_said_more(run: Run) -> bool:
     options, attempt = run.options, run.attempt
     if options.more is None or attempt.iteration >= run.agent.limits.iterations:
         return False
-    journal = options.host.journal
-    here, known = f"attempt/{attempt.number}/iteration/{attempt.iteration + 1}/", False
-    for key, _ in () if journal is None else journal.stored():
-        if key.startswith(here):
-            return True
-        known = known or key == "end" or key.startswith((f"attempt/{attempt.number}/verdict", run.key("guard")))
-    if known:
-        return False
+    if (journal := options.host.journal) is not None and (known := _was_said_more(run, journal)) is not None:
+        return known
     async with run.scope.unhurried():
         return await options.more()
+
+
+def _was_said_more(run: Run, journal: Journal) -> bool | None:
+    """Tell whether the run went on with what was said, in an earlier life; None if none has come so far. It stores what
+    it goes on with, and asks the guard and the validators only where nothing was said."""
+    attempt = run.attempt
+    if journal.reserve(run.key("guard"), effect="pure").is_known:
+        return False
+    if journal.reserve(f"attempt/{attempt.number}/iteration/{attempt.iteration + 1}/said", effect="pure").is_known:
+        return True
+    after = (f"attempt/{attempt.number}/iteration/{attempt.iteration + 1}/", f"attempt/{attempt.number}/verdict/")
+    is_known = any(key == "end" or key.startswith(after) for key, _ in journal.stored())
+    return False if is_known else None
 
 
 def _turn_text(messages: Sequence[Message]) -> str:

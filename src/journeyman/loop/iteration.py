@@ -44,7 +44,7 @@ from journeyman.hosted.calls import hosted_calls
 from journeyman.inbox import Inbox
 from journeyman.loop.calls import run_calls
 from journeyman.loop.record import Iterated, Run, released
-from journeyman.loop.request import ModelCall, fit, once, room_for_answer, shrink, taps_of
+from journeyman.loop.request import ModelCall, fit, note_failure, once, room_for_answer, shrink, taps_of
 from journeyman.loop.retry import respond
 from journeyman.loop.steps import CONTENT, decided
 from journeyman.model import (
@@ -150,7 +150,7 @@ async def _hear(run: Run, inbox: Inbox) -> None:
     elif journal is not None:
         is_said = True
     if is_said:
-        run.say(*await decided(run, f"{here}/said", take, codec=CONTENT))
+        run.say(*await decided(run, f"{here}/said", take, kind="texts", codec=CONTENT))
 
 
 def _answer_unrun(run: Run, response: Response) -> None:
@@ -196,17 +196,23 @@ def _asked(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object,
 
 async def _fitted(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
     """Ask with what fits the window; once more with a smaller view, if the provider says that it does not."""
+    await fit(run, view, step=step)
+    call = _call_of(run, room_for_answer(run, view, max_tokens))
     try:
-        await fit(run, view, step=step)
-        return await _sent(run, room_for_answer(run, view, max_tokens), step=step)
+        return await _send(run, call, step=step)
     except ProviderError as error:
         if error.kind != "context_overflow" or not await shrink(run, view, step=step):
             raise
+        await note_failure(run, call, error, step=step)
     return await _sent(run, room_for_answer(run, view, max_tokens), step=f"{step}/smaller")
 
 
 def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
-    """Send the view. Where neither a journal nor a budget is asked, nothing stands between here and the retries."""
+    return _send(run, _call_of(run, max_tokens), step=step)
+
+
+def _call_of(run: Run, max_tokens: int) -> ModelCall:
+    """Return the call that sends the view."""
     settings, convert = run.agent.settings, run.agent.convert
     request = Request(
         prefix=run.view.prefix,
@@ -217,13 +223,22 @@ def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, 
     )
     asked = taps_of(run)
     on_part = _shower(run) if request.deltas else None if asked is None else _shower(run, shows_pieces=False)
-    run.attempt.asked_max_tokens = max_tokens
+    return ModelCall(run.model, request, run.ledger.spend, lambda: run.view.tokens, on_part, asked)
+
+
+def _send(run: Run, call: ModelCall, *, step: str) -> Coroutine[object, object, Response]:
+    """Make a call. Where neither a journal nor a budget is asked, nothing stands between here and the retries."""
+    run.attempt.asked_max_tokens = call.request.max_tokens or run.max_tokens
     if run.options.host.journal is None and not run.attempt.budget.limits_spending:
-        spent, cut_off = run.ledger.spend, run.cut_off
         return respond(
-            run.model, request, retries=run.retries, spent=spent, on_part=on_part, on_cut=cut_off, asked=asked
+            call.model,
+            call.request,
+            retries=run.retries,
+            spent=run.ledger.spend,
+            on_part=call.on_part,
+            on_cut=run.cut_off,
+            asked=call.asked,
         )
-    call = ModelCall(run.model, request, run.ledger.spend, lambda: run.view.tokens, on_part, asked)
     return once(run, call, step=step)
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from itertools import count
 from typing import Any, Final, Literal, cast
 
@@ -45,6 +46,7 @@ from journeyman.loop.record import (
     content_of,
     current_path,
     current_run,
+    current_tally,
     input_for_functions,
 )
 from journeyman.loop.request import view_of
@@ -110,12 +112,15 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     path = (*current_path.get(), name)
     clock = running_loop().time
     started_s = clock()
+    n_wrong = len(wrong)
     budget, used_s = _budget(agent, options, above, now=started_s, wrong=wrong)
+    if len(wrong) > n_wrong:
+        options = replace(options, host=replace(options.host, journal=None))
     started_s -= used_s
     journal = options.host.journal
     history, wrong_history = _history_of(options.history, agent)
     if wrong_history is not None:
-        wrong.append(str(history_problem(options.history, wrong_history)).rstrip(" ."))
+        wrong.append(_wrong_history(options.history, wrong_history))
     default_retries = 2 if len(path) == 1 and is_callers else 0  # no run inside another repeats a request
     run = Run(
         agent=agent,
@@ -137,7 +142,7 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         hand_in=hand_in_of(agent),
         retries=default_retries if agent.retries is None else agent.retries,
         attempt=Attempt(0, started_s, budget),
-        calls=Calls(agent.plan.tools),
+        calls=Calls(agent.plan.tools, tally=None if above is None else current_tally.get()),
     )
     run.tape = None if run.watch is None else run.watch.tape
     if run.watch is not None and run.watch.owns_tape and run.tape is not None and run.tape.outside is not None:
@@ -173,6 +178,7 @@ def _budget(
         budget = Budget(agent.limits, scope="run", now=now - used_s, parent=parent)
         if journal is not None:
             recall(budget, journal, is_root=above is None)
+            journal.is_replaying()  # which is asked all the time
     except Exception as error:  # noqa: BLE001 - of a file, or of a journal of the user's
         wrong.append(f"the journal cannot be used ({name_and_words(error)})")
         budget = Budget(agent.limits, scope="run", now=now, parent=parent)
@@ -195,6 +201,17 @@ def _mute_of(run: Run, watch: Watch, journal: Journal) -> Callable[[], bool]:
         return False
 
     return is_muted
+
+
+def wrong_options(agent: Agent[Any, Any, Any], options: Options) -> list[str]:
+    """Return what a run would say of options that cannot be used."""
+    sound, wrong = _sound(options)
+    _, error = _history_of(sound.history, agent)
+    return wrong if error is None else [*wrong, _wrong_history(sound.history, error)]
+
+
+def _wrong_history(given: object, error: Exception) -> str:
+    return str(history_problem(given, error)).rstrip(" .")
 
 
 def _sound(options: Options) -> tuple[Options, list[str]]:
@@ -227,7 +244,7 @@ def host_problems(host: object) -> Iterator[Problem]:
         if host is not None:
             yield Problem("INVALID_ARGUMENT", f"host is {host!r}.", "Pass a Host(…), or leave it out.")
         return
-    yield from lacking("Host.journal", host.journal, "reserve", hint="Pass InMemoryJournal() or Store.journal.")
+    yield from _journal_problems(host.journal)
     yield from gate_problems("Host.gate", host.gate)
     yield from lacking("Host.tasks", host.tasks, "start", hint="Pass a Tasks() that was entered.")
     yield from model_problems("Host.model", host.model)
@@ -239,6 +256,24 @@ def host_problems(host: object) -> Iterator[Problem]:
     yield from lacking("Host.telemetry", host.telemetry, "begin", hint="Pass OpenTelemetry() of journeyman.otel.")
     if host.budget is not None and not isinstance(host.budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         yield Problem("INVALID_ARGUMENT", f"Host.budget is {host.budget!r}.", "Pass a Budget(…).")
+
+
+def _journal_problems(journal: object) -> Iterator[Problem]:
+    """Give what is wrong with a journal: it is no subclass of `Journal`, or its `reserve` takes other arguments."""
+    if journal is None:
+        return
+    hint = "Pass InMemoryJournal(), Store(…).journal(…), or a subclass of journeyman.journal.StoringJournal."
+    if found := [*lacking("Host.journal", journal, *_OF_JOURNALS, hint=hint)]:
+        yield from found
+        return
+    try:
+        signature(cast("Journal", journal).reserve).bind("key", effect="pure", about=None)
+    except (TypeError, ValueError):
+        what = f"Host.journal is a {type(journal).__name__}, whose reserve does not take what a run gives it."
+        yield Problem("INVALID_ARGUMENT", what, "Define it as reserve(self, key, *, effect, about=None).")
+
+
+_OF_JOURNALS: Final = ("reserve", "begin_life", "stored", "is_replaying", "name", "wait", "waits", "sent")
 
 
 def _attempts_problem(given: object) -> Iterator[Problem]:
@@ -355,7 +390,9 @@ async def prepare(run: Run) -> None:
     if other is not None:
         raise Unprepared(InvalidInputContext(issues=(f"{other}. Give each run a journal of its own",)))
     run.states = States(run=await _run_state(run))
-    system = await (decided(run, "system", _system, codec=TEXTS) if callable(run.agent.system) else _system(run))
+    system = await (
+        decided(run, "system", _system, kind="texts", codec=TEXTS) if callable(run.agent.system) else _system(run)
+    )
     prompt = await _said_first(run)
     if prompt:
         run.history.forget_server_calls()
@@ -383,13 +420,13 @@ async def _said_first(run: Run) -> tuple[UserContent, ...]:
         # At an address, something else may be found in another life of the run.
         has_address = any(not isinstance(each, Text) and isinstance(each.source, Url) for each in content_of(run))
         is_fixed = not callable(run.agent.prompt) and not has_address
-        return await (_prompt(run) if is_fixed else decided(run, "prompt", _prompt, codec=CONTENT))
+        return await (_prompt(run) if is_fixed else decided(run, "prompt", _prompt, kind="texts", codec=CONTENT))
     waiting = tuple(run.options.going_on())
 
     async def taken(_: Run) -> tuple[UserContent, ...]:
         return waiting
 
-    return await decided(run, "prompt", taken, codec=CONTENT)
+    return await decided(run, "prompt", taken, kind="texts", codec=CONTENT)
 
 
 def _retired_tools(history: History) -> tuple[ToolSpec, ...]:

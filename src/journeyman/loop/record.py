@@ -30,7 +30,7 @@ from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, Result, ToolKind, ValidationReport
 from journeyman.tools.context import States, own_copy
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent
+from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import View
 
 T = TypeVar("T")
@@ -152,6 +152,36 @@ class Attempt:
 
 
 @lazy_dataclass()
+class StepTally:
+    """What the runs that begin in one step of a journal use. They are no steps of it themselves, so the step's record
+    says what they used."""
+
+    run: Run
+    """The run whose step it is."""
+    above: StepTally | None
+    """That of the step in which that run began."""
+    is_stored: bool = False
+    """True when the journal has sections for these runs, which store what they use."""
+    counts: int = 0
+    """How many calls of theirs limits have counted."""
+    children: list[ChildRecord] = field(default_factory=list[ChildRecord])
+    numbers: list[int] = field(default_factory=list[int])
+    """Those of the children."""
+    calls: int = 0
+    """How many calls of all tools have finished in them."""
+    background: list[Usage] = field(default_factory=list[Usage])
+    n_sent: int = 0
+    """How many runs of their own a tool's code has sent out in it."""
+
+    def count_call(self) -> None:
+        """Count a call, here and above."""
+        level: StepTally | None = self
+        while level is not None:
+            level.counts += 1
+            level = level.above
+
+
+@lazy_dataclass()
 class Calls:
     """What has to be known before the next call."""
 
@@ -173,6 +203,8 @@ class Calls:
     """The delegations that were counted, and are no steps of the journal."""
     recorded_states: tuple[object, object] = (None, None)
     """The states of the run and of the attempt as they were recorded last."""
+    tally: StepTally | None = None
+    """That of the step in which the run began, of a run above that has a journal."""
 
 
 @lazy_dataclass()
@@ -340,7 +372,7 @@ class Run:
     def end(self, code: ErrorCode | None) -> None:
         """Tell the run above how this one ended: with an error, or well."""
         if self.above is not None:
-            self.above.children.ended[self.number] = ChildRecord(
+            record = self.above.children.ended[self.number] = ChildRecord(
                 path=self.path,
                 usage=self.ledger.usage,
                 code=code,
@@ -350,6 +382,12 @@ class Run:
                 latency_s=self.clock.elapsed_s,
                 children=self.children.records(),
             )
+            tally = self.calls.tally
+            if tally is not None and tally.run is self.above:
+                tally.children.append(record)
+                tally.numbers.append(self.number)
+                tally.calls += self.ledger.calls
+                tally.background.append(self.ledger.background_usage)
 
 
 def content_of(run: Run) -> tuple[UserContent, ...]:
@@ -390,6 +428,10 @@ current_path: ContextVar[RunPath] = ContextVar("journeyman_path", default=())
 
 current_run: ContextVar[Run | None] = ContextVar("journeyman_run", default=None)
 """The run that is going on here: the one above the next that begins here."""
+
+
+current_tally: ContextVar[StepTally | None] = ContextVar("journeyman_tally", default=None)
+"""What counts the runs that begin in the step that is done here."""
 
 
 def detach() -> None:

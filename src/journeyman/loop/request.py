@@ -11,15 +11,22 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, Final, Literal, cast
-
-from pydantic_core import from_json
+from typing import Final, Literal
 
 from journeyman.cancel import is_failure
 from journeyman.data import lazy_dataclass
-from journeyman.errors import DefinitionError, Problem, log_caught, name_and_words
+from journeyman.errors import (
+    BudgetRefused,
+    DefinitionError,
+    Problem,
+    ProviderError,
+    ProviderErrorKind,
+    log_caught,
+    name_and_words,
+)
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import encodable
+from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
 from journeyman.model import Model, Part, Prefix, Request, Response, Tap, price_of, unpriced
@@ -55,6 +62,8 @@ class ModelCall:
     on_part: Callable[[Part], None] | None = None
     asked: Callable[[Model, Request], Tap] | None = None
     """Returns what hears one of its requests; None where nothing is recorded."""
+    kind: Literal["model", "compaction"] = "model"
+    """What kind of step it is."""
     used: list[Usage] = field(default_factory=list[Usage])
     """By each of its requests, failed ones included."""
 
@@ -88,19 +97,33 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     if run.options.host.journal is None:
         return await _made(run, call)
 
-    async def work() -> _StoredResponse:
+    async def work() -> _StoredAnswer:
         response = await _made(run, call)
         content = tuple(encodable(block) for block in response.content)
-        return _StoredResponse(replace(response, content=content), Usage.total(call.used))
+        return _StoredAnswer(response=replace(response, content=content))
 
-    about = partial(run.digests.about, call.request, run.history.messages)
-    place = run.options.host.journal.reserve(run.key(step), effect="idempotent", about=about)
+    place, codec = _place_of(run, call, run.options.host.journal, step), _AnswerCodec(call)
     if run.tape is not None and place.is_known:
         run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
-    answer = await place.step(work, codec=_ResponseCodec())
-    if not call.used:
-        call.count(answer.spent)
-    return answer.response
+    answer = await place.step(work, codec=codec)
+    if codec.known is not None and not call.used:
+        call.count(codec.known.spent)
+    return answer.unwrap()
+
+
+async def note_failure(run: Run, call: ModelCall, error: ProviderError | BudgetRefused, *, step: str) -> None:
+    """Store that a call failed, and that the run goes on nevertheless: no later life asks again."""
+    journal = run.options.host.journal
+    if journal is None:
+        return
+    place = _place_of(run, call, journal, step)
+    if not place.is_known:
+        await place.settle(_stored_failure(error), codec=_AnswerCodec(call))
+
+
+def _place_of(run: Run, call: ModelCall, journal: Journal, step: str) -> Reservation:
+    about = partial(run.digests.about, call.request, run.history.messages)
+    return journal.reserve(run.key(step), effect="idempotent", about=about)
 
 
 async def _made(run: Run, call: ModelCall) -> Response:
@@ -135,37 +158,83 @@ async def _reserved(run: Run, call: ModelCall) -> AsyncGenerator[Request]:
         budget.settle(grant, Usage.total(call.used))
 
 
-@lazy_dataclass(frozen=True)
-class _StoredResponse:
-    """What a journal keeps of a call."""
+@lazy_dataclass(frozen=True, kw_only=True)
+class _StoredAnswer:
+    """A call as a journal keeps it: its response, or the failure that the run went on after."""
 
-    response: Response
-    spent: Usage
-    """By all requests of the call, failed ones included."""
+    response: Response | None = None
+    failure: _StoredFailure | None = None
+    refusal: _StoredRefusal | None = None
 
-
-_NOT_COUNTED: Final = (b'"error":"over_budget"', b'"error":"skipped"')
-"""What a stored call says that no limit on calls has counted."""
-
-
-def spent_by(key: str, value: bytes | None) -> tuple[int, Usage]:
-    """Return how many calls, and what use, a stored step stands for."""
-    if key.rpartition("/")[0].endswith("/call"):
-        return int(value is None or not any(each in value for each in _NOT_COUNTED)), NOTHING_USED
-    if value is not None and key.rpartition("/")[2] == "end":
-        end: object = from_json(value)  # of a sub-agent; of others it is a text
-        return (cast("dict[str, Any]", end).get("unstored_calls", 0) if isinstance(end, dict) else 0), NOTHING_USED
-    if value is not None and b'"spent"' in value:
-        return 0, _ResponseCodec().decode(value).spent
-    return 0, NOTHING_USED
+    def unwrap(self) -> Response:
+        """Return the response, or raise the failure."""
+        if self.response is not None:
+            return self.response
+        failed = self.refusal or self.failure
+        assert failed is not None, "a step without any of them is not read"
+        raise failed.error()
 
 
-class _ResponseCodec:
-    def encode(self, value: _StoredResponse) -> bytes:
-        return adapter_of(_StoredResponse).dump_json(value, exclude_none=True)
+@lazy_dataclass(frozen=True, kw_only=True)
+class _StoredFailure:
+    """The failure of a request."""
 
-    def decode(self, data: bytes) -> _StoredResponse:
-        return adapter_of(_StoredResponse).validate_json(data)
+    message: str
+    kind: ProviderErrorKind
+    status: int | None = None
+    type: str | None = None
+    request_id: str | None = None
+
+    def error(self) -> ProviderError:
+        return ProviderError(
+            self.message, kind=self.kind, status=self.status, type=self.type, request_id=self.request_id
+        )
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class _StoredRefusal:
+    """A budget that did not let a request be made."""
+
+    policy: str
+    limit: float
+    used: float
+    scope: str
+    needed: float | None = None
+
+    def error(self) -> BudgetRefused:
+        return BudgetRefused(self.policy, limit=self.limit, used=self.used, scope=self.scope, needed=self.needed)
+
+
+def _stored_failure(error: ProviderError | BudgetRefused) -> _StoredAnswer:
+    if isinstance(error, BudgetRefused):
+        refusal = _StoredRefusal(
+            policy=error.policy, limit=error.limit, used=error.used, scope=error.scope, needed=error.needed
+        )
+        return _StoredAnswer(refusal=refusal)
+    failure = _StoredFailure(
+        message=str(error), kind=error.kind, status=error.status, type=error.type, request_id=error.request_id
+    )
+    return _StoredAnswer(failure=failure)
+
+
+class _AnswerCodec:
+    """Stores a model call together with the use by all its requests, failed ones included."""
+
+    def __init__(self, call: ModelCall) -> None:
+        self.known: StepFacts | None = None
+        """The facts of a step that was read."""
+        self._call = call
+
+    def encode(self, value: _StoredAnswer) -> bytes:
+        facts = StepFacts(kind=self._call.kind, spent=Usage.total(self._call.used))
+        return encode_step(adapter_of(_StoredAnswer).dump_json(value, exclude_none=True), facts)
+
+    def decode(self, data: bytes) -> _StoredAnswer:
+        self.known, value = decode_step(data)
+        answer = adapter_of(_StoredAnswer).validate_json(value)
+        if answer.response is answer.failure is answer.refusal:
+            raise ValueError("a stored model call has neither a response nor a failure")
+        return answer
 
 
 # -- a view that fits -------------------------------------------------------------------------------------------------
@@ -290,8 +359,13 @@ class _Shortening:
         """Make a model call for a strategy: the run pays for it."""
         self.n_asked += 1
         call = ModelCall(model, request, self._count, lambda: estimate_prefix(request.prefix) + _size(request.messages))
-        call.asked = taps_of(self.run)
-        return await once(self.run, call, step=f"{self.step}/{self.n_asked}")
+        call.asked, call.kind = taps_of(self.run), "compaction"
+        step = f"{self.step}/{self.n_asked}"
+        try:
+            return await once(self.run, call, step=step)
+        except (ProviderError, BudgetRefused) as error:  # it costs only the saving
+            await note_failure(self.run, call, error, step=step)
+            raise
 
     def _count(self, usage: Usage) -> None:
         self.run.ledger.add(usage)

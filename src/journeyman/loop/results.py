@@ -1,21 +1,26 @@
 """The result of a run as JSON, and back.
 
-What was raised is not stored: of an exception the class and the words remain, in a `StoredError`. A state is plain JSON
-when it comes back, and so is the output, unless the agent is there to say what type it has.
+What was raised is not stored: of an exception the class and the words remain, in a `StoredError`. An output is plain
+JSON when it comes back, unless the agent is there to say what type it has. A state comes back as what `project` says
+that it returns; else as the dataclass or the model that it was, if the program has it.
 """
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final, cast, get_args
 
 import orjson
+from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
 from journeyman.endings import Context, Ending, Place
 from journeyman.errors import name_and_words
+from journeyman.loop.steps import declared_type
 from journeyman.result import (
     AttemptRecord,
     CallbackError,
@@ -30,6 +35,8 @@ from journeyman.result import (
     plain_output,
 )
 from journeyman.types import Message, Usage, adapter_of
+
+_log = logging.getLogger("journeyman")
 
 Plain = dict[str, Any]
 
@@ -51,7 +58,9 @@ def dump_result(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
         schema = agent.plan.output
         output = result.output if schema is None else from_json(schema.dump(result.output))
         state = plain_output(result.state, None)
+        kind = type(result.state)
         document |= {"output": output, "state": state, "has_state": result.has_state}
+        document |= {"state_class": f"{kind.__module__}:{kind.__qualname__}"} if _may_be_read(kind) else {}
         document |= {"terminal_result": result.terminal_result}
     else:
         context = result.error.context
@@ -100,11 +109,40 @@ def _success(
         output=output if schema is None else schema.load(orjson.dumps(output)),
         metadata=metadata,
         history=history,
-        state=document["state"],
+        state=_state(document, agent),
         has_state=document["has_state"],
         terminal_result=document["terminal_result"],
         output_type=None if agent is None or schema is None else agent.output.type,
     )
+
+
+def _state(document: Plain, agent: Agent[Any, Any, Any] | None) -> object:
+    """Return a state as the type that it had; as plain JSON where nothing tells that type, or it has changed since."""
+    plain, named = document["state"], document.get("state_class")
+    project = None if agent is None else agent.project
+    kind = None if project is None else declared_type(cast("Callable[..., object]", project))
+    if kind is None and isinstance(named, str):
+        kind = _class_named(named)
+    if kind is None:
+        return plain
+    try:
+        return TypeAdapter[object](kind).validate_python(plain)
+    except (ValueError, PydanticSchemaGenerationError) as error:
+        _log.warning("A stored state is no %s any more, and is read as plain JSON: %s", kind, name_and_words(error))
+        return plain
+
+
+def _class_named(name: str) -> type | None:
+    """Return a class of the program by its module and its name; nothing is imported for it."""
+    module, _, path = name.partition(":")
+    found: object = sys.modules.get(module)
+    for each in path.split("."):
+        found = getattr(found, each, None)
+    return found if isinstance(found, type) and _may_be_read(found) else None
+
+
+def _may_be_read(kind: type) -> bool:
+    return is_dataclass(kind) or issubclass(kind, BaseModel)
 
 
 # -- what a run took ---------------------------------------------------------------------------------------------------

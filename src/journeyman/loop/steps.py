@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from inspect import isfunction
-from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -17,10 +17,19 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from journeyman.budget import Budget
 from journeyman.data import lazy_dataclass
 from journeyman.errors import quoted
-from journeyman.journal import Codec, Journal, TypedCodec, as_json
-from journeyman.loop.record import Outcome, Run
-from journeyman.loop.request import spent_by
-from journeyman.types import Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
+from journeyman.journal import (
+    Codec,
+    Journal,
+    Reservation,
+    StepFacts,
+    StepKind,
+    TypedCodec,
+    as_json,
+    decode_step,
+    encode_step,
+)
+from journeyman.loop.record import Outcome, Run, StepTally, current_tally
+from journeyman.types import NOTHING_USED, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
 
 T = TypeVar("T")
 
@@ -28,12 +37,78 @@ CONTENT: Final = TypedCodec[tuple[UserContent, ...]](tuple[UserContent, ...])
 TEXTS: Final = TypedCodec[tuple[Text, ...]](tuple[Text, ...])
 
 
-async def decided(run: Run, key: str, work: Callable[[Run], Awaitable[T]], *, codec: Codec[T]) -> T:
+class StepCodec(Generic[T]):
+    """Stores a step with its facts: what its kind is, and what the runs that began in it used."""
+
+    def __init__(
+        self, kind: StepKind, values: Codec[T], tally: StepTally | None, *, counts: Callable[[T], int] = lambda _: 0
+    ) -> None:
+        """`counts` tells how many calls a value stands for itself."""
+        self.known: StepFacts | None = None
+        """The facts of a step that was read."""
+        self._kind: Final = kind
+        self._values = values
+        self.tally: Final = tally
+        self._counts = counts
+
+    def encode(self, value: T) -> bytes:
+        counts, tally = self._counts(value), self.tally
+        facts = StepFacts(kind=self._kind, counts=counts)
+        if tally is not None and (tally.children or tally.counts):
+            used = NOTHING_USED if tally.is_stored else Usage.total([each.usage for each in tally.children])
+            facts = StepFacts(
+                kind=self._kind,
+                counts=counts if tally.is_stored else counts + tally.counts,
+                spent=used,
+                children=tuple(tally.children),
+                numbers=tuple(tally.numbers),
+                calls_below=tally.calls,
+                background=Usage.total([each for each in tally.background if each is not NOTHING_USED]),
+            )
+        return encode_step(self._values.encode(value), facts)
+
+    def decode(self, data: bytes) -> T:
+        self.known, value = decode_step(data)
+        return self._values.decode(value)
+
+
+async def decided(run: Run, key: str, work: Callable[[Run], Awaitable[T]], *, kind: StepKind, codec: Codec[T]) -> T:
     """Return what code outside of the loop decides, or what it decided in an earlier life of the run."""
     journal = run.options.host.journal
     if journal is None:
         return await work(run)
-    return await journal.reserve(key, effect="pure").step(lambda: work(run), codec=codec)
+    return await take_step(run, journal.reserve(key, effect="pure"), lambda: work(run), kind=kind, codec=codec)
+
+
+async def take_step(
+    run: Run, place: Reservation, work: Callable[[], Awaitable[T]], *, kind: StepKind, codec: Codec[T]
+) -> T:
+    """Do a step, or take it from the journal, together with the runs that began in it."""
+    step, is_done = StepCodec(kind, codec, StepTally(run, run.calls.tally)), False
+
+    async def done() -> T:
+        nonlocal is_done
+        is_done = True
+        return await work()
+
+    around = current_tally.set(step.tally)
+    try:
+        value = await place.step(done, codec=step)
+    finally:
+        current_tally.reset(around)
+    if step.known is not None and not is_done:
+        recall_runs(run, step.known)
+    return value
+
+
+def recall_runs(run: Run, *steps: StepFacts) -> None:
+    """Count the runs that began in what was one step of an earlier life, or several, as they were counted there."""
+    children = {number: each for step in steps for number, each in zip(step.numbers, step.children, strict=True)}
+    for step in [each for each in steps if each.children]:
+        usages = [each.usage for each in step.children]
+        run.ledger.recall_below(usages, calls=step.calls_below, background=step.background)
+    for number in sorted(children):
+        run.children.ended[next(run.children.numbers)] = children[number]
 
 
 def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool = False) -> None:
@@ -46,12 +121,20 @@ def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool 
 
     @cache
     def spent() -> tuple[int, Usage]:
-        each = [spent_by(key, value) for key, value in journal.stored(prefix)]
-        return sum([calls for calls, _ in each]), Usage.total([usage for _, usage in each])
+        each = [facts_of(stored) for _, stored in journal.stored(prefix)]
+        return sum([facts.counts for facts in each]), Usage.total([facts.spent for facts in each])
 
     if budget.limits_calls or budget.limits_spending:
         for level in budget.levels() if is_root else (budget,):
             level.recall(journal, spent)
+
+
+def facts_of(stored: bytes | None) -> StepFacts:
+    """Return what a stored step stands for. One that was begun and not finished is a call: of others it is not stored
+    that they begin."""
+    if stored is None:
+        return StepFacts(kind="call", counts=1)
+    return decode_step(stored)[0] if stored else StepFacts(kind="answer")
 
 
 # -- whose journal it is ----------------------------------------------------------------------------------------------
@@ -75,7 +158,10 @@ async def difference(run: Run) -> str | None:
     async def head(_: Run) -> _Head:
         return now
 
-    known = await decided(run, "head", head, codec=codec)
+    try:
+        known = await decided(run, "head", head, kind="head", codec=codec)
+    except ValueError as error:
+        return f"the journal cannot be read: {error}"
     if known.agent != now.agent:
         return f"the journal is of the agent {known.agent!r}, not of {now.agent!r}"
     if known.input != now.input:
@@ -125,7 +211,7 @@ async def first_state(
     each life: nothing else would tell how to read what calls have made of it."""
     codec = StateCodec(make)
     if run.options.host.journal is None or declared_type(make) is not None:
-        return await decided(run, key, work, codec=codec)
+        return await decided(run, key, work, kind="state", codec=codec)
     state = await work(run)
     codec.check(state)
     return state

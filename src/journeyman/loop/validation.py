@@ -128,7 +128,7 @@ async def _validators(run: Run, candidate: Candidate, value: object) -> None:
         for number, validator in enumerate(validators):
             key = f"attempt/{run.attempt.number}/verdict/{number}"
             judged = partial(_judged, validator, value, pristine)
-            work = partial(decided, run, key, judged, codec=_LayerCodec(run.doubtful))
+            work = partial(decided, run, key, judged, kind="verdict", codec=_LayerCodec(run.doubtful))
             layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
             if not (await _announced(run, layer)).passed:
                 return

@@ -15,13 +15,13 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
-from journeyman.journal import LIFE, About, Journal, Lives, Steps, StoredStep, worked_s
+from journeyman.journal import LIFE, Lives, Steps, StoringJournal, worked_s
 from journeyman.store.file import File, Lock
-from journeyman.types import Effect, JsonObject
+from journeyman.types import JsonObject
 
 
 @lazy_dataclass()
-class FileJournal(Journal):
+class FileJournal(StoringJournal):
     """The journal of one run. If you give it to the same run again, finished steps are not repeated."""
 
     file: File
@@ -32,13 +32,10 @@ class FileJournal(Journal):
     """What keeps other writers out."""
     _lives: Lives = field(default_factory=Lives, init=False)
 
-    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> StoredStep:
-        return StoredStep(self, key, effect)
-
     def begin_life(self, prefix: str = "") -> float:
         rows = self.file.rows("SELECT key, at FROM steps WHERE run = ? ORDER BY n", (self.run,))
         used_s = worked_s([(key, at) for key, at in rows if key.startswith(prefix)])
-        self._lives.begin(prefix, [key for key, _ in self.stored(prefix)])
+        StoringJournal.begin_life(self, prefix)
         self._insert(f"{prefix}{LIFE}", None)
         return used_s
 
@@ -46,16 +43,10 @@ class FileJournal(Journal):
         known: dict[str, bytes | None] = {}
         for key, body, crc in self.file.rows("SELECT key, body, crc FROM steps WHERE run = ? ORDER BY n", (self.run,)):
             if key.startswith(prefix) and key.rpartition("/")[2] != LIFE:
-                known.setdefault(key, None)
+                known.setdefault(key, None if body is None else b"")  # what is damaged counts for nothing
                 if isinstance(body, bytes) and crc == crc_of_step(self.run, key, body):
                     known[key] = body
         return iter(known.items())
-
-    def is_replaying(self, prefix: str = "") -> bool:
-        return self._lives.is_replaying(prefix)
-
-    def go_live(self, key: str) -> None:
-        self._lives.go_live(key)
 
     def steps(self) -> tuple[str, ...]:
         """Return the keys of the finished steps, oldest first."""

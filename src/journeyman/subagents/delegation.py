@@ -29,7 +29,7 @@ from journeyman.inbox import current_inbox
 from journeyman.journal import Journal, Section, SentRun, SentRuns
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options, Origin, Run, current_path, current_run, detached
+from journeyman.loop.record import Options, Origin, Run, current_path, current_run, current_tally, detached
 from journeyman.model import Model
 from journeyman.result import COUNTED, Result, Success
 from journeyman.subagents.calls import BackgroundCall, ChainCall, ParallelCall, SingleCall, TeamCall
@@ -75,6 +75,9 @@ class Delegation:
     """The sub-agents, by name."""
     context: ToolContext[Any] | None
     """The call of the tool. None when a program made it."""
+    is_call: bool = False
+    """True when the model called the tool itself, and no tool's code: then what is done for the call has a section of
+    the journal. What a tool's code does is part of that tool's step."""
     model: Model | None
     """Used instead of the agents' own."""
     host: Host | None = None
@@ -152,10 +155,25 @@ class Delegation:
         return replace(host, model=self.model or (host.model if self.host else None), budget=budget, journal=journal)
 
     def section(self, journal: Journal | None, given: Assignment) -> Journal | None:
-        """Return the part of a journal that the run of a task has for itself."""
-        context = self.context
-        if journal is None or context is None:
+        """Return the part of a journal that the run of a task has for itself; None if no call of the model stands for
+        it. A journal that a program gives is its own."""
+        if journal is None or self.host is not None:
             return journal
+        return self._section_of_call(journal, given) if self.is_call else None
+
+    def place_to_send(self, journal: Journal | None, given: Assignment) -> Section | None:
+        """Return the part of a journal under which the run of a task is sent out. Code of a tool may send several."""
+        if journal is None or self.context is None:
+            return None
+        tally, place = current_tally.get(), given.place
+        if not self.is_call and tally is not None:
+            place, tally.n_sent = tally.n_sent, tally.n_sent + 1
+        return self._section_of_call(journal, replace(given, place=place))
+
+    def _section_of_call(self, journal: Journal, given: Assignment) -> Section | None:
+        context = self.context
+        if context is None:
+            return None
         call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
         return Section(journal, f"{call}/{given.mode}/{given.place}")
 
@@ -350,7 +368,7 @@ def _to_send(
     run, context, names = current_run.get(), delegation.context, [call.agent]
     member, team = (call.name, call.team_name or "team") if isinstance(call, TeamCall) else ("", "")
     assignment = delegation.assignment(call.agent, call.task, "background")
-    place = None if run is None else delegation.section(run.options.host.journal, assignment)
+    place = None if run is None else delegation.place_to_send(run.options.host.journal, assignment)
     name = None if place is None else place.name("")
     if run is None or context is None or name is None:
         raise SubagentMisused(NO_TASKS)

@@ -244,10 +244,21 @@ class Subagents(Tool[..., Any, Needs]):
             SubagentMisused: the call means nothing, or it cannot be done here.
             SubagentFailed: the one sub-agent of a single call failed.
         """
+        return await self._delegated(arguments, context)
+
+    async def _delegated(
+        self, arguments: Mapping[str, object], context: ToolContext[Any] | None, *, is_call: bool = False
+    ) -> SubagentResult:
         given = parsed(arguments)
         model = None if not given.model else await self.model(given.model)
-        deps = None if context is None else context.deps
-        delegation = Delegation(agents=self._agents, context=context, model=model, deps=deps, deps_of=self._deps)
+        delegation = Delegation(
+            agents=self._agents,
+            context=context,
+            is_call=is_call,
+            model=model,
+            deps=None if context is None else context.deps,
+            deps_of=self._deps,
+        )
         match chosen(given, self.max_parallel):
             case SingleCall() as call:
                 return await single(delegation, call)
@@ -259,7 +270,7 @@ class Subagents(Tool[..., Any, Needs]):
                 return await self._background(delegation, call, given.model or "")
             case TeamCall() as call:
                 is_here = getattr(self.team, "is_open", self.team is not None)
-                runs = None if is_here else sent_by(delegation)
+                runs = None if is_here or self.team is None else sent_by(delegation)
                 if runs is not None:
                     return await joined(delegation, call, runs, model=given.model or "")
                 return await team(delegation, call, self.team)
@@ -280,7 +291,7 @@ class Subagents(Tool[..., Any, Needs]):
 
     async def invoke(self, arguments: dict[str, object], context: ToolContext[Any] | None) -> str:
         """Delegate as the arguments say, and return what the model reads."""
-        return (await self.execute(arguments, context)).to_json()
+        return (await self._delegated(arguments, context, is_call=True)).to_json()
 
     async def model(self, name: str) -> Model:
         """Return the model that a call asks for by name.

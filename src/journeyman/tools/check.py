@@ -13,6 +13,7 @@ from typing import Any, Final, cast, get_args
 from journeyman.budget import Allowance, Limits
 from journeyman.cancel import Abort
 from journeyman.definition import Problem, meant, write_value
+from journeyman.errors import name_and_words
 from journeyman.events import CALLBACKS, Callbacks
 from journeyman.hosted.tools import Hosting, hosted_problems
 from journeyman.model import UNKNOWN, CachePolicy, Settings, ThinkingLevel, ToolChoice
@@ -69,9 +70,14 @@ def function_problem(
 
 def lacking(what: str, value: object, *names: str, hint: str) -> Iterator[Problem]:
     """Give a problem if `value` is not None, and lacks one of these methods or facts."""
-    missing = [name for name in names if not hasattr(value, name)]
+    try:
+        missing, shown = [name for name in names if not hasattr(value, name)], repr(value)
+    except Exception as error:  # noqa: BLE001 - a property of a stranger's class
+        raised = f"{what} is a {type(value).__name__} that raised {name_and_words(error)} when it was looked at."
+        yield Problem("INVALID_ARGUMENT", raised, hint)
+        return
     if value is not None and (missing or isinstance(value, type)):
-        yield Problem("INVALID_ARGUMENT", f"{what} is {value!r}.", hint)
+        yield Problem("INVALID_ARGUMENT", f"{what} is {shown}.", hint)
 
 
 def gate_problems(what: str, gate: object) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from journeyman.cancel import current_scope, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import CassetteError, ModelUnavailable, NotRecorded, ProviderError, name_and_words
-from journeyman.journal import About, Codec, Journal
+from journeyman.journal import About, Codec, Journal, StepFacts, decode_step, encode_step
 from journeyman.model import Facts, InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
 from journeyman.models.cassette.format import ModelLine, RecordedCall, RecordedRequest
 from journeyman.models.cassette.pieces import json_line
@@ -256,7 +256,7 @@ class CallStep:
             await asyncio.sleep(found.call.ms / 1000)
         self.state.playback.skip(found.call.runs)
         try:
-            return codec.decode(json_line(found.call.outcome))
+            return codec.decode(encode_step(json_line(found.call.outcome), StepFacts(kind="call")))
         except ValueError as error:
             where = f"{self.state.playback.path}, line {found.line}"
             what = f"{where}: the outcome cannot be read: {name_and_words(error)}."
@@ -271,7 +271,7 @@ class CallStep:
             _started_here.reset(token)
         ms = (_now_s() - started_s) * 1000
         try:
-            outcome: JsonValue = json.loads(codec.encode(value))
+            outcome: JsonValue = json.loads(decode_step(codec.encode(value))[1])
             if not isinstance(outcome, dict):
                 raise ValueError("it is no JSON object")
         except (ValueError, TypeError) as error:
