@@ -63,7 +63,12 @@ def test_the_codes_are_those_of_the_product_document() -> None:
 
 def _example(context: type[Any]) -> object:
     """Return facts of this class with some value in each field."""
-    values: dict[str, Any] = {"issues": ("total: too large",), "kind": "unknown", "hint": "Look for the key."}
+    values: dict[str, Any] = {
+        "issues": ("total: too large",),
+        "kind": "unknown",
+        "hint": "Look for the key.",
+        "advice": "Ask it later.",
+    }
     return context(
         **{each.name: values.get(each.name, "3" if "str" in str(each.type) else 3) for each in fields(context)}
     )

@@ -26,9 +26,8 @@ async def test_a_script_gives_one_answer_after_the_other() -> None:  # X39
 
 async def test_at_its_end_a_script_fails_unless_it_repeats() -> None:  # X39
     ended = await run(talker(Scripted([call("look")])), "Go.")
-    assert context_of(ended, ApiErrorContext).message == (
-        "The script has 1 answer, and this is request 2. Add an answer, or pass repeat=True."
-    )
+    assert context_of(ended, ApiErrorContext).message == "The script has 1 answer, and this is request 2."
+    assert failed(ended).error.hint == "Add an answer, or pass repeat=True."
     repeating = Scripted([call("look")], repeat=True)
     result = await run(talker(repeating, limits=Limits(iterations=4)), "Go.")
     assert failed(result).code == "MAX_ITERATIONS"

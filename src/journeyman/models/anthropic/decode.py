@@ -212,6 +212,8 @@ class Decoder:
         self.complete = True
         blocks = [part for index in [*self._open] for part in self._finish_block({"index": index})]
         stop, detail = ("other", None) if self._stop is None else stop_of(self._stop, has_calls=self._calls)
+        if self._stop in ("end_turn", "tool_use"):  # this wire's own words mean what they say, whatever was called
+            stop = self._stop
         return (*blocks, ResponseFinished(stop, self._detail or detail))
 
     def _count(self, holder: JsonObject) -> bool:
