@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Final, cast, get_args
 
-import orjson
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
@@ -29,6 +28,8 @@ from journeyman.result import (
     ValidationReport,
     plain_output,
 )
+from journeyman.tools.exact import is_loaded_as
+from journeyman.tools.schema import OutputSchema
 from journeyman.types import Message, Usage, adapter_of
 
 Plain = dict[str, Any]
@@ -41,8 +42,9 @@ class StoredError(Exception):
 _CONTEXTS: Final[Mapping[str, type[Context]]] = {each.__name__: each for each in get_args(Context)}
 
 
-def dump_result(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
-    """Return a result as JSON."""
+def dump_result(result: Result[Any], agent: Agent[Any, Any, Any], *, written: str | None = None) -> bytes:
+    """Return a result as JSON. `written` is what the model wrote as its output, which is stored where the output itself
+    would be read as another value."""
     document: Plain = {
         "metadata": _metadata(result.metadata),
         "history": adapter_of(tuple[Message, ...]).dump_python(result.history, mode="json", exclude_none=True),
@@ -52,6 +54,8 @@ def dump_result(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
         output = result.output if schema is None else from_json(schema.dump(result.output))
         state = plain_output(result.state, None)
         document |= {"output": output, "state": state, "has_state": result.has_state}
+        if schema is not None and written is not None and not is_loaded_as(schema, _as_stored(output), result.output):
+            document["written"] = written
         document |= {"terminal_result": result.terminal_result}
     else:
         context = result.error.context
@@ -97,7 +101,7 @@ def _success(
 ) -> Success[Any]:
     output, schema = document["output"], None if agent is None else agent.plan.output
     return Success(
-        output=output if schema is None else schema.load(orjson.dumps(output)),
+        output=output if schema is None else _output(document, schema),
         metadata=metadata,
         history=history,
         state=document["state"],
@@ -105,6 +109,15 @@ def _success(
         terminal_result=document["terminal_result"],
         output_type=None if agent is None or schema is None else agent.output.type,
     )
+
+
+def _output(document: Plain, schema: OutputSchema[Any]) -> object:
+    written = document.get("written")
+    return schema.load(_as_stored(document["output"])) if written is None else schema.parse(written)
+
+
+def _as_stored(output: object) -> bytes:
+    return to_json(output, inf_nan_mode="null")
 
 
 # -- what a run took ---------------------------------------------------------------------------------------------------

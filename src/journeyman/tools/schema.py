@@ -189,6 +189,21 @@ def _type_problem(subject: str, annotation: object, error: Exception) -> Problem
 # -- any type ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedValue:
+    """A value that a type has checked already. It is not checked twice: a validator that converts would do so again."""
+
+    schema: OutputSchema[Any]
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedValue:
+    """A value that cannot be used, though it may fit its type. It is refused for this reason where it is checked."""
+
+    error: InvalidArguments
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OutputSchema(Generic[T]):
     """A type that an agent takes or gives, compiled."""
@@ -221,12 +236,29 @@ class OutputSchema(Generic[T]):
             InvalidArguments: it does not fit; it lists every issue.
         """
         subject = f"value for {self.name!r}"
+        if isinstance(value, CheckedValue) and value.schema is self:
+            return cast("T", value.value)
+        if isinstance(value, RefusedValue):
+            raise value.error
         try:
             return self._adapter.validate_python(value)
         except ValidationError as error:
             raise InvalidArguments(subject, issue_lines(faults_of(error, hides=self._hides))) from None
         except Exception as error:  # as in `parsed`
             raise InvalidArguments(subject, [unchecked(error)]) from error
+
+    def parse_checked(self, input_json: str | bytes) -> CheckedValue:
+        """Return what `parse` does, in a form that `check` passes as it is.
+
+        Raises:
+            InvalidArguments: they do not fit; it lists every issue.
+        """
+        return CheckedValue(self, self.parse(input_json))
+
+    @property
+    def core_schema(self) -> CoreSchema:
+        """The type as pydantic has it."""
+        return self._adapter.core_schema
 
     def told(self, value: object) -> str:
         """Return a checked value for people and logs: a text as it is, any other as JSON."""
