@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Final, Never, Self, cast
+from math import isfinite
+from typing import Any, Final, Self, cast
 
 import orjson
 
@@ -26,11 +27,11 @@ class WrittenNumber(float):
         """Take the number that `text` is.
 
         Raises:
-            ValueError: it is none, or is larger than any double.
+            ValueError: it is no JSON, or is larger than any double.
         """
         made = super().__new__(cls, text)
-        if made in (float("inf"), float("-inf")):
-            raise ValueError(f"the number {text[:80] if isinstance(text, str) else text} is larger than any double")
+        if not isfinite(made):
+            raise ValueError(f"{str(text)[:80]} is no number of JSON, or is larger than any double")
         made.text = text if isinstance(text, str) else float.__repr__(made)
         return made
 
@@ -45,7 +46,7 @@ def read_json(data: bytes | str) -> Any:  # noqa: ANN401 - JSON edge
     if not is_long:
         return orjson.loads(data)
     try:
-        value: object = json.loads(data, parse_float=WrittenNumber, parse_constant=_refuse)
+        value: object = json.loads(data, parse_float=WrittenNumber, parse_constant=WrittenNumber)
         if ("\\u" if isinstance(data, str) else b"\\u") in data:  # pyright: ignore[reportOperatorIssue] - of one type
             write_json(value)  # half a surrogate pair is refused, as by the other reader
         return value
@@ -79,7 +80,3 @@ def _with_digits(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_with_digits(each) for each in cast("list[object]", value)]
     return value
-
-
-def _refuse(constant: str) -> Never:
-    raise ValueError(f"{constant} is no JSON")

@@ -68,11 +68,10 @@ async def test_a_failure_carries_the_text_of_an_answer_that_was_aborted_and_a_ch
 
     def stop(event: Event) -> None:
         if isinstance(event, TextDelta) and event.text == " a time":
-            turn.abort("enough")
+            chat.abort("enough")
 
     async with Chat(talker(model), on_event=stop) as chat:
-        turn = chat.start("Tell me a story.")
-        failure = failed(await turn)
+        failure = failed(await chat.start("Tell me a story."))
         assert (failure.code, failure.answer) == ("EXECUTION_CANCELLED", "Once upon a time")
         turn = chat.start("And now?")
         await turn

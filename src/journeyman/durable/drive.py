@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from journeyman.cancel import Abort, ended
 from journeyman.chat.writer import SessionWriter, TurnLife
+from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving, Life, RunJournal
 from journeyman.durable.program import Program
@@ -46,7 +47,7 @@ from journeyman.result import Result, Success
 from journeyman.store.log import lines_of, queued
 from journeyman.tools.context import current_asker
 from journeyman.tools.exact import StoredValue, load_value
-from journeyman.types import NOTHING_USED, Usage, record_class
+from journeyman.types import NOTHING_USED, Usage
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ _TRIES: Final = 5
 """How often the end of a run looks what was said in the moment of it."""
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Drive:
     """One life of a run, in this process."""
 

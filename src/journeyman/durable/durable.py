@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
 from journeyman.cancel import Abort, running_loop
+from journeyman.definition import explain_arguments
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
@@ -84,6 +85,7 @@ class StartOptions(TypedDict, total=False):
     mode: str
 
 
+@explain_arguments
 class Durable:
     """Durable runs in one store: `async with Durable("runs.db") as durable: await durable.run(agent, "…", id="7")`.
 

@@ -22,6 +22,7 @@ from pydantic_core import from_json
 
 from journeyman.cancel import current_scope
 from journeyman.chat.questions import Questions
+from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine, Written
 from journeyman.durable.records import (
     BEGUN,
@@ -43,7 +44,7 @@ from journeyman.endings import START
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.gate import DECISION, Approval, Decision
 from journeyman.journal import About, Codec, Journal, Lives, Reservation, SentRuns, Tape
-from journeyman.types import Effect, JsonObject, RunPath, frozen, record_class
+from journeyman.types import Effect, JsonObject, RunPath
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ _SAID_EACH: Final = 30
 _LONGEST_ARGUMENTS: Final = 8_000
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Leaving:
     """Why a run cannot stay in this process."""
 
@@ -62,7 +63,7 @@ class Leaving:
     error: BaseException | None = None
 
 
-@record_class()
+@lazy_dataclass()
 class Known:
     """What is stored of a step."""
 
@@ -505,7 +506,7 @@ class RunJournal(Journal):
 _EXPIRED: Final = b"null"
 
 
-@record_class()
+@lazy_dataclass()
 class _Here:
     """A question that waits here, too."""
 
@@ -555,7 +556,7 @@ def place_of(key: str) -> tuple[int, int]:
             return 0, 0
 
 
-@record_class()
+@lazy_dataclass()
 class _Reserved:
     """The place of one step."""
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import ended
 from journeyman.connect import connect
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import Leaving
@@ -20,7 +22,6 @@ from journeyman.durable.records import Head, Row, load_head
 from journeyman.errors import JourneymanError, name_and_words
 from journeyman.events import Callbacks, Listener
 from journeyman.subagents.tool import crew_of
-from journeyman.types import frozen
 
 _log = logging.getLogger("journeyman")
 _PATIENCE_S: Final = 1.0
@@ -28,7 +29,7 @@ _UNFIT_S: Final = 10.0
 """This worker leaves a run that it must not drive to others for so many seconds."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Queue:
     """How a worker serves a queue."""
 
@@ -36,6 +37,7 @@ class Queue:
     """How many runs of this queue go on at once in all workers together. None: as many as there are slots."""
 
 
+@explain_arguments
 class Worker:
     """Drives runs of its agents: runs that were started, that no longer wait, or whose process has died.
 

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from journeyman.cancel import Cause, is_awaited, is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.endings import (
     BudgetContext,
     CancelledContext,
@@ -34,7 +35,7 @@ from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.tools.context import own_copy
 from journeyman.tools.redaction import words_without_secrets
-from journeyman.types import NOTHING_USED, JsonObject, Text, Usage, value_class
+from journeyman.types import NOTHING_USED, JsonObject, Text, Usage
 
 _log = logging.getLogger("journeyman")
 
@@ -229,7 +230,7 @@ def _metadata(run: Run) -> Metadata:
     )
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class _End:
     """What a journal keeps of the end of a run. Of one that another run waits for it is all there is to know: it is
     not replayed."""

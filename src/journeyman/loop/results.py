@@ -29,7 +29,6 @@ from journeyman.result import (
     plain_output,
 )
 from journeyman.tools.exact import is_loaded_as
-from journeyman.tools.schema import OutputSchema
 from journeyman.types import Message, Usage, adapter_of
 
 Plain = dict[str, Any]
@@ -100,8 +99,11 @@ def _success(
     document: Plain, metadata: Metadata, history: tuple[Message, ...], agent: Agent[Any, Any, Any] | None
 ) -> Success[Any]:
     output, schema = document["output"], None if agent is None else agent.plan.output
+    if schema is not None:
+        written = document.get("written")
+        output = schema.load(_as_stored(output)) if written is None else schema.parse(written)
     return Success(
-        output=output if schema is None else _output(document, schema),
+        output=output,
         metadata=metadata,
         history=history,
         state=document["state"],
@@ -109,11 +111,6 @@ def _success(
         terminal_result=document["terminal_result"],
         output_type=None if agent is None or schema is None else agent.output.type,
     )
-
-
-def _output(document: Plain, schema: OutputSchema[Any]) -> object:
-    written = document.get("written")
-    return schema.load(_as_stored(document["output"])) if written is None else schema.parse(written)
 
 
 def _as_stored(output: object) -> bytes:

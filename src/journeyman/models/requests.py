@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.hosted.tools import Location
-from journeyman.model import Facts, Request
+from journeyman.model import Facts, Request, Settings
 from journeyman.types import NOTHING_USED, JsonObject
 
 UNKNOWN_MAX_TOKENS: Final = 8_192
@@ -50,7 +50,7 @@ def by_longest_prefix(table: Mapping[str, _Known], name: str) -> _Known:
 
 def refused_here(text: str) -> ProviderError:
     """Return the error of a request that is not sent because it would be refused."""
-    return ProviderError(text, kind="bad_request", usage=NOTHING_USED)
+    return ProviderError(text, kind="bad_request", usage=NOTHING_USED, hint="Nothing was sent.")
 
 
 def limits(request: Request, facts: Facts) -> tuple[int, int]:
@@ -88,6 +88,21 @@ def placed(location: Location | None) -> JsonObject:
         return {}
     known = {each.name: getattr(location, each.name) for each in fields(location)}
     return {"user_location": {"type": "approximate", **{name: text for name, text in known.items() if text}}}
+
+
+def sampling_fields(settings: Settings, names: Mapping[str, str], *, model: str, api: str) -> JsonObject:
+    """Return the settings of how a model chooses its words, by their `names` in an API.
+
+    Raises:
+        ProviderError: a setting has no name in it (`bad_request`): nothing that a user asks for is left out in silence.
+    """
+    every = {"temperature": settings.temperature, "top_p": settings.top_p, "seed": settings.seed}
+    asked: JsonObject = {name: value for name, value in every.items() if value is not None}
+    if settings.stop:
+        asked["stop"] = list(settings.stop)
+    if lacking := " and no ".join([name for name in asked if name not in names]):
+        raise refused_here(f"{model} takes no {lacking} over {api}. Leave it out of Settings.")
+    return {names[name]: value for name, value in asked.items()}
 
 
 def with_extra(head: JsonObject, extra: JsonObject, *, reserved: frozenset[str]) -> JsonObject:

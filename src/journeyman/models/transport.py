@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Final, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -28,6 +28,7 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Tap, current_tap
 from journeyman.models.sse import Event, Parser, TooLarge
@@ -52,7 +53,7 @@ _PUBLIC_HEADERS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Timeouts:
     """How long a request may be silent, in seconds. There is no limit on the whole: an answer may take its time."""
 
@@ -65,7 +66,7 @@ class Timeouts:
 # -- one request -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@lazy_dataclass(frozen=True, repr=False)
 class Exchange:
     """What error messages may say about a request, and what they must not: hence no repr of the headers."""
 
@@ -92,7 +93,7 @@ class Exchange:
         return ProviderError(self.scrubbed(f"{self.host} {words}{said}."), kind=kind, usage=usage)
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class HttpAnswer:
     """An answer whose body is still to be read."""
 
@@ -216,7 +217,7 @@ def open_stream(
     return _Posted(Exchange(url, headers), body, timeouts, owner)
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     """A request that is open as long as the block.
 
@@ -322,7 +323,7 @@ def _tls(trusted: _Environment) -> ssl.SSLContext | bool:
     return context
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Pool:
     """Connections to one place with one set of headers. Cookies are neither kept nor sent."""
 
@@ -335,7 +336,7 @@ class _Pool:
     """When the last one ended, by the event loop's clock."""
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Connections:
     """All connections of one event loop, in pools.
 
@@ -430,7 +431,7 @@ class _Connections:
             await asyncio.sleep(0)  # connections closed before are gone one round later
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Process:
     """What all event loops of the process have together."""
 
@@ -470,7 +471,7 @@ async def _until_the_end(connections: _Connections) -> AsyncGenerator[None]:
         await connections.end()
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class OverHttp:
     """A model whose requests go over this transport: its connections are the event loop's.
 
@@ -494,7 +495,7 @@ class OverHttp:
         await (await _connections()).disown(self)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Refreshed(AbstractAsyncContextManager[None]):
     async def __aenter__(self) -> None:
         await (await _connections()).refresh()
@@ -518,7 +519,7 @@ def _session(scheme: str) -> aiohttp.ClientSession:
 # -- no network --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class Silence:
     """A time in which nobody may be asked."""
 

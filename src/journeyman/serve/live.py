@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from starlette.types import Message, Receive
 from journeyman.agent import Agent
 from journeyman.cancel import Abort
 from journeyman.chat.questions import UNANSWERED, Questions
+from journeyman.data import lazy_dataclass
 from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -37,14 +38,14 @@ from journeyman.gate import Decision
 from journeyman.loop.watch import Watch
 from journeyman.result import Result, dump_document, plain_output, result_document
 from journeyman.types import Message as SaidMessage
-from journeyman.types import adapter_of, frozen
+from journeyman.types import adapter_of
 
 _LIFE: Final = 1 << 32
 """The numbers of events are those of a life, times this, and then from 1: they only grow."""
 _MOST_AT_ONCE: Final = 256
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ServeLimits:
     """What a server of agents lets its clients use. Sizes are in bytes, times in seconds."""
 
@@ -73,7 +74,7 @@ class ServeLimits:
     """After how long clients that are told to come back may come back."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Ended:
     """The last of what is followed: how a run, or a turn, has ended."""
 
@@ -83,7 +84,7 @@ class Ended:
     """JSON: that of the result, or `error`."""
 
 
-@dataclass(slots=True, eq=False)
+@lazy_dataclass(eq=False)
 class Entry:
     """One event, as it is kept."""
 

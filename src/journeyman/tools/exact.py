@@ -7,12 +7,12 @@ converts, an alias for writing, a field that is left out), the fields are stored
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
@@ -89,7 +89,7 @@ def _is_read_as(value: object, read: Callable[[], object]) -> bool:
 
 def _parts(value: Any) -> object:  # noqa: ANN401 - any value there is
     """Return what makes a value itself, to be compared: the classes count, too, and 1 is not True."""
-    kind: type[object] = type(value)
+    kind = cast("type[object]", type(value))
     inner: object = value
     if isinstance(value, float):
         inner = repr(value)  # so that NaN is NaN
@@ -133,29 +133,17 @@ def _classes_of(schema: OutputSchema[Any]) -> Mapping[str, type]:
     return {name: cls for name, cls in found.items() if name not in twice}
 
 
-def _base64(data: bytes) -> str:
-    return b64encode(data).decode()
-
-
-def _days(span: timedelta) -> list[int]:
-    return [span.days, span.seconds, span.microseconds]
-
-
-def _span(days: list[int]) -> timedelta:
-    return timedelta(*days)
-
-
 class _Form(NamedTuple):
     encode: Callable[[Any], object]
     decode: Callable[[Any], object]
 
 
 _FORMS: Final[Mapping[type, _Form]] = {
-    bytes: _Form(_base64, b64decode),
+    bytes: _Form(partial(str, encoding="latin-1"), partial(bytes, encoding="latin-1")),
     datetime: _Form(datetime.isoformat, datetime.fromisoformat),
     date: _Form(date.isoformat, date.fromisoformat),
     time: _Form(time.isoformat, time.fromisoformat),
-    timedelta: _Form(_days, _span),
+    timedelta: _Form(lambda it: [it.days, it.seconds, it.microseconds], lambda it: timedelta(it[0], it[1], it[2])),
     Decimal: _Form(str, Decimal),
     UUID: _Form(str, UUID),
     type(Path()): _Form(str, Path),
@@ -170,7 +158,7 @@ _COLLECTIONS: Final[Mapping[str, Callable[[list[object]], object]]] = {
 
 def _encoded(value: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 - any value there is
     """Return a value as JSON: a scalar as it is, any other as its kind and what it holds."""
-    kind: type[object] = type(value)
+    kind = cast("type[object]", type(value))
     if value is None or kind in (bool, int, float, str):
         return value
     if kind in _FORMS:

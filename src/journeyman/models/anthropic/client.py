@@ -17,7 +17,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import Hosting
 from journeyman.model import Facts, Part, Request, room_for
@@ -69,7 +70,7 @@ _STREAMS: Final = ("text/event-stream", "application/vnd.amazon.eventstream")
 _REQUEST_IDS: Final = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id")
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class AnthropicClientModel:
     """A model behind the Messages API, reached by a client of the official SDK."""
 
@@ -190,7 +191,7 @@ def from_environment(
 # -- clients that are made here ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
+@lazy_dataclass(eq=False)
 class _Lease:
     """What one event loop has open."""
 
@@ -198,7 +199,7 @@ class _Lease:
     n_users: int = 0
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class AnthropicCloudModel:
     """A model behind the Messages API of a cloud, reached by clients of the official SDK that are made when needed."""
 
@@ -362,7 +363,7 @@ if TYPE_CHECKING:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Parts(Parts):
     """The parts of an answer, from the events that the SDK has parsed."""
 

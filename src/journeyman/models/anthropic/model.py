@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import HostedTool, Hosting, WebSearch
-from journeyman.model import Facts, OutputFormat, Part, Request, ThinkingLevel, room_for
+from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
 from journeyman.models.anthropic.encode import encode, media
@@ -28,6 +29,7 @@ from journeyman.models.requests import (
     missing,
     placed,
     refused_here,
+    sampling_fields,
     with_extra,
     with_hosted,
     written,
@@ -51,9 +53,10 @@ too long: 205668 tokens > 200000 maximum` (GitHub: kortix-ai/suna#217), `input l
 limit: 178959 + 64000 > 200000` (docker/docker-agent#569)."""
 
 _RESERVED: Final = frozenset({"messages", "system"})
+_SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p", "stop": "stop_sequences"}
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class AnthropicModel(OverHttp):
     """A model behind the Messages API.
 
@@ -152,9 +155,17 @@ class AnthropicModel(OverHttp):
             }
         if settings.tool_choice != "auto" and (request.prefix.tools or settings.hosted):
             head["tool_choice"] = {"type": settings.tool_choice}
-        if settings.stop_sequences:
-            head["stop_sequences"] = list(settings.stop_sequences)
+        head |= self._sampling(settings)
         return with_hosted(with_extra(head, settings.extra, reserved=_RESERVED), list(map(_hosted, settings.hosted)))
+
+    def _sampling(self, settings: Settings) -> JsonObject:
+        fields = sampling_fields(settings, _SAMPLING, model=f"{PROVIDER}:{self.name}", api="the Messages API")
+        asked = " and no ".join([name for name in ("temperature", "top_p") if name in fields])
+        if asked and not _known_of(self.name).takes_sampling:
+            raise refused_here(f"{self.name} takes no {asked}. Leave it out of Settings, or choose an older model.")
+        if settings.temperature is not None and settings.thinking not in (None, "off"):
+            raise refused_here(f"{self.name} takes no temperature while it reasons. Leave it out, or thinking.")
+        return fields
 
     def _format(self, output: OutputFormat) -> JsonObject:
         """Return what makes the model answer with JSON.
@@ -270,7 +281,7 @@ def from_environment(
 _Reasoning: TypeAlias = Literal["adaptive", "budget", "both"]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Known:
     max_output_tokens: int
     context_window: int | None
@@ -280,6 +291,12 @@ class _Known:
     """The `thinking.type` that switches reasoning off; None when nothing does."""
     native_output: bool | None = True
     """Whether it takes `output_config.format`; None: not known."""
+
+    @property
+    def takes_sampling(self) -> bool:
+        """Whether it takes `temperature` and `top_p`: none does that reasons by levels of effort only. A model that is
+        not known is asked."""
+        return self.reasoning != "adaptive" or self.context_window is None
 
 
 # The longest prefix that fits, from `claude-` on: gateways put words before it.

@@ -12,13 +12,14 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 from urllib.parse import quote, urlsplit
 
 from typing_extensions import Unpack
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, name_and_words
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, Hosting, WebSearch
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
@@ -35,6 +36,7 @@ from journeyman.models.requests import (
     limits,
     missing,
     refused_here,
+    sampling_fields,
     with_hosted,
     written,
 )
@@ -66,6 +68,7 @@ exceeds the maximum number of tokens allowed (1048576).`"""
 _ABOUT_SIGNATURES: Final = ("corrupted thought signature", "thought signature is not valid")
 """What it says of a signature that another model, key or place has given; there is no label for it."""
 
+_SAMPLING: Final = {"temperature": "temperature", "top_p": "topP", "seed": "seed", "stop": "stopSequences"}
 _RESERVED: Final = frozenset({"contents", "systemInstruction"})
 _GENERATION: Final = frozenset(
     {"audioTimestamp", "candidateCount", "enableAffectiveDialog", "frequencyPenalty", "imageConfig"}
@@ -79,7 +82,7 @@ _MODEL_NAME: Final = re.compile(r"(?!.*\.\.)[\w.:@/-]+")
 _LOCATION: Final = re.compile(r"[a-z0-9-]+")
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class GoogleModel(OverHttp):
     """A model behind `generateContent`.
 
@@ -189,8 +192,7 @@ class GoogleModel(OverHttp):
         ceiling, limit = limits(request, self.facts)
         check_hosted(request, self.facts, model=f"{PROVIDER}:{self.name}")
         config: JsonObject = {"maxOutputTokens": limit, **self._reasoning(settings.thinking, ceiling, limit)}
-        if settings.stop_sequences:
-            config["stopSequences"] = list(settings.stop_sequences)
+        config |= sampling_fields(settings, _SAMPLING, model=f"{PROVIDER}:{self.name}", api="generateContent")
         if request.prefix.output is not None:
             config |= self._format(request.prefix.output, has_tools=bool(tools))
         head: JsonObject = {"generationConfig": config}
@@ -249,7 +251,7 @@ class GoogleModel(OverHttp):
         return {"thinkingConfig": {"thinkingBudget": budget, "includeThoughts": True}}
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Resent(AbstractAsyncContextManager[AsyncIterator[Part]]):
     """A request that is sent once more where that can help: with a new token, or without signatures."""
 
@@ -449,7 +451,7 @@ def _made(
 # -- what is known about models ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Known:
     max_output_tokens: int
     context_window: int | None

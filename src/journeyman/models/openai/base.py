@@ -8,12 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import ClassVar, Final
 from urllib.parse import quote, urlencode
 
-from journeyman.model import Facts, OutputFormat, Part, Request, ThinkingLevel
+from journeyman.data import lazy_dataclass
+from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import (
     KINDS,
@@ -25,7 +26,7 @@ from journeyman.models.openai.endpoint import (
     known_of,
     media_of,
 )
-from journeyman.models.requests import check_hosted, check_key, missing, refused_here, written
+from journeyman.models.requests import check_hosted, check_key, missing, refused_here, sampling_fields, written
 from journeyman.models.strict import is_enforceable
 from journeyman.models.transport import OverHttp, Timeouts, open_stream
 from journeyman.types import JsonObject, Price
@@ -42,7 +43,7 @@ _EFFORTS: Final[Mapping[ThinkingLevel, tuple[str, ...]]] = {
 """For each level the words for it, the best first."""
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class OpenAIStyleModel(OverHttp, ABC):
     """A model behind one of OpenAI's two APIs.
 
@@ -155,6 +156,16 @@ class OpenAIStyleModel(OverHttp, ABC):
             raise refused_here(f"{name} has no native output. Use Output(…, mode='tool'), or another model.")
         form: JsonObject = {"name": output.name, "schema": output.schema, "strict": is_enforceable(output.schema)}
         return {**form, "description": output.description} if output.description else form
+
+    def _sampling(self, settings: Settings, names: Mapping[str, str], *, api: str) -> JsonObject:
+        fields = sampling_fields(settings, names, model=f"{self.provider}:{self.name}", api=api)
+        asked = " and no ".join([name for name in ("temperature", "top_p") if names.get(name) in fields])
+        knows_best = self.endpoint.efforts is not None  # a service of its own models
+        if asked and not knows_best and not known_of(self.name).takes_sampling(settings.thinking):
+            raise refused_here(
+                f"{self.provider}:{self.name} takes no {asked} while it reasons. Leave it out of Settings."
+            )
+        return fields
 
     def _tool_fields(self, request: Request) -> JsonObject:
         fields: JsonObject = {}

@@ -9,16 +9,18 @@ BerriAI/litellm#34569).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
 from journeyman.content.media import LARGEST_BYTES, PICTURES, Media, Taken
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import Hosting
-from journeyman.models.answers import kind_of_status, kinds_of_labels, upstream, with_overflow
+from journeyman.model import ThinkingLevel
+from journeyman.models.answers import kind_of_status, kinds_of_labels, upstream, with_lack, with_overflow
 from journeyman.models.requests import by_longest_prefix
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
@@ -28,10 +30,12 @@ EffortField: TypeAlias = Literal["reasoning_effort", "reasoning"]
 
 SOUNDS: Final = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 """The sounds that Chat Completions take, and their names for them."""
+SAMPLING: Final = {name: name for name in ("temperature", "top_p", "seed", "stop")}
+"""The names of most services for how a model chooses its words."""
 _REQUEST_BYTES: Final = 50_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Endpoint:
     """One service. The defaults describe a plain compatible server that needs no key."""
 
@@ -97,6 +101,9 @@ class Endpoint:
     """The role of the message with the system prompt, in Chat Completions."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The name of the longest answer's field, in Chat Completions."""
+    sampling: Mapping[str, str] = field(default_factory=lambda: SAMPLING, hash=False)
+    """The names that Chat Completions have for `temperature`, `top_p`, `seed` and `stop` of the settings. What is not
+    named fails before it is sent."""
     store: bool | None = None
     """Sent as `store`; None: not sent, and the service decides whether it keeps answers."""
     cache_marks: tuple[str, ...] = ()
@@ -226,7 +233,7 @@ LM_STUDIO: Final = Endpoint(
 ChatTools: TypeAlias = Literal["yes", "without reasoning", "no"]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Known:
     """What is known about one of OpenAI's models."""
 
@@ -236,6 +243,13 @@ class Known:
     """What its effort for reasoning can be, the least first; empty when it takes none."""
     chat_tools: ChatTools = "yes"
     """Whether it has tools over Chat Completions. `without reasoning`: with the effort `none` only."""
+    samples_while_reasoning: bool = False
+    """Whether it takes `temperature` and `top_p` also while it reasons."""
+
+    def takes_sampling(self, thinking: ThinkingLevel | int | None) -> bool:
+        """Tell whether it takes `temperature` and `top_p`; one that may reason by itself, or not, is asked."""
+        reasons = "none" not in self.efforts or thinking not in (None, "off")
+        return not self.efforts or self.samples_while_reasoning or not reasons
 
 
 _THREE: Final = ("low", "medium", "high")
@@ -270,7 +284,7 @@ _KNOWN: Final[Mapping[str, Known]] = {
     "gpt-5-codex": Known(128_000, 400_000, _THREE),
     "gpt-5-pro": Known(272_000, 400_000, ("high",)),
     "gpt-5-chat": Known(16_384, 128_000),
-    "gpt-oss-": Known(131_072, 131_072, _THREE),
+    "gpt-oss-": Known(131_072, 131_072, _THREE, samples_while_reasoning=True),
     "o1": Known(100_000, 200_000, _THREE),
     "o3": Known(100_000, 200_000, _THREE),
     "o4-mini": Known(100_000, 200_000, _THREE),
@@ -338,6 +352,7 @@ KINDS: Final = kinds_of_labels(
         "auth": "account_deactivated authentication_error invalid_api_key invalid_authentication permission_error",
         "content_filtered": "content_filter content_policy_violation invalid_prompt ResponsibleAIPolicyViolation",
         "context_overflow": "context_length_exceeded exceed_context_size_error tokens_exceeded_error",
+        "bad_request": "not_supported_error",
         "not_found": "DeploymentNotFound model_not_found not_found_error",
         "overloaded": "api_error engine_overloaded overloaded_error server_error server_is_overloaded slow_down"
         " tool_use_failed unavailable_error",  # the model has written a call that Groq cannot read: once more may help
@@ -370,4 +385,4 @@ def reported_within(error: JsonValue) -> ProviderError:
         failure.kind = kind_of_status(code)
     elif "invalid_request_error" in labels:
         failure.kind = "bad_request"
-    return with_overflow(failure, OVERFLOW)
+    return with_lack(with_overflow(failure, OVERFLOW))
