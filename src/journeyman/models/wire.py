@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from journeyman.content.media import Media, n_bytes_of
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
+from journeyman.json_numbers import read_json, write_json
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart, current_tap
 from journeyman.models.sse import MAX_VALUES
 from journeyman.types import (
@@ -59,7 +60,7 @@ def parsed(data: bytes) -> JsonObject:
     """
     _check_values(data)
     try:
-        value: object = orjson.loads(data)
+        value: object = read_json(data)
     except orjson.JSONDecodeError as error:
         damage = f"{error}, in {data[:200].decode('utf-8', 'replace')!r}"
     else:
@@ -72,7 +73,7 @@ def all_parsed(data: Sequence[bytes]) -> Iterator[JsonObject]:
     if len(data) == 1:
         return iter((parsed(data[0]),))
     try:
-        values: list[object] = orjson.loads(b"[%b]" % b",".join(data))
+        values: list[object] = read_json(b"[%b]" % b",".join(data))
     except orjson.JSONDecodeError:
         values = []
     whole = len(values) == len(data)
@@ -161,7 +162,7 @@ def shown(block: Block) -> Part | None:
 def to_json(value: object) -> bytes:
     """Return `value` as JSON. Lone surrogates, which no JSON text can carry, become question marks."""
     try:
-        return orjson.dumps(value)
+        return write_json(value)
     except orjson.JSONEncodeError:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
-import orjson
 from pydantic import JsonValue
 
+from journeyman.json_numbers import write_json
 from journeyman.model import (
     MAX_BLOCKS,
     BlockFinished,
@@ -224,9 +224,9 @@ class Decoder:
     def _keep(self, key: str, told: Sequence[JsonValue]) -> None:
         """Keep what is told beside the words."""
         if key == "reasoning_details":
-            self.room.chars -= len(orjson.dumps(told))
+            self.room.chars -= len(write_json(told))
         else:
-            self.room.other -= len(orjson.dumps(told))
+            self.room.other -= len(write_json(told))
         self.room.check()
         match key:
             case "reasoning_details":
@@ -260,7 +260,7 @@ class Decoder:
         blocks = [self._thinking()]
         if self._executed:
             told = {"type": "executed_tools", "executed_tools": [*self._executed.values()]}
-            blocks.append(Opaque(self.provider, orjson.dumps(told).decode()))
+            blocks.append(Opaque(self.provider, write_json(told).decode()))
         if text := "".join(self._text):
             blocks.append(Text(text, extra={"annotations": self._annotations} if self._annotations else None))
         if refusal := "".join(self._refusal):
@@ -271,7 +271,7 @@ class Decoder:
 
     def _thinking(self) -> Block | None:
         text = "".join(self._reasoning)
-        details = orjson.dumps(self._details).decode() if self._details else None
+        details = write_json(self._details).decode() if self._details else None
         if text:
             return Thinking(text, details, self.provider)
         return RedactedThinking(details, self.provider) if details else None
@@ -349,7 +349,7 @@ class _Calls:
         """Take in a call, or a piece of one."""
         function = as_object(delta.get("function") or delta.get("custom"))
         given = function.get("arguments", function.get("input"))
-        arguments = orjson.dumps(given).decode() if isinstance(given, dict) else as_text(given)
+        arguments = write_json(given).decode() if isinstance(given, dict) else as_text(given)
         call = self._call(delta, as_text(function.get("name")), arguments)
         if (more := delta.get(_KEPT_WITH_CALL)) is not None:
             call.extra[_KEPT_WITH_CALL] = more

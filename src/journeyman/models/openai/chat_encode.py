@@ -30,6 +30,7 @@ import orjson
 from pydantic import JsonValue
 
 from journeyman.content.media import PICTURES
+from journeyman.json_numbers import read_json
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.openai.endpoint import SOUNDS, Endpoint
 from journeyman.models.strict import is_enforceable
@@ -319,7 +320,7 @@ def _details(block: Block | None) -> list[JsonValue]:
     match block:
         case Thinking(signature=str(kept)) | RedactedThinking(data=kept):
             try:
-                details: JsonValue = orjson.loads(kept)
+                details: JsonValue = read_json(kept)
             except orjson.JSONDecodeError:
                 return []
             return details if isinstance(details, list) else []

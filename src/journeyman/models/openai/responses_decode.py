@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
-import orjson
 from pydantic import JsonValue
 
 from journeyman.errors import UnusableAnswer
+from journeyman.json_numbers import write_json
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -256,7 +256,7 @@ class Decoder:
     def _finish_item(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
             raise damaged("it has no beginning")
-        self.room.other -= len(orjson.dumps(event.get("item")))  # twice what it holds at most: that is kept, too
+        self.room.other -= len(write_json(event.get("item")))  # twice what it holds at most: that is kept, too
         if self.room.other < 0:
             self.room.check()
         self._items.finish(event, as_object(event.get("item")))
@@ -456,7 +456,7 @@ def _open_call(item: JsonObject, ids: set[str]) -> ToolUse:
 
 
 def opaque(item: JsonObject, provider: str) -> Opaque:
-    return Opaque(provider, orjson.dumps(item).decode())
+    return Opaque(provider, write_json(item).decode())
 
 
 # -- reasoning ---------------------------------------------------------------------------------------------------------
@@ -483,7 +483,7 @@ def reasoning(item: JsonObject, pair: str, provider: str) -> Thinking | None:
     text = thoughts(item)
     if not text and not item.get("encrypted_content"):
         return None
-    signature = orjson.dumps(item).decode()
+    signature = write_json(item).decode()
     return Thinking(text, f"{signature}\n{pair}" if pair else signature, provider)
 
 

@@ -21,6 +21,7 @@ from typing import Final
 import orjson
 
 from journeyman.content.media import PICTURES
+from journeyman.json_numbers import read_json
 from journeyman.model import Prefix, ToolSpec
 from journeyman.models.openai.chat_encode import file_name, plain_text, url_of, with_error
 from journeyman.models.openai.endpoint import Endpoint
@@ -161,7 +162,7 @@ def _is_sent(block: Block) -> bool:
 def _is_readable_again(block: Thinking) -> bool:
     item, _, _ = (block.signature or "").partition("\n")
     try:
-        fields = as_object(orjson.loads(item))
+        fields = as_object(read_json(item))
     except orjson.JSONDecodeError:
         return False
     return fields.get("type") == "reasoning" and bool(fields.get("encrypted_content") or fields.get("content"))
