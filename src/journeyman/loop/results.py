@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
 from journeyman.endings import Context, Ending, Place
-from journeyman.errors import name_and_words
+from journeyman.errors import StoredError, name_and_words
 from journeyman.result import (
     AttemptRecord,
     CallbackError,
@@ -32,10 +32,6 @@ from journeyman.tools.exact import is_loaded_as
 from journeyman.types import Message, Usage, adapter_of
 
 Plain = dict[str, Any]
-
-
-class StoredError(Exception):
-    """What an exception was, in a life of the run that is over: its class and its words."""
 
 
 _CONTEXTS: Final[Mapping[str, type[Context]]] = {each.__name__: each for each in get_args(Context)}
