@@ -28,7 +28,7 @@ FRONT_PAGE = "__init__"
 TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
     " references",
-    "ports": "model budget cancel gate journal history inbox session window files processes",
+    "ports": "model budget cancel gate journal history inbox session window files processes proxies",
     "agent": "agent output prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",
@@ -70,6 +70,7 @@ HOMES: dict[str, str] = {
     "ag_ui": "serve.agui serve.bodies serve.api",
     "anyio": "serve.stdio",
     "aiohttp": "models.transport toolbox.fetch",  # fetch talks to any site, the transport only to providers
+    "aiohttp_socks": "models.transport",
     "anthropic": "models.anthropic.client",
     **dict.fromkeys(("cyclopts", "prompt_toolkit", "rich"), "cli"),
     "filelock": "files",
@@ -91,7 +92,7 @@ HOMES: dict[str, str] = {
 }
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
 LAZY_PACKAGES = {
-    *("anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"),
+    *("aiohttp_socks", "anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"),
     "yaml",
     *("pgqueuer", "procrastinate", "psycopg"),  # those of databases
 }

@@ -84,7 +84,7 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
     "auth": "Check the API key: the provider does not accept it.",
     "quota": "Check the account's balance and spend limit with the provider.",
     "not_found": "Check the model's name and the base URL.",
-    "bad_request": "The provider does not accept the request; its message says what it wants changed.",
+    "bad_request": "The message says what has to be changed; the same request will fail again.",
     "content_filtered": "The provider's filter stopped the answer; change the task.",
     "overloaded": "The provider is overloaded; run again later, or raise Agent(retries=…).",
     "network": "Check the network, the base URL and the proxy; run again if the fault may pass.",
@@ -268,9 +268,6 @@ class InvalidResponseContext:
 
     code: ClassVar = ErrorCode.INVALID_RESPONSE
     category: ClassVar[Category] = "model"
-    hint: ClassVar = (
-        "Say in the system prompt which tool hands in the result, or set Agent(nudge=True) to have the model reminded."
-    )
     stop_reason: StopReason
     """Why the model stopped."""
     stop_detail: str | None
@@ -280,9 +277,23 @@ class InvalidResponseContext:
     has_draft: bool
     """True when an output was proposed but never submitted."""
 
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+        if self.stop_reason == "other":
+            return (
+                "Look up this reason in the service's documentation; the text before it is kept as the answer so far."
+            )
+        return "Say in the system prompt which tool hands in the result, or set Agent(nudge=True) for a reminder."
+
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else ""
         missing = "any text" if self.expected_tool is None else f"calling {self.expected_tool!r}{draft}"
+        if self.stop_reason == "other":
+            told = (
+                f"for a reason that is not known here, {self.stop_detail!r}" if self.stop_detail else "without a reason"
+            )
+            return f"The model stopped {told}{'' if self.expected_tool is None else f', without {missing}'}."
         return f"The model stopped ({told_reason(self.stop_reason, self.stop_detail)}) without {missing}."
 
 

@@ -43,6 +43,8 @@ class Program:
     """The signal that ends the run."""
     turn: TurnLife | None = None
     """What a run is in a chat that is open here."""
+    may_leave: bool = False
+    """True for a turn that leaves memory when it only waits, as other runs do. The chat is then left, too."""
     questions: Questions | None = None
     """Where somebody who is here is asked, besides; those of the turn, if it is one."""
     is_worker: bool = False

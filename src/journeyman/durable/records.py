@@ -480,6 +480,8 @@ class Question:
     """Answers that the model offers; you may give another one."""
     expires_at: float | None = None
     """When it stops waiting, in seconds since 1970. None: it waits without limit."""
+    tool_use_id: str = ""
+    """The id of the call that waits for a decision."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -138,7 +138,12 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
             ended = run.ending(ProjectionContext(reason=words_without_secrets(error)), error)
     if isinstance(ended, Ending):
         _log_bug(run, ended)
-    return await _told_result(run, _result(run, ended, state))
+    result = _result(run, ended, state)
+    await _note_end(run, result)
+    settle = run.options.settle
+    while settle is not None and not await settle(result):
+        result = _result(run, _stopped(run, "abort"), None)
+    return await _told_result(run, result)
 
 
 def _log_bug(run: Run, ending: Ending) -> None:
@@ -310,7 +315,6 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
 
 async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     """Tell how the run ended; what goes wrong in the telling is part of the result too."""
-    await _note_end(run, result)
     run.is_told = True
     watch = run.watch
     if watch is None:

@@ -27,7 +27,7 @@ from journeyman.journal import Digests, Tape
 from journeyman.loop.watch import NO_CALLBACKS, Watch
 from journeyman.model import Model, Response
 from journeyman.output import StopGuard
-from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
+from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, Result, ToolKind, ValidationReport
 from journeyman.tools.context import States, own_copy
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent
@@ -99,6 +99,9 @@ class Options:
     """How a sub-agent, or a run of a batch, came to its task; None for any other run."""
     numbers: Iterator[int] | None = None
     """Numbers for the runs that this one starts; None: from 1."""
+    settle: Callable[[Result[Any]], Awaitable[bool]] | None = None
+    """Stores how the run has ended, before anybody is told of it. False: the signal has ended the run before that, and
+    it is asked again with that end."""
     tape: Tape | None = None
     """Records the run together with others, as those of a chat; None: a recording of its own, if `host` says so."""
     watch_above: Watch | None = None

@@ -30,11 +30,12 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import Hosting
 from journeyman.model import Facts, Part, Request, room_for
-from journeyman.models.answers import Parts, completed, kind_of_status, retry_after_s, with_overflow
-from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
+from journeyman.models.answers import Parts, completed, retry_after_s
+from journeyman.models.anthropic.decode import PROVIDER, Decoder
 from journeyman.models.anthropic.encode import media
-from journeyman.models.anthropic.model import BASE_URL, OVERFLOW, AnthropicModel
+from journeyman.models.anthropic.model import BASE_URL, AnthropicModel
 from journeyman.models.anthropic.model import from_environment as with_a_key
+from journeyman.models.error_reports import LABELS, kind_of_status, tell_wrapped
 from journeyman.models.prices import price_for
 from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts
@@ -53,17 +54,7 @@ if TYPE_CHECKING:
     """Any asynchronous client of the SDK; those for Foundry and for AWS are of the first kind."""
     _Events: TypeAlias = AsyncStream[object]
 
-# Bedrock's own labels, of failures that come within a stream.
-_KINDS: Final[Mapping[str, ProviderErrorKind]] = {
-    **KINDS,
-    "internalServerException": "overloaded",
-    "invalid_request_error": "bad_request",
-    "modelStreamErrorException": "overloaded",
-    "modelTimeoutException": "timeout",
-    "serviceUnavailableException": "overloaded",
-    "throttlingException": "rate_limited",
-    "validationException": "bad_request",
-}
+_KINDS: Final[Mapping[str, ProviderErrorKind]] = {**LABELS, "invalid_request_error": "bad_request"}
 _OF_MODEL: Final = ("headers", "price", "timeouts")
 """The options of a model in a cloud that are not its client's."""
 _STREAMS: Final = ("text/event-stream", "application/vnd.amazon.eventstream")
@@ -443,7 +434,7 @@ def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderE
         retry_after_s=retry_after_s(headers),
         usage=None if begun else NOTHING_USED,
     )
-    return with_overflow(failure, OVERFLOW)
+    return tell_wrapped(failure)
 
 
 def _host(client: Client) -> str:

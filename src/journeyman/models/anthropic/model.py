@@ -10,13 +10,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, field
 from functools import cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
+
+from typing_extensions import Unpack
 
 from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import HostedTool, Hosting, WebSearch
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
-from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
+from journeyman.models.anthropic.decode import PROVIDER, Decoder
 from journeyman.models.anthropic.encode import encode, media
 from journeyman.models.prices import price_for
 from journeyman.models.requests import (
@@ -25,6 +27,7 @@ from journeyman.models.requests import (
     check_hosted,
     check_key,
     environment,
+    join_address,
     limits,
     missing,
     placed,
@@ -35,7 +38,7 @@ from journeyman.models.requests import (
     written,
 )
 from journeyman.models.strict import closed
-from journeyman.models.transport import OverHttp, Timeouts, open_stream
+from journeyman.models.transport import Network, OverHttp, Timeouts
 from journeyman.models.wire import as_object
 from journeyman.types import JsonObject, Price
 
@@ -46,11 +49,6 @@ API_VERSION: Final = "2026-10-21"
 """The `anthropic-version` that is sent. A gateway that knows only the older one needs `version="2023-06-01"`."""
 
 BASE_URL: Final = "https://api.anthropic.com"
-
-OVERFLOW: Final = ("prompt is too long", "exceed context limit")
-"""What the API says of a conversation that is too long, with 400 `invalid_request_error` and without a code: `prompt is
-too long: 205668 tokens > 200000 maximum` (GitHub: kortix-ai/suna#217), `input length and `max_tokens` exceed context
-limit: 178959 + 64000 > 200000` (docker/docker-agent#569)."""
 
 _RESERVED: Final = frozenset({"messages", "system"})
 _SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p", "stop": "stop_sequences"}
@@ -110,7 +108,7 @@ class AnthropicModel(OverHttp):
             ),
         )
         object.__setattr__(self, "facts", facts)
-        object.__setattr__(self, "_url", self.base_url.rstrip("/").removesuffix("/v1") + "/v1/messages")
+        object.__setattr__(self, "_url", join_address(self.base_url, "/v1/messages", model=f"{PROVIDER}:{self.name}"))
         object.__setattr__(self, "_headers", self._all_headers())
 
     def __repr__(self) -> str:
@@ -122,12 +120,10 @@ class AnthropicModel(OverHttp):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        url, headers, timeouts, owner = self._url, self._headers, self.timeouts, self._owner
+        post = self._posting(self._url, self._headers, self.timeouts)
         return RequestedStream(
-            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts, owner=owner),
+            lambda: post(body=self.body(request)),
             Decoder(self.price, deltas=request.deltas, room=room_for(request, self.facts)),
-            KINDS,
-            OVERFLOW,
             "a Messages API stream",
         )
 
@@ -236,16 +232,19 @@ def _budget(budget: int, limit: int) -> JsonObject:
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _LEAST_BUDGET else {}
 
 
+class Reached(TypedDict, total=False):
+    """What may be given besides: see `AnthropicModel`."""
+
+    base_url: str | None
+    version: str
+    headers: Mapping[str, str] | None
+    timeouts: Timeouts | None
+    network: Network | None
+    price: Price | None
+
+
 def from_environment(
-    name: str,
-    *,
-    api_key: str | None = None,
-    auth_token: str | None = None,
-    base_url: str | None = None,
-    version: str = API_VERSION,
-    headers: Mapping[str, str] | None = None,
-    timeouts: Timeouts | None = None,
-    price: Price | None = None,
+    name: str, *, api_key: str | None = None, auth_token: str | None = None, **options: Unpack[Reached]
 ) -> AnthropicModel:
     """Return the model. What is not given comes from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL.
 
@@ -253,15 +252,21 @@ def from_environment(
     it has none.
 
     Raises:
-        ModelUnavailable: there is no key.
+        ModelUnavailable: there is no key, or the address or the key cannot be one.
+        TypeError: there are no such options.
     """
+    if unknown := options.keys() - Reached.__annotations__.keys():
+        raise TypeError(
+            f"anthropic:{name} has no options {sorted(unknown)}. It has: {sorted(Reached.__annotations__)}."
+        )
     if api_key is None and auth_token is None:
         api_key = environment("ANTHROPIC_API_KEY")
         auth_token = environment("ANTHROPIC_AUTH_TOKEN") if api_key is None else None
     if api_key is None and auth_token is None:
         hint = "Set the environment variable ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a bearer token."
         raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint)
-    base_url = base_url or environment("ANTHROPIC_BASE_URL") or BASE_URL
+    base_url = options.get("base_url") or environment("ANTHROPIC_BASE_URL") or BASE_URL
+    price = options.get("price")
     if price is None and base_url.rstrip("/").removesuffix("/v1") == BASE_URL:
         price = price_for(PROVIDER, name)
     return AnthropicModel(
@@ -269,9 +274,10 @@ def from_environment(
         api_key=api_key,
         auth_token=auth_token,
         base_url=base_url,
-        version=version,
-        headers=headers or {},
-        timeouts=timeouts or Timeouts(),
+        version=options.get("version", API_VERSION),
+        headers=options.get("headers") or {},
+        timeouts=options.get("timeouts") or Timeouts(),
+        network=options.get("network") or Network(),
         price=price,
     )
 

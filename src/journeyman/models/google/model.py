@@ -24,7 +24,7 @@ from journeyman.errors import ModelUnavailable, ProviderError, name_and_words
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, Hosting, WebSearch
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
-from journeyman.models.google.decode import KINDS, PROVIDER, Decoder
+from journeyman.models.google.decode import PROVIDER, Decoder
 from journeyman.models.google.encode import Codec, encode, media
 from journeyman.models.prices import price_for
 from journeyman.models.requests import (
@@ -33,6 +33,7 @@ from journeyman.models.requests import (
     check_hosted,
     check_key,
     environment,
+    join_address,
     limits,
     missing,
     refused_here,
@@ -41,7 +42,7 @@ from journeyman.models.requests import (
     written,
 )
 from journeyman.models.strict import is_enforceable
-from journeyman.models.transport import OverHttp, Timeouts, open_stream
+from journeyman.models.transport import Network, OverHttp, Timeouts
 from journeyman.models.wire import as_object
 from journeyman.tools.redaction import without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Price
@@ -62,9 +63,6 @@ _VERTEX_URLS: Final[Mapping[str, str]] = {
     "eu": _MULTI_REGION_URL,
 }
 
-OVERFLOW: Final = ("exceeds the maximum number of tokens allowed",)
-"""What the API says of a conversation that is too long, with 400 INVALID_ARGUMENT: `The input token count (1080000)
-exceeds the maximum number of tokens allowed (1048576).`"""
 _ABOUT_SIGNATURES: Final = ("corrupted thought signature", "thought signature is not valid")
 """What it says of a signature that another model, key or place has given; there is no label for it."""
 
@@ -132,10 +130,12 @@ class GoogleModel(OverHttp):
             native_output=not name.startswith("gemini-1"),
             hosted=_hosting_of(name, is_late=known.reasoning == "level", on_vertex=self.token is not None),
         )
-        method = "streamGenerateContent?alt=sse" if self.streaming else "generateContent"
+        query = {"alt": "sse"} if self.streaming else {}
+        method = "streamGenerateContent" if self.streaming else "generateContent"
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "facts", facts)
-        object.__setattr__(self, "url", f"{self.base_url.rstrip('/')}/models/{quote(name, safe='')}:{method}")
+        path = f"/models/{quote(name, safe='')}:{method}"
+        object.__setattr__(self, "url", join_address(self.base_url, path, query, model=f"{PROVIDER}:{name}"))
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
         key = {} if self.api_key is None else {"x-goog-api-key": self.api_key}
         given = {name.lower(): value for name, value in self.headers.items()}
@@ -178,12 +178,10 @@ class GoogleModel(OverHttp):
         codec = self._codec
         if not signatures:
             codec = Codec(codec.model, codec.needs_signatures, codec.files_in_results, keeps_signatures=False)
-        url, timeouts, owner = self.url, self.timeouts, self._owner
+        post = self._posting(self.url, headers, self.timeouts)
         return RequestedStream(
-            lambda: open_stream(url, headers=headers, body=self._body(request, codec), timeouts=timeouts, owner=owner),
+            lambda: post(body=self._body(request, codec)),
             Decoder(codec.owner, self.price, deltas=request.deltas, room=room_for(request, self.facts)),
-            KINDS,
-            OVERFLOW,
             "a stream of generateContent",
         )
 
@@ -372,6 +370,7 @@ class Reached(TypedDict, total=False):
     streaming: bool
     headers: Mapping[str, str]
     timeouts: Timeouts
+    network: Network
     price: Price | None
 
 
@@ -387,8 +386,8 @@ def from_environment(name: str, *, api_key: str | None = None, **options: Unpack
     if key is None:
         hint = "Set the environment variable GOOGLE_API_KEY, or GEMINI_API_KEY, or give api_key."
         raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint)
-    address = (options.get("base_url") or environment("GOOGLE_GEMINI_BASE_URL") or BASE_URL).rstrip("/")
-    if urlsplit(address).path == "":
+    address = (options.get("base_url") or environment("GOOGLE_GEMINI_BASE_URL") or BASE_URL).strip().rstrip("/")
+    if address.count("/") == 2:  # the host alone
         address += urlsplit(BASE_URL).path
     return _made(name, {**options, "base_url": address}, api_key=key, has_list_price=address == BASE_URL)
 
@@ -444,6 +443,7 @@ def _made(
         streaming=options.get("streaming", True),
         headers=options.get("headers") or {},
         timeouts=options.get("timeouts") or Timeouts(),
+        network=options.get("network") or Network(),
         price=price_for(PROVIDER, name) if price is None and has_list_price else price,
     )
 

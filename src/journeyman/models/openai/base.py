@@ -11,24 +11,23 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import ClassVar, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from journeyman.data import lazy_dataclass
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
-from journeyman.models.openai.endpoint import (
-    KINDS,
-    OPENAI,
-    OVERFLOW,
-    Endpoint,
-    answers_natively,
-    hosting_of,
-    known_of,
-    media_of,
+from journeyman.models.openai.endpoint import OPENAI, Endpoint, answers_natively, hosting_of, known_of, media_of
+from journeyman.models.requests import (
+    check_hosted,
+    check_key,
+    join_address,
+    missing,
+    refused_here,
+    sampling_fields,
+    written,
 )
-from journeyman.models.requests import check_hosted, check_key, missing, refused_here, sampling_fields, written
 from journeyman.models.strict import is_enforceable
-from journeyman.models.transport import OverHttp, Timeouts, open_stream
+from journeyman.models.transport import OverHttp, Timeouts
 from journeyman.types import JsonObject, Price
 
 _TOOL_CHOICES: Final = {"any": "required", "none": "none"}
@@ -103,14 +102,8 @@ class OpenAIStyleModel(OverHttp, ABC):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        url, headers, timeouts, owner = self.url, self._headers, self.timeouts, self._owner
-        return RequestedStream(
-            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts, owner=owner),
-            self._decoder(request),
-            KINDS,
-            OVERFLOW,
-            self._expected,
-        )
+        post = self._posting(self.url, self._headers, self.timeouts)
+        return RequestedStream(lambda: post(body=self.body(request)), self._decoder(request), self._expected)
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -208,7 +201,7 @@ class OpenAIStyleModel(OverHttp, ABC):
             hint = "Give base_url, or set that of the endpoint."
             raise missing("address", model=f"{self.provider}:{self.name}", shown=self.name, hint=hint)
         path = self._path.replace("{model}", quote(self.name, safe=""))
-        return base_url.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
+        return join_address(base_url, path, query, model=f"{self.provider}:{self.name}")
 
     def _all_headers(self) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
@@ -27,7 +27,8 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.openai.endpoint import reported_within
+from journeyman.models.error_reports import error_within, find_error
+from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import (
     as_list,
     as_object,
@@ -36,20 +37,11 @@ from journeyman.models.wire import (
     is_object,
     own_id,
     parsed,
+    repeats,
     split_input,
     tool_use,
 )
 from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, StopReason, Text, Thinking, Usage
-
-_STOP_REASONS: Final[Mapping[str, StopReason]] = {
-    "content_filter": "refusal",
-    "eos": "end_turn",
-    "function_call": "tool_use",
-    "length": "max_tokens",
-    "model_length": "context_window",
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-}
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 _KEPT_WITH_CALL: Final = "extra_content"
@@ -77,11 +69,17 @@ class Decoder:
     """Whether the cost that the answer tells is in US dollars; if not, it may be anything."""
     web_searches: int | None = None
     """How many searches were asked for: the answer does not tell."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The tools that the service knows by another name, by that."""
+    finds_thoughts: bool = False
+    """True for a server that may leave the tags of its model's reasoning in the text."""
     complete: bool = field(default=False, init=False)
     """True when the last part was given."""
     _text: list[str] = field(default_factory=list[str], init=False)
     _refusal: list[str] = field(default_factory=list[str], init=False)
     _reasoning: list[str] = field(default_factory=list[str], init=False)
+    _tags: ThoughtTags | None = field(default=None, init=False)
+    """Finds the reasoning in the text, from its first piece on."""
     _details: list[JsonObject] = field(default_factory=list[JsonObject], init=False)
     _annotations: list[JsonValue] = field(default_factory=list[JsonValue], init=False)
     _executed: dict[JsonValue, JsonObject] = field(default_factory=dict[JsonValue, JsonObject], init=False)
@@ -108,8 +106,10 @@ class Decoder:
         if len(data) < _LEAST_CHUNK_BYTES and data.strip() == b"[DONE]":
             return self._end()
         chunk = parsed(data)
-        if is_error or "error" in chunk or chunk.get("object") == "error":
-            _raise_reported(chunk, is_error=is_error)
+        if is_error or "error" in chunk or "choices" not in chunk:
+            error = chunk.get("error") if "choices" in chunk else find_error(chunk)
+            if error or is_error:
+                raise error_within(error or chunk)
         parts: list[Part] = []
         # Azure begins with a chunk about its filters, in which everything else is empty.
         if not self._started and (chunk.get("choices") or chunk.get("id") or chunk.get("model")):
@@ -134,7 +134,6 @@ class Decoder:
             ProviderError: the document reports an error, or is no answer.
         """
         completion = parsed(data)
-        _raise_reported(completion, is_error=False)
         parts = self.feed(data)
         choices = [as_object(choice) for choice in as_list(completion.get("choices"))]
         # Azure leaves the message out where its filter took all of it.
@@ -171,14 +170,19 @@ class Decoder:
             raise damaged("it is empty")
         self.complete = True
         self._calls.all[:] = [call for call in self._calls.all if not call.is_empty]
+        parts: list[Part] = []
+        if self._tags is not None:
+            thought, said = self._tags.end()
+            self._add(self._reasoning, thought, parts, ThinkingPart)
+            self._add(self._text, said, parts, TextPart)
         stop_reason, detail = self._stop(self._finish_reason or "stop")
-        return (*[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
+        return (*parts, *[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
 
     def _read_choice(self, choice: JsonObject, parts: list[Part]) -> None:
         if choice.get("index"):
             return  # `n` is not asked for
         if error := choice.get("error"):
-            raise reported_within(error)
+            raise error_within(error)
         delta = as_object(choice.get("delta") or choice.get("message"))
         if len(delta) > 1:
             # In the order in which the model wrote them: reasoning first.
@@ -186,7 +190,7 @@ class Decoder:
         for key, value in delta.items():
             if not value:
                 continue
-            if key == "content" and isinstance(value, str):
+            if key == "content" and isinstance(value, str) and not self.finds_thoughts:
                 self._text.append(value)
                 self.room.chars -= len(value)
                 if self.deltas:
@@ -204,6 +208,8 @@ class Decoder:
                 return
             case "reasoning_content" | "reasoning":
                 self._add(self._reasoning, as_text(value), parts, ThinkingPart)
+            case "content" if isinstance(value, str):
+                self._add_tagged(value, parts)
             case "content":
                 listed = [as_object(part) for part in as_list(value)]
                 thoughts = [_thought(part.get("thinking")) for part in listed if part.get("type") == "thinking"]
@@ -241,7 +247,7 @@ class Decoder:
 
     def _read_calls(self, deltas: Sequence[JsonObject], parts: list[Part]) -> None:
         for delta in deltas:
-            part = self._calls.add(delta)
+            part = self._calls.add(delta, self.names)
             self.room.chars -= len(part.json) if part is not None else len(delta)
             if len(self._calls.all) > MAX_BLOCKS:
                 self.room.n_blocks = -1
@@ -255,6 +261,13 @@ class Decoder:
             self.room.chars -= len(text)
             if self.deltas:
                 parts.append(kind(text))
+
+    def _add_tagged(self, text: str, parts: list[Part]) -> None:
+        if self._tags is None:
+            self._tags = ThoughtTags()
+        thought, said = self._tags.split(text)
+        self._add(self._reasoning, thought, parts, ThinkingPart)
+        self._add(self._text, said, parts, TextPart)
 
     def _blocks(self) -> list[Block]:
         blocks = [self._thinking()]
@@ -278,21 +291,12 @@ class Decoder:
 
     def _stop(self, reason: str) -> tuple[StopReason, str | None]:
         """Return why the model stopped; if by itself, what it made says more than the word that the server used."""
-        told: StopReason = _STOP_REASONS.get(reason, "other")
-        if told not in ("end_turn", "tool_use"):
-            return told, reason if told in ("other", "refusal") else None
-        if self._calls.all:
-            return "tool_use", None
+        told, detail = stop_of(reason, has_calls=bool(self._calls.all))
+        if told not in ("end_turn", "stop_sequence"):
+            return told, detail
         if self._refusal:
             return "refusal", None
-        return ("end_turn", None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
-
-
-def _raise_reported(chunk: JsonObject, *, is_error: bool) -> None:
-    if error := chunk.get("error"):
-        raise reported_within(error)
-    if is_error or chunk.get("object") == "error":
-        raise reported_within(chunk)
+        return (told, None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
 
 
 def _thought(value: JsonValue | None) -> str:
@@ -312,6 +316,49 @@ def _add_details(details: list[JsonObject], added: Sequence[JsonValue]) -> None:
                 last[key] = before + value
             elif value is not None:
                 last[key] = value
+
+
+# -- reasoning within the text ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ThoughtTags:
+    """Parts the reasoning from a text that begins with it: `<think>…</think>`, cut anywhere."""
+
+    _place: Literal["start", "thought", "gap", "text"] = "start"
+    _held: str = ""
+    """The last characters, which may be the beginning of a tag."""
+
+    def split(self, text: str) -> tuple[str, str]:
+        """Return what a piece of the text adds to the reasoning, and to the answer."""
+        text, self._held = self._held + text, ""
+        thought = ""
+        if self._place == "start":
+            inner = text.lstrip()
+            if _THINK.startswith(inner[: len(_THINK)]) and len(inner) < len(_THINK):
+                self._held = text
+                return "", ""
+            self._place, text = ("thought", inner[len(_THINK) :]) if inner.startswith(_THINK) else ("text", text)
+        if self._place == "thought":
+            thought, end, text = text.partition(_THOUGHT)
+            if not end:
+                n_held = next((n for n in range(len(_THOUGHT) - 1, 0, -1) if thought.endswith(_THOUGHT[:n])), 0)
+                self._held = thought[len(thought) - n_held :]
+                return thought[: len(thought) - n_held], ""
+            self._place = "gap"
+        if self._place == "gap":
+            text = text.lstrip()
+            self._place = "text" if text else "gap"
+        return thought, text
+
+    def end(self) -> tuple[str, str]:
+        """Return what is held back when the text has ended."""
+        held, self._held = self._held, ""
+        return (held, "") if self._place == "thought" else ("", held)
+
+
+_THINK: Final = "<think>"
+_THOUGHT: Final = "</think>"
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -345,12 +392,13 @@ class _Calls:
     _by_index: dict[JsonValue, _WrittenCall] = field(default_factory=dict[JsonValue, _WrittenCall])
     _ids: set[str] = field(default_factory=set[str])
 
-    def add(self, delta: JsonObject) -> InputPart | None:
+    def add(self, delta: JsonObject, names: Mapping[str, str]) -> InputPart | None:
         """Take in a call, or a piece of one."""
         function = as_object(delta.get("function") or delta.get("custom"))
         given = function.get("arguments", function.get("input"))
         arguments = write_json(given).decode() if isinstance(given, dict) else as_text(given)
-        call = self._call(delta, as_text(function.get("name")), arguments)
+        name = as_text(function.get("name"))
+        call = self._call(delta, names.get(name, name), arguments)
         if (more := delta.get(_KEPT_WITH_CALL)) is not None:
             call.extra[_KEPT_WITH_CALL] = more
         if not arguments:
@@ -384,7 +432,10 @@ def _begins_another(known: _WrittenCall, *, id: str, name: str, arguments: str) 
     if id:
         return id != known.told_id
     is_long = len(known.pieces) > 1 and sum(map(len, known.pieces)) > _TOLD_BY_CHARS
-    return name != known.name or (bool(arguments) and not is_long and is_object("".join(known.pieces)))
+    if name != known.name or not arguments or is_long:
+        return name != known.name
+    before = "".join(known.pieces)
+    return is_object(before) and not repeats(arguments, before)
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

@@ -343,7 +343,8 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
         parameters = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
-        function: JsonObject = {"name": spec.name, "description": spec.description, "parameters": parameters}
+        name = safe_name(spec.name, longest=NAME_CHARACTERS)
+        function: JsonObject = {"name": name, "description": spec.description, "parameters": parameters}
         if strict:
             function["strict"] = True
         spec.wire[key] = to_json({"type": "function", "function": function})

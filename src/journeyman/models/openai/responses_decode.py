@@ -26,7 +26,8 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.openai.endpoint import reported_within
+from journeyman.models.error_reports import error_within, find_error
+from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import as_list, as_object, as_text, damaged, own_id, parsed, shown, split_input, tool_use
 from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, ToolUse, Usage
 
@@ -41,11 +42,6 @@ _HOSTED: Final = frozenset({"web_search_call", "code_interpreter_call", "file_se
 _MAX_ITEMS: Final = 300
 _DONE: Final = b"[DONE]"  # ends the stream of some servers that also speak Chat Completions
 
-_INCOMPLETE: Final[Mapping[str, tuple[StopReason, str | None]]] = {
-    "content_filter": ("refusal", "content_filter"),
-    "max_output_tokens": ("max_tokens", None),
-}
-
 
 @dataclass(slots=True, repr=False, eq=False)
 class Decoder:
@@ -59,6 +55,8 @@ class Decoder:
     """False: the pieces of items make no parts, only the blocks."""
     room: Room = field(default_factory=Room)
     """For what the answer may hold."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The tools that the service knows by another name, by that."""
     complete: bool = field(default=False, init=False)
     """True when the last part was given."""
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
@@ -109,9 +107,9 @@ class Decoder:
             case "response.completed" | "response.incomplete" | "response.failed":
                 parts = self._finish(as_object(event.get("response")), kind.removeprefix("response."))
             case "error":
-                raise reported_within(event.get("error") or {key: event.get(key) for key in ("code", "message")})
-            case "" if error := event.get("error"):
-                raise reported_within(error)
+                raise error_within(event.get("error") or {key: event.get(key) for key in ("code", "message")})
+            case "" if error := find_error(event):
+                raise error_within(error)
             case _:
                 pass
         return parts
@@ -123,8 +121,8 @@ class Decoder:
             ProviderError: the document reports an error, or is no answer.
         """
         response = parsed(data)
-        if "output" not in response and (error := response.get("error")):
-            raise reported_within(error)
+        if "output" not in response and (error := find_error(response)):
+            raise error_within(error)
         if not isinstance(response.get("output"), list):
             raise damaged("it is not a response", "unknown")
         return [*self._start(response), *self._finish(response, as_text(response.get("status")) or "completed")]
@@ -175,7 +173,7 @@ class Decoder:
             raise damaged("it has no beginning")
         self._count(response)
         if status == "failed":
-            raise reported_within(response.get("error"))
+            raise error_within(response.get("error"))
         parts: list[Part] = []
         self._items.take_over([as_object(item) for item in as_list(response.get("output"))])
         if status == "completed" and (lost := self._items.unfinished()):
@@ -189,7 +187,7 @@ class Decoder:
     def _stop(self, status: str, details: JsonObject) -> tuple[StopReason, str | None]:
         if status == "incomplete":
             reason = as_text(details.get("reason"))
-            return _INCOMPLETE.get(reason, ("other", reason or status))
+            return stop_of(reason, has_calls=self._called) if reason else ("other", status)
         if status != "completed":
             return "other", status
         if self._called:
@@ -250,7 +248,7 @@ class Decoder:
         fields = as_object(event.get("item"))
         item = self._items.begin(event, fields)
         if fields.get("type") == "function_call" and item.call is None:
-            item.call = _open_call(fields, self._ids)
+            item.call = self._open_call(fields)
         return self._give()
 
     def _finish_item(self, event: JsonObject) -> Sequence[Part]:
@@ -314,9 +312,10 @@ class Decoder:
             case "message":
                 return texts(item.fields, self._pair, self.provider)
             case "function_call":
-                fields, begun = item.fields, item.call or _open_call(item.fields, self._ids)
+                fields, begun = item.fields, item.call or self._open_call(item.fields)
                 item.call = begun
-                name, arguments = as_text(fields.get("name")) or begun.name, as_text(fields.get("arguments"))
+                name, arguments = as_text(fields.get("name")), as_text(fields.get("arguments"))
+                name = self.names.get(name, name) or begun.name
                 kept: JsonObject = {key: fields[key] for key in _KEPT_WITH_CALL if fields.get(key) is not None}
                 extra: JsonObject | None = {self.provider: kept} if kept else None
                 return (tool_use(begun.id, name, arguments, wire_id=begun.wire_id, extra=extra),)
@@ -324,6 +323,12 @@ class Decoder:
                 return ()
             case _:
                 return (opaque(item.fields, self.provider),)
+
+    def _open_call(self, item: JsonObject) -> ToolUse:
+        """Return the call that begins, with an id that no other has."""
+        id, wire_id = own_id(as_text(item.get("call_id")), self._ids)
+        name = as_text(item.get("name"))
+        return ToolUse(id, self.names.get(name, name), wire_id=wire_id)
 
 
 # -- items by number and id --------------------------------------------------------------------------------------------
@@ -447,12 +452,6 @@ def _complete(item: _Item, place: int, fields: JsonObject) -> None:
 
 
 # -- items as blocks ---------------------------------------------------------------------------------------------------
-
-
-def _open_call(item: JsonObject, ids: set[str]) -> ToolUse:
-    """Return the call that begins, with an id that is not among `ids`, and add that."""
-    id, wire_id = own_id(as_text(item.get("call_id")), ids)
-    return ToolUse(id, as_text(item.get("name")), wire_id=wire_id)
 
 
 def opaque(item: JsonObject, provider: str) -> Opaque:

@@ -57,7 +57,7 @@ from journeyman.types import (
 )
 
 _ID_CHARACTERS: Final = 64
-_NAME_CHARACTERS: Final = 64
+NAME_CHARACTERS: Final = 64
 _TOOLS: Final = "responses/tools"  # in `Prefix.wire`
 _SYSTEM: Final = "responses/instructions"  # in `Prefix.wire`
 
@@ -109,7 +109,8 @@ def _tools(prefix: Prefix, *, strict: bool) -> bytes:
 def _tool(spec: ToolSpec, *, may_be_strict: bool) -> bytes:
     key = f"{_TOOLS}/{may_be_strict}"
     if key not in spec.wire:
-        tool: JsonObject = {"type": "function", "name": spec.name, "description": spec.description}
+        name = safe_name(spec.name, longest=NAME_CHARACTERS)
+        tool: JsonObject = {"type": "function", "name": name, "description": spec.description}
         tool["parameters"] = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
         # Always said: left out, the API would take it for true.
         tool["strict"] = may_be_strict and spec.strict and is_enforceable(spec.input_schema)
@@ -237,7 +238,7 @@ def _assistant_text(block: Text, id: str) -> bytes:
 def _function_call(block: ToolUse, id: str, kept: JsonObject) -> bytes:
     call = {
         "call_id": safe_id(block.id, longest=_ID_CHARACTERS),
-        "name": safe_name(block.name, longest=_NAME_CHARACTERS),
+        "name": safe_name(block.name, longest=NAME_CHARACTERS),
         "arguments": block.input_json,
     }
     return to_json({"type": "function_call", **({"id": id} if id else {}), **call, **kept})
