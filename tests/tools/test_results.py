@@ -428,3 +428,10 @@ def test_different_values_have_different_texts() -> None:
 
 def test_plain_values_have_plain_json_as_their_text() -> None:
     assert canonical({"b": [1, 2.5, None, True], "a": "é"}) == '{"a":"é","b":[1,2.5,null,true]}'
+
+
+def test_odd_text_beside_keys_that_are_no_text_is_json() -> None:
+    value = {date(2026, 1, 2): "\udc80", (1, 2): [{UUID(int=1): b"\xff"}], None: {3: 4}}
+    told = json.loads(to_result(value).text)
+    assert set(told) == {"2026-01-02", "1,2", "None"}
+    assert told["None"] == {"3": 4}

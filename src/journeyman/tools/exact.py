@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from journeyman.errors import InvalidArguments
 from journeyman.tools.schema import CheckedValue, OutputSchema
+from journeyman.types import adapter_of
 
 
 class StoredValue(NamedTuple):
@@ -143,7 +144,7 @@ _FORMS: Final[Mapping[type, _Form]] = {
     datetime: _Form(datetime.isoformat, datetime.fromisoformat),
     date: _Form(date.isoformat, date.fromisoformat),
     time: _Form(time.isoformat, time.fromisoformat),
-    timedelta: _Form(lambda it: [it.days, it.seconds, it.microseconds], lambda it: timedelta(it[0], it[1], it[2])),
+    timedelta: _Form(partial(adapter_of(timedelta).dump_python, mode="json"), adapter_of(timedelta).validate_python),
     Decimal: _Form(str, Decimal),
     UUID: _Form(str, UUID),
     type(Path()): _Form(str, Path),

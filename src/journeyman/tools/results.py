@@ -138,10 +138,29 @@ def _json(value: object) -> str:
 def _json_of_odd_text(value: object) -> bytes:
     """Return JSON for a value with texts or bytes that are no UTF-8."""
     try:
-        data = json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
+        data = json.dumps(_with_text_keys(value), default=_plain, ensure_ascii=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"The result cannot be written as JSON: {error}") from error
     return encodable(data).encode()
+
+
+def _with_text_keys(value: object) -> object:
+    """Return a value in which the keys that `json` refuses, such as tuples and dates, are texts."""
+    match value:
+        case dict():
+            items = cast("dict[object, object]", value).items()
+            return {_key(key): _with_text_keys(each) for key, each in items}
+        case list() | tuple():
+            return [_with_text_keys(each) for each in cast("list[object]", value)]
+        case _:
+            return value
+
+
+def _key(key: object) -> str:
+    try:
+        return next(iter(from_json(to_json({key: None}, inf_nan_mode="strings", fallback=_foreign))))
+    except (PydanticSerializationError, ValueError):
+        return str(key)
 
 
 def _plain(value: object) -> object:

@@ -297,12 +297,8 @@ def _unread(lines: list[str], numbers: list[int], read: Mapping[str, str], style
         elif line and (indent < 0 or depth <= indent):
             indent = depth
             found = _SPHINX_NAME.match(line) if style == "sphinx" else _NAME.match(line)
-            is_read = line.startswith(":type") or (
-                found is not None
-                and (
-                    found[1] in read or line.strip() == f"{found[1]}:" or (line.startswith(":") and line.endswith(":"))
-                )
-            )
+            is_empty = line.endswith(":") and (line.startswith(":") or line.strip()[:-1].isidentifier())
+            is_read = line.startswith(":type") or is_empty or (found is not None and found[1] in read)
             entry = [] if is_read else [*header]
         if not is_read:
             kept.update([*entry, number])
