@@ -35,13 +35,10 @@ Sub-agents:
 {agents}"""
 
 
-def _as_text(task: object) -> object:
-    """Return the JSON of a task that came as an object: the schema of a typed sub-agent's input leads models to it."""
-    return to_json(task).decode() if isinstance(task, dict | list) else task
-
-
-Task: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
-"""A text, or the JSON of the sub-agent's input."""
+Task: TypeAlias = Annotated[
+    str, BeforeValidator(lambda task: to_json(task).decode() if isinstance(task, dict | list) else task)
+]
+"""A text, or the JSON of the sub-agent's input, which models may also send as an object."""
 
 
 class Item(BaseModel):

@@ -90,7 +90,7 @@ class _Arranger:
         self._files = files
 
     def arrange(self, value: Any) -> Any:  # noqa: ANN401 - any value
-        """Return the value as its JSON is to show it; only what holds something to arrange is made anew."""
+        """Return the value as its JSON is to show it; only what holds something to arrange is made again."""
         kind = cast("type[object]", type(value))
         if kind in _ATOMS:
             return value
