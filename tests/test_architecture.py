@@ -26,7 +26,8 @@ FRONT_PAGE = "__init__"
 
 # The rooms: a folder each, but for those whose modules stand at the top, so that users import them by name.
 TOP: dict[str, str] = {
-    "values": "faces foreign definition data types errors endings result events content hosted version",
+    "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
+    " references",
     "ports": "model budget cancel gate journal history inbox session window files processes proxies",
     "agent": "agent output prompt connect",
     "compaction": "compaction",

@@ -31,6 +31,7 @@ from journeyman.output import PerRun as PerRun
 from journeyman.output import Stopping as Stopping
 from journeyman.output import StopVerdict as StopVerdict
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
+from journeyman.references import SentByName
 from journeyman.tools.check import (
     async_problems,
     block_problems,
@@ -147,7 +148,7 @@ NOTHING_AROUND: Final = Host()
 
 # No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Agent[Report](…)`.
 @lazy_dataclass(frozen=True, kw_only=True, eq=False, slots=False)
-class Agent(Generic[Out, In, Deps]):
+class Agent(SentByName, Generic[Out, In, Deps]):
     """An agent: who it is, what it may use, what it hands in, how that is checked, and how far it may go.
 
     `Agent[Report]` hands in a `Report`; an agent without `output` answers with text. Each of its functions gets the

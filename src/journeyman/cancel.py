@@ -140,13 +140,14 @@ def is_done_for(task: asyncio.Task[Any] | None) -> bool:
 def is_failure(error: BaseException) -> bool:
     """Tell whether what a caller's code raised is that code's failure, and no reason to stop.
 
-    Every `Exception` is; so is a leaked `CancelledError`, unless the run is being stopped; so is a group of such.
+    Whatever is raised is, as a panic of an extension in Rust, except for what ends the program or closes a generator;
+    so is a leaked `CancelledError`, unless the run is being stopped; so is a group of such.
     """
     if isinstance(error, asyncio.CancelledError):
         return not is_stopping()
     if isinstance(error, BaseExceptionGroup):
         return all(is_failure(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
-    return isinstance(error, Exception)
+    return not isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit)
 
 
 def is_cancellation(error: BaseException | None) -> bool:

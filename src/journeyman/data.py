@@ -15,7 +15,7 @@ from dataclasses import Field as DataclassField
 from reprlib import recursive_repr
 from typing import Any, Final, NoReturn, TypeVar, dataclass_transform
 
-from journeyman.definition import DefinitionError, argument_problems
+from journeyman.definition import DefinitionError, argument_problems, portable
 
 T = TypeVar("T")
 
@@ -230,7 +230,8 @@ def _refuse_change(self: object, name: str, fact: object = None) -> None:
 
 
 def _state(self: Any) -> list[object]:  # noqa: ANN401 - any frozen class
-    return [getattr(self, each.name) for each in fields(self)]
+    values = [getattr(self, each.name) for each in fields(self)]
+    return [portable(value) if isinstance(value, BaseException) else value for value in values]
 
 
 def _set_state(self: Any, state: Sequence[object]) -> None:  # noqa: ANN401 - any frozen class

@@ -6,6 +6,7 @@ An argument that does not fit is told in our words and never in Python's: its na
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,6 +29,42 @@ class JourneymanError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)
+
+    def __reduce__(self) -> tuple[object, ...]:  # `Exception` would call the class with the message alone
+        return BaseException.__new__, (type(self), *self.args), self.__dict__
+
+
+# -- errors of any class -----------------------------------------------------------------------------------------------
+
+
+def words_of(error: BaseException) -> str:
+    """Return the text of an error of any class; empty when it has none."""
+    try:
+        return str(error).strip()
+    except Exception:  # noqa: BLE001 - a stranger's `__str__`
+        return ""
+
+
+def name_and_words(error: BaseException) -> str:
+    """Return the class of an error, and its text if it has one."""
+    words = words_of(error)
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+class StoredError(Exception):
+    """An exception of another process, or of a life of the run that is over: its class and its words."""
+
+
+def portable(error: BaseException) -> BaseException:
+    """Return an error that another process can read: itself, or a `StoredError` if it cannot be pickled."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever a stranger's class raises when it is taken apart, or made again
+        return StoredError(name_and_words(error))
+    return error
+
+
+# -- definitions -------------------------------------------------------------------------------------------------------
 
 
 def join_sentences(*sentences: str) -> str:

@@ -47,7 +47,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from journeyman.definition import DefinitionError as DefinitionError
 from journeyman.definition import JourneymanError as JourneymanError
 from journeyman.definition import Problem as Problem
+from journeyman.definition import StoredError as StoredError
 from journeyman.definition import join_sentences
+from journeyman.definition import name_and_words as name_and_words
+from journeyman.definition import words_of as words_of
 from journeyman.types import NOTHING_USED, Usage
 
 if TYPE_CHECKING:
@@ -78,20 +81,6 @@ _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{o
 HOW_TO_SEE_MORE: Final = "Set the logger 'journeyman' to DEBUG for its words and the traceback."
 """Ends each line about what was caught; the command line has another way."""
 _log = logging.getLogger("journeyman")
-
-
-def words_of(error: BaseException) -> str:
-    """Return the text of an error of any class; empty when it has none."""
-    try:
-        return str(error).strip()
-    except Exception:  # noqa: BLE001 - a stranger's `__str__`
-        return ""
-
-
-def name_and_words(error: BaseException) -> str:
-    """Return the class of an error, and its text if it has one."""
-    words = words_of(error)
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 # -- what is caught and not raised ------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from copy import deepcopy
 from dataclasses import field, fields, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
-import orjson
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
@@ -27,6 +26,7 @@ from journeyman.cancel import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import log_caught, name_and_words
 from journeyman.hosted.calls import HostedCall, hosted_calls
+from journeyman.json_numbers import read_json, write_json
 from journeyman.types import (
     Block,
     Effect,
@@ -143,7 +143,7 @@ class GateRequest:
     @property
     def input_json(self) -> str:
         """The arguments as JSON."""
-        return orjson.dumps(self.arguments).decode()
+        return write_json(self.arguments).decode()
 
     @property
     def digest(self) -> str:
@@ -198,7 +198,7 @@ class DecisionCodec:
 
     def encode(self, value: Decision) -> bytes:
         facts = {each.name: getattr(value, each.name) for each in fields(value)}
-        return orjson.dumps({"decision": _WORDS[type(value)], **facts})
+        return write_json({"decision": _WORDS[type(value)], **facts})
 
     def decode(self, data: bytes) -> Decision:
         """Return the decision.
@@ -206,7 +206,7 @@ class DecisionCodec:
         Raises:
             ValueError: it is none.
         """
-        facts: object = orjson.loads(data)
+        facts: object = read_json(data)
         if not isinstance(facts, dict):
             raise ValueError(f"a decision is an object, not {facts!r:.100}")
         named = cast("dict[str, object]", facts)
@@ -347,7 +347,7 @@ async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver
 
 def _json_object(arguments: JsonObject) -> JsonObject:
     """Return the arguments as the tool would read them from JSON."""
-    value: object = orjson.loads(orjson.dumps(arguments))
+    value: object = read_json(write_json(arguments))
     if not isinstance(value, dict):
         raise TypeError(f"arguments are an object, not {type(arguments).__name__}")
     return cast("JsonObject", value)

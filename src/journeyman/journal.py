@@ -181,6 +181,8 @@ class SentRun:
     """Its agent."""
     input: str
     """A text as it is; any other input as JSON."""
+    exact: str
+    """The exact form of an input of which the JSON would be read as another value; else empty."""
     description: str
     model: str
     """The name of the model that was asked for; empty for the agent's own."""

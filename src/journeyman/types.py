@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import field, fields, replace
 from functools import cache
+from hashlib import sha256
 from operator import attrgetter
 from os import PathLike
 from pathlib import PurePath
@@ -37,6 +38,10 @@ know; the provider's own word is in `Response.stop_detail`."""
 Role: TypeAlias = Literal["user", "assistant"]
 
 
+_SHOWN_BASE64: Final = 64
+"""The longest Base64 that `repr` shows, in characters."""
+
+
 @lazy_dataclass(frozen=True)
 class Base64:
     """Bytes inside the message."""
@@ -46,6 +51,14 @@ class Base64:
     media_type: str
     """The type of the bytes, for example `image/png` or `application/pdf`."""
     type: Literal["base64"] = field(default="base64", repr=False, kw_only=True)
+
+    def __repr__(self) -> str:
+        """Show short data as it is, and of longer the size and a digest: a picture would fill a log."""
+        shown = repr(self.data)
+        if len(self.data) > _SHOWN_BASE64:
+            digest = sha256(self.data.encode()).hexdigest()[:16]
+            shown = f"<{len(self.data) * 3 // 4:,} bytes, sha256 {digest}>"
+        return f"Base64(data={shown}, media_type={self.media_type!r})"
 
     @classmethod
     def of(cls, data: bytes, media_type: str) -> Base64:

@@ -5,14 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator, BaseModel
 
-from journeyman import Abort, Agent, Callbacks, ErrorCode, Event, Limits, Output, Tool, ToolResult, run, run_sync, tool
+from journeyman import (
+    Abort,
+    Agent,
+    Callbacks,
+    ErrorCode,
+    Event,
+    Limits,
+    Output,
+    Tool,
+    ToolResult,
+    run,
+    run_many,
+    run_sync,
+    tool,
+)
 from journeyman.events import ModelResponded, RunStarted
-from journeyman.model import Model
-from journeyman.models.scripted import Scripted, call
+from journeyman.model import Model, Request
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.types import JsonObject
 from tests.loop.players import Report, look, report, reporter, small, talker
 from tests.support.recorder import CallbackLog
@@ -21,8 +36,12 @@ from tests.support.stage import Stage
 Options = dict[str, Any]
 
 
-class Stopped(BaseException):
+class Stopped(GeneratorExit):
     """Like `KeyboardInterrupt`, but kind to the test's own event loop."""
+
+
+class Panic(BaseException):
+    """As an extension in Rust raises it."""
 
 
 def stopping(*given: object) -> Any:  # noqa: ANN401 - stands for a function of any type
@@ -95,6 +114,46 @@ def test_a_tool_that_exits_is_an_error_result(parallel: bool, thread: bool) -> N
     assert run_sync(talker(model, tools=[leave]), "Go.").unwrap() == "Done."
     results = [block for block in model.requests[1].messages[-1].content if block.type == "tool_result"]
     assert [(each.is_error, "2" in each.text) for each in results] == [(True, True)] * 2
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_a_tool_that_panics_is_an_error_result(parallel: bool, thread: bool) -> None:  # A21
+    @tool(parallel=parallel, thread=thread)
+    def join() -> str:
+        raise Panic("index out of bounds")
+
+    def answer(request: Request) -> Answer:
+        [*results] = [block for block in request.messages[-1].content if block.type == "tool_result"]
+        assert all(each.is_error and "index out of bounds" in each.text for each in results)
+        return "It failed." if results else [call("join"), call("join")]
+
+    agent = talker(FromFunction(answer), tools=[join])
+    pairs = [(given, result.unwrap()) async for given, result in run_many(agent, ["One.", "Two."])]
+    assert pairs == [("One.", "It failed."), ("Two.", "It failed.")]
+
+
+def panic(*given: object) -> Any:  # noqa: ANN401 - stands for a function of any type
+    raise Panic("index out of bounds")
+
+
+class Checked(BaseModel):
+    number: Annotated[int, AfterValidator(lambda number: panic(number))]
+
+
+@pytest.mark.parametrize(
+    ("places", "code"),
+    [
+        pytest.param({"prompt": panic}, ErrorCode.PROMPT_GENERATION_FAILED, id="prompt"),
+        pytest.param({"validators": [panic]}, ErrorCode.MAX_ATTEMPTS_EXCEEDED, id="validator"),
+        pytest.param({"output": Output(Checked)}, ErrorCode.MAX_ATTEMPTS_EXCEEDED, id="type"),
+        pytest.param({"run_state": panic}, ErrorCode.INTERNAL_ERROR, id="state"),
+    ],
+)
+async def test_a_panic_elsewhere_is_as_any_other_exception(places: Options, code: ErrorCode) -> None:  # A21
+    answers = [call("output", number=1), report(1)]
+    result = await run(asked(places, Scripted(answers, repeat=True)), "Go.", callbacks=Callbacks(on_tool_call=panic))
+    assert result.code == code
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt])

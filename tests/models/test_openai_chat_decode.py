@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -634,3 +635,63 @@ def test_whatever_the_chunks_hold_an_answer_can_be_read(deltas: list[Json], choi
     assert len({use.id for use in response.content if isinstance(use, ToolUse)}) == len(
         [use for use in response.content if isinstance(use, ToolUse)]
     )
+
+
+# -- what gateways and local servers do --------------------------------------------------------------------------------
+
+
+TEA = '{"q": "tea"}'
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([("search", '{"q":'), (None, ' "tea"}'), ("search", TEA)], id="whole at the end"),
+        pytest.param([("search", TEA), ("search", TEA)], id="twice"),
+        pytest.param([("search", TEA), (None, TEA), (None, '{"q":"tea"}')], id="thrice"),
+        pytest.param([("search", "{}"), (None, '{"q": '), (None, '"tea"}')], id="behind an empty one"),
+        pytest.param([("search", '{"q":'), (None, ' "tea"}'), (None, ' "tea"}')], id="the last piece twice"),
+        pytest.param([("search", TEA), (None, '{"q":'), (None, ' "tea"}')], id="again in pieces"),
+    ],
+)
+@pytest.mark.parametrize("id", ["c1", None])
+def test_a_call_that_is_sent_again_is_one_call(pieces: list[tuple[str | None, str]], id: str | None) -> None:
+    more: Json = {} if id is None else {"id": id}
+    given = [calls(piece(name, arguments, index=0, **more)) for name, arguments in pieces]
+    [(_, name, arguments)] = uses_of(*given)
+    assert (name, orjson.loads(arguments)) == ("search", {"q": "tea"})
+
+
+@pytest.mark.parametrize("written", [TEA + '{"q": "milk"}', TEA + "x", '{"q": NaN}{"q": NaN}', '{"q"{"q"'])
+def test_other_arguments_stay_as_the_model_wrote_them(written: str) -> None:
+    [use] = content_of(calls(piece("search", written, index=0, id="c1")), reason="tool_calls")
+    assert isinstance(use, ToolUse)
+    assert use.malformed == written
+
+
+THOUGHTS: list[tuple[str, str, str]] = [
+    ("<think>Hm </think>\n\nYes.", "Hm ", "Yes."),
+    ("\n<think>\nHm < b\n</think>Yes </think> no.", "\nHm < b\n", "Yes </think> no."),
+    ("<think>Hm </thin", "Hm </thin", ""),
+    ("<thin", "", "<thin"),
+    ("Yes <think>no</think>.", "", "Yes <think>no</think>."),
+    ("<think></think>\n", "", ""),
+]
+
+
+@given(st.sampled_from(THOUGHTS), st.lists(st.integers(0, 40)))
+def test_a_local_servers_tags_part_thinking_from_the_answer(case: tuple[str, str, str], cuts: list[int]) -> None:
+    written, thought, said = case
+    places = sorted({0, len(written), *[cut for cut in cuts if cut < len(written)]})
+    pieces = [written[start:end] for start, end in pairwise(places)]
+    decoder = Decoder("ollama", finds_thoughts=True)
+    parts = decoded([*[chunk({"content": each}) for each in pieces], chunk(reason="stop")], decoder)
+    blocks = summed(parts).content
+    assert "".join([block.text for block in blocks if isinstance(block, Thinking)]) == thought
+    assert "".join([block.text for block in blocks if isinstance(block, Text)]) == said
+    assert "".join([part.text for part in parts if isinstance(part, ThinkingPart)]) == thought
+    assert "".join([part.text for part in parts if isinstance(part, TextPart)]) == said
+
+
+def test_another_servers_text_keeps_its_tags() -> None:
+    assert content_of(chunk({"content": "<think>a</think>b"})) == (Text("<think>a</think>b"),)

@@ -251,3 +251,9 @@ async def test_the_model_is_that_of_the_definition_when_the_run_starts(stage: St
     swappable.swap(Scripted(["swapped"]))
     second = await crew.run("scout", "two")
     assert (first.unwrap(), second.unwrap()) == ("<one>", "swapped")
+
+
+def test_a_task_that_is_sent_as_an_object_is_its_json() -> None:
+    assert parsed('{"agent": "clerk", "task": {"n": [1]}}').task == '{"n":[1]}'
+    [item] = parsed({"tasks": [{"agent": "clerk", "task": {"n": 1}}]}).tasks or []
+    assert item.task == '{"n":1}'

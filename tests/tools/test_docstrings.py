@@ -119,3 +119,46 @@ def test_a_bad_line_in_a_section_is_passed_over_in_silence(caplog: pytest.LogCap
 def test_any_text_can_be_taken_apart(lines: list[str]) -> None:
     text = "\n".join(lines)
     assert all(name.strip("*") in text for name in describe(text).parameters)
+
+
+# -- forms that are a little off ---------------------------------------------------------------------------------------
+
+SECTIONS = [
+    "Args:\n    title (str) : In its own language.\n    page (int) : Counts from 1.",
+    "Args:\n    title : In its own language.\n    page: Counts from 1.",
+    "Args:\n    title - In its own language.\n    page (int) -- Counts from 1.",
+    "Args:\n    - title: In its own language.\n    - page (int): Counts from 1.",
+    "Args:\n    * `title` (str): In its own language.\n    * **page**: Counts from 1.",
+    "Args:\n\n    title: In its own language.\n\n    page (dict(a, b)): Counts from 1.",
+    "Args:\n  title: In its own\n     language.\n  page: Counts from 1.",
+    "Parameters\n----------\ntitle: str\n    In its own language.\npage : int\n    Counts from 1.",
+    ":param title: In its own language.\n:type title: str\n:param int page: Counts from 1.",
+]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_that_is_a_little_off_is_read(section: str) -> None:
+    described = describe(f"Fetch a page.\n\n{section}", ["title", "page"])
+    assert described.parameters == {"title": "In its own language.", "page": "Counts from 1."}
+    assert described.description == "Fetch a page."
+
+
+UNREADABLE = [
+    "Args:\ntitle: In its own language.\npage: Counts from 1.",
+    "Args:\n    title, page: In its own language. Counts from 1.",
+    "Args:\n    the title: In its own language.\n    page = Counts from 1.",
+    "Args:\n    In its own language. Counts from 1.",
+    "Args:\n    titel: In its own language.\n    page: Counts from 1.",
+    "Parameters\n----------\nIn its own language. Counts from 1.",
+    ":param title - In its own language.\n:param page - Counts from 1.",
+    "@param title In its own language.\n@param page Counts from 1.",
+    "Inputs:\n    title: In its own language.\n    page: Counts from 1.",
+]
+
+
+@pytest.mark.parametrize("section", UNREADABLE)
+def test_what_cannot_be_read_stays_in_the_description(section: str) -> None:
+    described = describe(f"Fetch a page.\n\n{section}", ["title", "page"])
+    told = f"{described.description} {described.parameters}"
+    assert "In its own language." in told
+    assert "Counts from 1." in told

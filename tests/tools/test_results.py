@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
@@ -20,7 +23,7 @@ from pydantic import BaseModel, Field, SecretStr, TypeAdapter, ValidationError
 from journeyman.errors import InvalidArguments, Rejected
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import canonical
-from journeyman.types import Base64, Document, Image, Text, ToolResult, Url
+from journeyman.types import Audio, Base64, Document, Image, Text, ToolResult, Url
 from tests.support.naming import steady_repr
 
 PICTURE = Image(Base64("aGk=", "image/png"))
@@ -159,10 +162,89 @@ def test_blocks_stay_blocks_without_the_blank_ones(value: object, content: tuple
     assert to_result(value).content == content
 
 
-def test_a_list_that_holds_more_than_blocks_is_json_and_an_explicit_result_stays_as_it_is() -> None:
-    result = to_result([PICTURE, 3])
-    assert isinstance(result.content, str)
-    assert json.loads(result.content)[1] == 3
+@dataclass
+class Shot:
+    picture: Image
+    width: int = 1
+
+
+class Shown(BaseModel):
+    shots: dict[str, list[Shot]]
+    paper: Document | None = None
+
+
+NOTE = "[image 1, which follows]"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ([PICTURE, {"width": 1}], [NOTE, {"width": 1}]),
+        ({"picture": PICTURE, "width": 1}, {"picture": NOTE, "width": 1}),
+        ({"all": [[PICTURE]], "tags": {"b", "a"}}, {"all": [[NOTE]], "tags": ["a", "b"]}),
+        (Shot(PICTURE), {"picture": {"source": {"url": NOTE, "type": "url"}, "type": "image"}, "width": 1}),
+    ],
+    ids=steady_repr,
+)
+def test_a_picture_beside_data_is_a_picture(value: object, shown: object) -> None:
+    content = to_result(value).content
+    assert isinstance(content, tuple)
+    assert content[1:] == (PICTURE,)
+    assert isinstance(content[0], Text)
+    told = json.loads(content[0].text, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if v is not None})
+    assert told == shown
+
+
+def test_every_file_of_a_model_is_sent_and_none_of_its_base64_is_text() -> None:
+    value = Shown(shots={"a": [Shot(PICTURE), Shot(PICTURE, 2)]}, paper=PAPER)
+    content = to_result(value).content
+    assert isinstance(content, tuple)
+    assert content[1:] == (PICTURE, PICTURE, PAPER)
+    assert isinstance(content[0], Text)
+    assert "aGk=" not in content[0].text
+    assert "[document 3, which follows]" in content[0].text
+    assert value.shots["a"][0].picture is PICTURE
+    sound = to_result({"sound": Audio(Base64("aGk=", "audio/mpeg"))}).content
+    assert isinstance(sound, str)
+    assert "aGk=" not in sound
+
+
+class Tagged(BaseModel):
+    tags: set[str]
+    groups: frozenset[frozenset[str]] = frozenset()
+
+
+_ORDERED_PROGRAM = """
+from tests.tools.test_results import Tagged, to_result
+words = {f"w{n}" for n in range(30)}
+tagged = Tagged(tags=words, groups=frozenset([frozenset(["a"]), frozenset(["b", "c"])]))
+mixed = [{frozenset(["a", "b"]), frozenset(["c"])}, {("b", 1), ("a", 2)}, {1, "a", None}]
+print([to_result(each).text for each in ({"tags": words}, [words, {"x": frozenset(words)}], tagged, *mixed)])
+"""
+
+
+def test_sets_inside_read_the_same_in_each_process() -> None:
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", _ORDERED_PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "12"
+    }
+    assert len(told) == 1
+
+
+def test_a_picture_is_shown_by_its_size() -> None:
+    picture = Image(Base64("QUJD" * 1_000, "image/png"))
+    assert "3,000 bytes, sha256" in repr(picture)
+    assert len(repr(picture)) < 200
+    assert repr(picture) != repr(Image(Base64("QUJE" * 1_000, "image/png")))
+
+
+def test_an_explicit_result_stays_as_it_is() -> None:
     explicit = ToolResult("no such city", is_error=True)
     assert to_result(explicit) == explicit
 
@@ -260,7 +342,7 @@ def raised(error: BaseException) -> BaseException:
         (ValueError(Broken()), "Error: ValueError"),
         (Rejected("Ask for a city, not a country."), "Ask for a city, not a country."),
         (Rejected(" "), "Rejected"),
-        (KeyError(), "Error: KeyError: KeyError"),
+        (KeyError(), "Error: KeyError"),
         (AssertionError(), "Error: AssertionError"),
         (OSError("\udcffname"), "Error: \ufffdname"),  # it can always be sent as UTF-8
         (
@@ -294,7 +376,7 @@ def test_a_long_error_is_cut_and_a_large_group_shows_twenty_errors_and_counts_th
     assert result.text.endswith("\n[Cut: the first 4,000 of 100,007 characters.]")
     result = error_result(ExceptionGroup("many", [ValueError(str(number)) for number in range(1_000)]))
     assert result.text.count("\n") == 21
-    assert result.text.endswith("\n- 19\n- and 980 more")
+    assert result.text.endswith("\n- ValueError: 19\n- and 980 more")
 
 
 @pytest.mark.fuzz
@@ -346,3 +428,10 @@ def test_different_values_have_different_texts() -> None:
 
 def test_plain_values_have_plain_json_as_their_text() -> None:
     assert canonical({"b": [1, 2.5, None, True], "a": "é"}) == '{"a":"é","b":[1,2.5,null,true]}'
+
+
+def test_odd_text_beside_keys_that_are_no_text_is_json() -> None:
+    value = {date(2026, 1, 2): "\udc80", (1, 2): [{UUID(int=1): b"\xff"}], None: {3: 4}}
+    told = json.loads(to_result(value).text)
+    assert set(told) == {"2026-01-02", "1,2", "None"}
+    assert told["None"] == {"3": 4}

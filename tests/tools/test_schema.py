@@ -9,14 +9,24 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import Annotated, Generic, Literal, NamedTuple, NotRequired, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, TypeAlias, TypeVar
 from uuid import UUID
 
 import jsonschema_rs
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, RootModel, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+)
 from typing_extensions import TypeAliasType, TypedDict, TypeForm
 
 from journeyman.errors import DefinitionError, InvalidArguments
@@ -598,3 +608,31 @@ def test_any_value_is_judged_as_pydantic_judges_it(annotation: TypeForm[object],
     assume(not re.search("nan|inf", text, re.IGNORECASE))
     expected = pydantic_accepts(TypeAdapter(annotation), text)
     assert accepts(fields(annotation), f'{{"it": {text}}}') == expected
+
+
+class Corner(Enum):
+    TOP = (0, 1)
+
+
+class Read(Enum):
+    TOP = (0, 1)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Read:
+        return cls.TOP
+
+
+@pytest.mark.parametrize("form", [Corner, Literal[b"x"], dict[tuple[int, int], str], list[dict[frozenset[int], int]]])
+def test_a_type_that_no_json_fits_is_refused_when_it_is_defined(form: Any) -> None:  # noqa: ANN401 - any type
+    with pytest.raises(DefinitionError, match="cannot be described as JSON"):
+        output_schema(form)
+
+
+def test_a_type_that_is_made_of_other_json_is_taken() -> None:
+    def corner(value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+    schema = output_schema(Annotated[Corner, BeforeValidator(corner)])
+    assert schema.parse('{"value": [0, 1]}') is Corner.TOP
+    assert output_schema(Read).parse('{"value": [0, 1]}') is Read.TOP
+    assert output_schema(dict[date, int]).parse('{"2026-01-02": 1}') == {date(2026, 1, 2): 1}

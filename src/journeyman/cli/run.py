@@ -510,12 +510,12 @@ def parse_input(agent: Agent[Any, Any, Any], text: str) -> object:
         return text
     schema = agent.plan.input
     if not schema.is_wrapped:
-        return schema.parse(text)
+        return schema.parse_checked(text)
     try:
         value: object = from_json(text)
     except ValueError as error:
         raise InvalidArguments("input", [f"it is not valid JSON: {error}"]) from error
-    return schema.parse(to_json({"value": value}))
+    return schema.parse_checked(to_json({"value": value}))
 
 
 # -- stdout -----------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from journeyman.inbox import Queue
 from journeyman.journal import new_id
 from journeyman.result import Result
 from journeyman.session import TURN, SharedSession, Snapshot, Step, turn_name
+from journeyman.tools.exact import StoredValue, load_value
 
 KEPT_S: Final = 7 * 24 * 3600.0
 """The steps of a turn are forgotten so many seconds after its end, when its chat is opened."""
@@ -110,7 +111,8 @@ class ChatSession:
             raise RunDiffers(name, f"it is one of the agent {head.agent!r}, not of {agent.name!r}")
         input: object = head.input
         with suppress(InvalidArguments):  # if it fits no more, whoever drives the turn says so
-            input = head.input if agent.input is str else agent.plan.input.load(head.input.encode())
+            stored = StoredValue(head.input, head.exact)
+            input = head.input if agent.input is str else load_value(agent.plan.input, stored)
         return input, head.goes_on
 
     async def carry(self, life: TurnLife, *, host: Host, abort: Abort) -> tuple[Result[Any], Snapshot | None]:

@@ -46,6 +46,7 @@ from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
 from journeyman.store.log import lines_of, queued
 from journeyman.tools.context import current_asker
+from journeyman.tools.exact import StoredValue, load_value
 from journeyman.types import NOTHING_USED, Usage
 
 T = TypeVar("T")
@@ -343,7 +344,8 @@ class Drive:
         program = self.program
         try:
             is_text, schema = program.agent.input is str, program.agent.plan.input
-            given = (head.content or head.input) if is_text else schema.load(head.input.encode())
+            stored = StoredValue(head.input, head.exact)
+            given = (head.content or head.input) if is_text else load_value(schema, stored)
         except InvalidArguments as invalid:
             why = f"its input no longer fits the agent's type: {'; '.join(invalid.issues)}"
             raise RunBlocked(self.claim.row.id, why) from invalid
@@ -555,7 +557,8 @@ class Drive:
         status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         # The conversation of a turn has its history, which is not stored again with every turn.
         kept = result if turn is None else replace(result, history=())
-        change = replace(self._change(run, life, status, why=why), result=dump_result(kept, self.program.agent))
+        dumped = dump_result(kept, self.program.agent, written=run.hand_in.last_raw)
+        change = replace(self._change(run, life, status, why=why), result=dumped)
         posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
         step, written = (None, None) if turn is None else turn.ended(run.ledger.usage)
         unsaid = [n for n, receipt in self.receipts.items() if receipt.status == "queued"]

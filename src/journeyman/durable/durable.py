@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
@@ -52,6 +51,8 @@ from journeyman.result import Result
 from journeyman.store.database import SCHEMES
 from journeyman.tools.check import is_count, listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
+from journeyman.tools.exact import StoredValue, store_value
+from journeyman.tools.schema import RefusedValue
 from journeyman.types import Content, Message, UserContent
 from journeyman.version import package_version
 
@@ -201,8 +202,10 @@ class Durable:
         if not (misuse := _misuse(given, max_attempts=max_attempts, history=history)):
             given = self._usable(given)
         if not misuse and not lacks_deps(deps_of_run(deps, agent.deps), agent.deps):
-            with suppress(InvalidArguments):
+            try:
                 head = self._head(agent, input, max_attempts=max_attempts, history=history, host=host)
+            except InvalidArguments as invalid:
+                input = cast("Any", RefusedValue(invalid))
         if head is None:  # it ends before anything is done or stored, and says why as any run does
             return await run_once(
                 agent,
@@ -374,8 +377,8 @@ class Durable:
         if agent is not None:
             head = replace(head, agent=agent.name, prints=prints_of(agent))
         if input is not None:
-            text, content = _stored_input(agent, input)
-            head = replace(head, input=text, content=content)
+            stored, content = _stored_input(agent, input)
+            head = replace(head, input=stored.text, exact=stored.exact, content=content)
         head = replace(head, target=head.target if target is None else target)
         made = self._made(head, id=id, status="ready", parent=row.id)
         leaves_out = () if agent is None else ("system",)
@@ -510,10 +513,11 @@ class Durable:
         if max_attempts is not None and not is_count(max_attempts):
             wrong = f"max_attempts is {max_attempts!r}, not a whole number of at least 1"
             raise InvalidArguments("the options of a run", [wrong])
-        text, content = _stored_input(agent, input)
+        stored, content = _stored_input(agent, input)
         return Head(
             agent=agent.name,
-            input=text,
+            input=stored.text,
+            exact=stored.exact,
             content=content,
             prints=prints_of(agent),
             gates=gates_of(agent, host),
@@ -593,28 +597,29 @@ def _misuse(program: Program, *, max_attempts: int | None = None, history: Seque
     )
 
 
-def _stored_input(agent: Agent[Any, Any, Any] | None, input: object) -> tuple[str, tuple[UserContent, ...]]:
+def _stored_input(agent: Agent[Any, Any, Any] | None, input: object) -> tuple[StoredValue, tuple[UserContent, ...]]:
     """Return an input as it is stored: a text as it is, content as its words and its blocks, any other input as JSON.
 
     Raises:
-        InvalidArguments: it does not fit the agent's type.
+        InvalidArguments: it does not fit the agent's type, or cannot be stored so that it is read as the same value.
     """
     if agent is None:
         if not isinstance(input, str):
             raise ValueError("The new input is not a text, so the agent must say how it is stored: give agent=…, too.")
-        return input, ()
+        return StoredValue(input), ()
     schema = agent.plan.input
     checked: object = schema.check(input)
     if agent.input is not str:
-        return schema.dump(checked).decode(), ()
-    return schema.told(checked), cast("tuple[UserContent, ...]", checked) if isinstance(checked, tuple) else ()
+        return store_value(schema, checked), ()
+    content = cast("tuple[UserContent, ...]", checked) if isinstance(checked, tuple) else ()
+    return StoredValue(schema.told(cast("object", checked))), content
 
 
 def _difference(known: Head, given: Head) -> str | None:
     """Say how a run with the same id differs from the one that is asked for; None if it does not."""
     if known.agent != given.agent:
         return f"it is one of the agent {known.agent!r}, not of {given.agent!r}"
-    if known.input != given.input:
+    if (known.input, known.exact) != (given.input, given.exact):
         return f"its input is {quoted(known.input[:200])}, not {quoted(given.input[:200])}"
     if known.max_attempts != given.max_attempts:
         return f"its max_attempts is {known.max_attempts}, not {given.max_attempts}"

@@ -267,6 +267,8 @@ class Head:
     """The version of this library."""
     content: tuple[UserContent, ...] = ()
     """The blocks of an input that is content."""
+    exact: str = ""
+    """The exact form of an input of which the JSON would be read as another value."""
     above: Above | None = None
     """The origin of the run, if another run has sent it out."""
     traceparent: str | None = None

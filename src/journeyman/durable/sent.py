@@ -165,6 +165,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         head = Head(
             agent="/".join((self._head.agent, *sent.agents)),
             input=text,
+            exact=sent.exact,
             prints={},
             gates=(),
             target=self._head.target,

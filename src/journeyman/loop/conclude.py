@@ -294,7 +294,7 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
         code = result.code if isinstance(result, Failure) else "success"
         if run.above is None:
             return code
-        document: JsonValue = from_json(dump_result(result, run.agent))
+        document: JsonValue = from_json(dump_result(result, run.agent, written=run.hand_in.last_raw))
         return _End(code=code, result=document, usage=run.ledger.usage, calls_below=run.ledger.calls_below)
 
     place = run.options.host.journal.reserve("end", effect="pure")

@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final, cast, get_args
 
-import orjson
 from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
 from journeyman.endings import Context, Ending, Place
-from journeyman.errors import name_and_words
+from journeyman.errors import StoredError, name_and_words
 from journeyman.loop.steps import declared_type
 from journeyman.result import (
     AttemptRecord,
@@ -34,6 +33,7 @@ from journeyman.result import (
     ValidationReport,
     plain_output,
 )
+from journeyman.tools.exact import is_loaded_as
 from journeyman.types import Message, Usage, adapter_of
 
 _log = logging.getLogger("journeyman")
@@ -41,15 +41,12 @@ _log = logging.getLogger("journeyman")
 Plain = dict[str, Any]
 
 
-class StoredError(Exception):
-    """What an exception was, in a life of the run that is over: its class and its words."""
-
-
 _CONTEXTS: Final[Mapping[str, type[Context]]] = {each.__name__: each for each in get_args(Context)}
 
 
-def dump_result(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
-    """Return a result as JSON."""
+def dump_result(result: Result[Any], agent: Agent[Any, Any, Any], *, written: str | None = None) -> bytes:
+    """Return a result as JSON. `written` is what the model wrote as its output, which is stored where the output itself
+    would be read as another value."""
     document: Plain = {
         "metadata": _metadata(result.metadata),
         "history": adapter_of(tuple[Message, ...]).dump_python(result.history, mode="json", exclude_none=True),
@@ -61,6 +58,8 @@ def dump_result(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
         kind = type(result.state)
         document |= {"output": output, "state": state, "has_state": result.has_state}
         document |= {"state_class": f"{kind.__module__}:{kind.__qualname__}"} if _may_be_read(kind) else {}
+        if schema is not None and written is not None and not is_loaded_as(schema, _as_stored(output), result.output):
+            document["written"] = written
         document |= {"terminal_result": result.terminal_result}
     else:
         context = result.error.context
@@ -105,8 +104,11 @@ def _success(
     document: Plain, metadata: Metadata, history: tuple[Message, ...], agent: Agent[Any, Any, Any] | None
 ) -> Success[Any]:
     output, schema = document["output"], None if agent is None else agent.plan.output
+    if schema is not None:
+        written = document.get("written")
+        output = schema.load(_as_stored(output)) if written is None else schema.parse(written)
     return Success(
-        output=output if schema is None else schema.load(orjson.dumps(output)),
+        output=output,
         metadata=metadata,
         history=history,
         state=_state(document, agent),
@@ -143,6 +145,10 @@ def _class_named(name: str) -> type | None:
 
 def _may_be_read(kind: type) -> bool:
     return is_dataclass(kind) or issubclass(kind, BaseModel)
+
+
+def _as_stored(output: object) -> bytes:
+    return to_json(output, inf_nan_mode="null")
 
 
 # -- what a run took ---------------------------------------------------------------------------------------------------

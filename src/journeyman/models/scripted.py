@@ -10,12 +10,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
-import orjson
-
 from journeyman.cancel import is_awaited
 from journeyman.data import lazy_dataclass
 from journeyman.definition import DefinitionError, Problem, explain_arguments
 from journeyman.errors import ProviderError, count
+from journeyman.json_numbers import read_json, write_json
 from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
 from journeyman.models.wire import shown
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
@@ -37,7 +36,7 @@ def call(name: str, arguments: Mapping[str, object] | None = None, /, *, id: str
     Without an `id`, the model that gives the block makes one. Where the tool itself has a parameter `id`, and
     `arguments` do not name it, `id` is that one: `call("task_message", id="bg-1", text="Hurry.")`.
     """
-    return ToolUse(id, name, orjson.dumps({**(arguments or {}), **more}).decode())
+    return ToolUse(id, name, write_json({**(arguments or {}), **more}).decode())
 
 
 def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usage = _USAGE) -> Response:
@@ -218,10 +217,10 @@ def _with_id(block: ToolUse, request: Request) -> ToolUse:
     takes_id = any("id" in cast("Mapping[str, object]", schema.get("properties", {})) for schema in schemas)
     if not block.id or block.malformed or not takes_id:
         return block
-    arguments = orjson.loads(block.input_json)
+    arguments = read_json(block.input_json)
     if "id" in arguments:
         return block
-    return ToolUse("", block.name, orjson.dumps({"id": block.id, **arguments}).decode())
+    return ToolUse("", block.name, write_json({"id": block.id, **arguments}).decode())
 
 
 def _response(answer: Answer, model: str) -> Response:

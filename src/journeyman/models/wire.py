@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Final, cast
 from uuid import uuid4
@@ -21,7 +21,8 @@ from pydantic_core import from_json
 
 from journeyman.content.media import Media, n_bytes_of
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
-from journeyman.model import InputPart, Part, TextPart, ThinkingPart, current_tap
+from journeyman.json_numbers import read_json, write_json
+from journeyman.model import InputPart, Part, TextPart, ThinkingPart, ToolSpec, current_tap
 from journeyman.models.sse import MAX_VALUES
 from journeyman.types import (
     Audio,
@@ -39,6 +40,10 @@ from journeyman.types import (
 )
 
 _COUNTED_AT_ONCE: Final = 2**18
+
+_SCAN: Final = json.JSONDecoder().raw_decode
+
+_DIGEST_CHARACTERS: Final = 8
 
 _SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
@@ -59,7 +64,7 @@ def parsed(data: bytes) -> JsonObject:
     """
     _check_values(data)
     try:
-        value: object = orjson.loads(data)
+        value: object = read_json(data)
     except orjson.JSONDecodeError as error:
         damage = f"{error}, in {data[:200].decode('utf-8', 'replace')!r}"
     else:
@@ -72,7 +77,7 @@ def all_parsed(data: Sequence[bytes]) -> Iterator[JsonObject]:
     if len(data) == 1:
         return iter((parsed(data[0]),))
     try:
-        values: list[object] = orjson.loads(b"[%b]" % b",".join(data))
+        values: list[object] = read_json(b"[%b]" % b",".join(data))
     except orjson.JSONDecodeError:
         values = []
     whole = len(values) == len(data)
@@ -120,9 +125,32 @@ def own_id(id: str, ids: set[str], *, prefix: str = "call") -> tuple[str, str | 
 def tool_use(id: str, name: str, arguments: str, *, wire_id: str | None, extra: JsonObject | None = None) -> ToolUse:
     """Return the block of a call. None are taken for `{}`, and what is no JSON object is kept as `malformed`."""
     raw = arguments if arguments.strip() else "{}"
-    if is_object(raw):
+    if is_object(raw) or is_object(raw := _without_repeats(raw)):
         return ToolUse(id, name, raw, wire_id=wire_id, extra=extra)
     return ToolUse(id, name, malformed=raw, wire_id=wire_id, extra=extra)
+
+
+def _without_repeats(raw: str) -> str:
+    """Return the object that arguments hold which a gateway has sent more than once, or behind an empty one; other
+    arguments as they are."""
+    texts, rest = list[str](), raw.strip()
+    while rest.startswith("{"):
+        try:
+            _, end = _SCAN(rest)
+        except (ValueError, RecursionError):
+            break
+        if not is_object(rest[:end]):
+            break
+        texts.append(rest[:end])
+        rest = rest[end:].lstrip()
+    told = [text for text in texts if read_json(text)] or texts
+    is_repeat = bool(told) and told[-1].endswith(rest) and all(read_json(each) == read_json(told[-1]) for each in told)
+    return told[-1] if is_repeat else raw
+
+
+def repeats(raw: str, before: str) -> bool:
+    """Tell whether arguments are the same object as those before."""
+    return is_object(raw) and is_object(before) and read_json(raw) == read_json(before)
 
 
 def split_input(total: int, read: int | None, written: int | None) -> tuple[int, int | None, bool]:
@@ -161,7 +189,7 @@ def shown(block: Block) -> Part | None:
 def to_json(value: object) -> bytes:
     """Return `value` as JSON. Lone surrogates, which no JSON text can carry, become question marks."""
     try:
-        return orjson.dumps(value)
+        return write_json(value)
     except orjson.JSONEncodeError:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
@@ -251,7 +279,14 @@ def exact_id(id: str, length: int) -> str:
 
 
 def safe_name(name: str, *, longest: int) -> str:
-    """Return the name with what is not a letter, digit, `_` or `-` replaced, cut to the `longest` that is allowed."""
-    if _SAFE.fullmatch(name) and len(name) <= longest:
-        return name
-    return _UNSAFE_CHARACTER.sub("_", name)[:longest] or "_"
+    """Return the name with what is not a letter, digit, `_` or `-` replaced; one that is longer than the `longest` that
+    is allowed is cut, and ends with a digest, which tells it from others that begin as it does."""
+    safe = name if _SAFE.fullmatch(name) else _UNSAFE_CHARACTER.sub("_", name) or "_"
+    if len(safe) <= longest:
+        return safe
+    return f"{safe[: longest - _DIGEST_CHARACTERS - 1]}_{sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]}"
+
+
+def shortened(tools: Iterable[ToolSpec], *, longest: int) -> dict[str, str]:
+    """Return the names of the tools that a service knows by another name, by that."""
+    return {short: each.name for each in tools if (short := safe_name(each.name, longest=longest)) != each.name}

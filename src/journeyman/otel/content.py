@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import orjson
-
+from journeyman.json_numbers import write_json
 from journeyman.model import Prefix, Response
 from journeyman.otel.names import FINISHES
 from journeyman.tools.redaction import Redactor
@@ -69,7 +68,7 @@ class Shapes:
         left = self._most
         for message in reversed(messages[1:]):
             shaped = self._message(message)
-            left -= len(orjson.dumps(shaped, default=str)) + 1
+            left -= len(write_json(shaped, default=str)) + 1
             if left < self._longest:
                 break
             made.append(shaped)
@@ -128,7 +127,7 @@ class Shapes:
     def _fitting(self, values: list[Any]) -> str:
         """Return JSON of values: without those after the first that make it too long, the oldest first."""
         while True:
-            text = orjson.dumps(values, default=str).decode("utf-8", "replace")
+            text = write_json(values, default=str).decode("utf-8", "replace")
             if len(text) <= self._most + self._longest + _PLACE or len(values) == 1:
                 return text if len(values) > 1 else self._shortened(values, text)
             del values[1 if len(values) > 2 else 0]
@@ -140,4 +139,4 @@ class Shapes:
         whole: JsonObject = values[0]
         rest = {name: value for name, value in whole.items() if isinstance(value, str)}
         parts = [{"type": "text", "content": self._cut(text, self._longest)}]
-        return orjson.dumps([{**rest, "parts": parts}], default=str).decode()
+        return write_json([{**rest, "parts": parts}], default=str).decode()

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-import orjson
 from ag_ui.core import events as ui
 from ag_ui.core.types import Interrupt
 from ag_ui.encoder import EventEncoder
@@ -20,6 +19,7 @@ from pydantic_core import from_json, to_jsonable_python
 
 from journeyman import events
 from journeyman.events import Event
+from journeyman.json_numbers import write_json
 from journeyman.result import Failure, Metadata, plain_output
 from journeyman.serve.bodies import client_question
 from journeyman.serve.live import Ended, Entry, Live
@@ -270,7 +270,7 @@ class Agui:
             case events.ToolCalled(kind="tool" | "unknown", tool_input=given):
                 if id not in self._calls:
                     yield from self._called(id, name)
-                    yield ui.ToolCallArgsEvent(tool_call_id=id, delta=orjson.dumps(given).decode())
+                    yield ui.ToolCallArgsEvent(tool_call_id=id, delta=write_json(given).decode())
                 yield from self._closed()
                 if name in self._tools:
                     self._by_client.add(client_question(id))

@@ -27,6 +27,7 @@ from journeyman.cancel import is_awaited
 from journeyman.durable import Durable, Question
 from journeyman.errors import DefinitionError, InvalidArguments, StoreError
 from journeyman.events import QuestionAsked
+from journeyman.json_numbers import write_json
 from journeyman.loop.prepare import host_problems
 from journeyman.serve.agui import Agui, Threads
 from journeyman.serve.bodies import (
@@ -276,7 +277,7 @@ def refused(refusal: Refusal) -> Response:
     headers = {"Retry-After": str(refusal.retry_s)} if refusal.retry_s is not None else {}
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return Response(orjson.dumps({"error": error}), refusal.status, headers, media_type=_JSON)
+    return Response(write_json({"error": error}), refusal.status, headers, media_type=_JSON)
 
 
 def http_error(error: HTTPException) -> Response:
@@ -284,12 +285,12 @@ def http_error(error: HTTPException) -> Response:
     codes = {404: "NOT_FOUND", 405: "WRONG_METHOD"}
     code = codes.get(error.status_code, "REFUSED")
     body = {"error": {"code": code, "message": f"{error.detail}.", "hint": "See /openapi.json."}}
-    return Response(orjson.dumps(body), error.status_code, error.headers, media_type=_JSON)
+    return Response(write_json(body), error.status_code, error.headers, media_type=_JSON)
 
 
 def json_response(value: object, status: int = 200, **headers: str) -> Response:
     """Return a response that says a value."""
-    data = value if isinstance(value, bytes) else orjson.dumps(value, default=repr)
+    data = value if isinstance(value, bytes) else write_json(value, default=repr)
     return Response(data, status, {name.title(): text for name, text in headers.items()}, media_type=_JSON)
 
 
@@ -302,7 +303,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
     def __init__(self, hosting: Hosting) -> None:
         self._hosting: Final = hosting
         self._threads: Final = Threads()
-        self._document: Final = orjson.dumps(openapi(hosting.agents, hosting.limits))
+        self._document: Final = write_json(openapi(hosting.agents, hosting.limits))
 
     def table(self) -> Sequence[tuple[str, str, Handler, bool]]:
         """Return each route: its method, its path, what answers it, and whether anybody may ask."""

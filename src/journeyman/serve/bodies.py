@@ -81,7 +81,7 @@ def input_of(agent: Agent[Any, Any, Any], body: object) -> object:
             raise wrong("input", "it is not a text, or is blank")
         return value
     schema = agent.plan.input
-    return schema.parse(to_json({"value": value} if schema.is_wrapped else value))
+    return schema.parse_checked(to_json({"value": value} if schema.is_wrapped else value))
 
 
 def text_of(body: object, name: str, *, default: str | None = None) -> str:

@@ -15,7 +15,6 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
 
-import orjson
 from starlette.types import Message, Receive
 
 from journeyman.agent import Agent
@@ -36,6 +35,7 @@ from journeyman.events import (
     TurnEnded,
 )
 from journeyman.gate import Decision
+from journeyman.json_numbers import write_json
 from journeyman.loop.watch import Watch
 from journeyman.result import Result, dump_document, plain_output, result_document
 from journeyman.types import Message as SaidMessage
@@ -123,7 +123,7 @@ def event_json(event: Event) -> bytes:
             facts = {"path": event.path, "index": event.index, "message": message}
         case _:
             try:
-                return b'{"type":"%b",%b' % (name.encode(), orjson.dumps(event, default=repr)[1:])
+                return b'{"type":"%b",%b' % (name.encode(), write_json(event, default=repr)[1:])
             except TypeError:  # half of a surrogate pair, or a number that JSON has not
                 plain = adapter_of(type(event)).dump_python(event, mode="python", fallback=repr)
                 return dump_document({"type": name, **plain})
@@ -222,7 +222,7 @@ class Live:
     def fail(self, code: str, message: str, hint: str) -> None:
         """Note that it will not be gone on with here."""
         error = {"error": {"code": code, "message": message, "hint": hint}}
-        self._close(Ended(result=None, document=orjson.dumps(error)))
+        self._close(Ended(result=None, document=write_json(error)))
 
     def _close(self, ended: Ended) -> None:
         if self.ended is None:

@@ -37,7 +37,7 @@ from journeyman.model import opened
 from journeyman.result import Failure, Result, Success
 from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Calls, Ended, Note, Questions, ServedCall, TooManyCalls
 from journeyman.serve.refusals import served_problems
-from journeyman.tools.schema import Fields, OutputSchema, Parameter
+from journeyman.tools.schema import CheckedValue, Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
 from journeyman.version import package_version
 
@@ -300,10 +300,14 @@ def served_tool(agent: Agent[Any, Any, Any]) -> ServedTool:
 def _input(agent: Agent[Any, Any, Any]) -> tuple[JsonObject, Callable[[str | bytes], object]]:
     plan = agent.plan.input
     if not plan.is_wrapped and agent.input is not str:
-        return plan.input_schema, plan.parse
+        return plan.input_schema, plan.parse_checked
     what = "The task, in words." if agent.input is str else "What to work on."
     fields = Fields([Parameter(name=_INPUT, annotation=agent.input, description=what)])
-    return fields.input_schema, lambda given: fields.parse(given, f"arguments for {agent.name!r}")[_INPUT]
+
+    def parse(given: str | bytes) -> CheckedValue:
+        return CheckedValue(plan, fields.parse(given, f"arguments for {agent.name!r}")[_INPUT])
+
+    return fields.input_schema, parse
 
 
 def _output(schema: OutputSchema[Any]) -> JsonObject | None:

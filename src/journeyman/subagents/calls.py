@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import to_json
 
 from journeyman.agent import Agent
@@ -35,11 +35,17 @@ Sub-agents:
 {agents}"""
 
 
+Task: TypeAlias = Annotated[
+    str, BeforeValidator(lambda task: to_json(task).decode() if isinstance(task, dict | list) else task)
+]
+"""A text, or the JSON of the sub-agent's input, which models may also send as an object."""
+
+
 class Item(BaseModel):
     """One task of several."""
 
     agent: str
-    task: str
+    task: Task
 
 
 class SubagentArguments(BaseModel):
@@ -48,7 +54,7 @@ class SubagentArguments(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     agent: str | None = None
-    task: str | None = None
+    task: Task | None = None
     tasks: list[Item] | None = None
     chain: list[Item] | None = None
     start_at: int | None = None

@@ -49,6 +49,8 @@ from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpa
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound, lacks_deps
+from journeyman.tools.exact import StoredValue, store_value
+from journeyman.tools.schema import CheckedValue
 from journeyman.types import Usage, dump_messages
 
 DelegationMode: TypeAlias = Literal["single", "parallel", "chain", "background"]
@@ -184,9 +186,19 @@ def input_of(agent: Agent[Any, Any, Any], task: str) -> object:
     if agent.input is str:
         return task
     try:
-        return agent.plan.input.parse(task)
+        return agent.plan.input.parse_checked(task)
     except InvalidArguments as invalid:
         raise SubagentMisused(f"The task of {agent.name!r} has to be JSON that fits its input. {invalid}") from invalid
+
+
+def _stored_task(agent: Agent[Any, Any, Any], task: str) -> StoredValue:
+    given = input_of(agent, task)
+    if not isinstance(given, CheckedValue):
+        return StoredValue(task)
+    try:
+        return store_value(agent.plan.input, given.value)
+    except InvalidArguments as invalid:
+        raise SubagentMisused(f"The task of {agent.name!r} cannot be sent out. {invalid}") from invalid
 
 
 # -- single and parallel ----------------------------------------------------------------------------------------------
@@ -352,16 +364,19 @@ async def sent_out(delegation: Delegation, call: BackgroundCall, runs: SentRuns,
     """Let a sub-agent work as a run of its own, which outlives this process, and return at once; raise a
     `SubagentMisused` if it cannot."""
     agent = delegation.named(call.agent)
-    given = input_of(agent, call.task)
-    text = call.task if agent.input is str else agent.plan.input.dump(given).decode()
-    name, sent = _to_send(delegation, agent, call, text=text, model=model)
+    name, sent = _to_send(delegation, agent, call, stored=_stored_task(agent, call.task), model=model)
     id = await runs.start(name, sent)
     message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
     return BackgroundResult(task_id=id, description=call.description, message=message)
 
 
 def _to_send(
-    delegation: Delegation, agent: Agent[Any, Any, Any], call: BackgroundCall | TeamCall, *, text: str, model: str
+    delegation: Delegation,
+    agent: Agent[Any, Any, Any],
+    call: BackgroundCall | TeamCall,
+    *,
+    stored: StoredValue,
+    model: str,
 ) -> tuple[str, SentRun]:
     """Return the name of the step that sends out a run, and the run."""
     delegation.check_depth()
@@ -380,7 +395,8 @@ def _to_send(
     sent = SentRun(
         agents=tuple(names),
         definition=agent,
-        input=text,
+        input=stored.text,
+        exact=stored.exact,
         description=call.description or call.task[:_SHOWN_CHARS],
         model=model,
         path=path,
@@ -461,7 +477,7 @@ async def joined(delegation: Delegation, call: TeamCall, runs: SentRuns, *, mode
             f"Sub-agent {call.agent!r} cannot be a member: a member of a durable run reads texts and answers with "
             "them, and goes on after it has answered."
         )
-    name, sent = _to_send(delegation, agent, call, text=call.task, model=model)
+    name, sent = _to_send(delegation, agent, call, stored=StoredValue(call.task), model=model)
     try:
         id = await runs.start(name, sent)
     except TeamError as error:

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Literal, NoReturn, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from_json
 
+from journeyman.cancel import is_failure
 from journeyman.errors import InvalidArguments
 from journeyman.tools.issues import bounded, faults_of, issue_lines
 from journeyman.tools.shape import Shape
@@ -65,7 +66,9 @@ class BoundedValidator(Generic[T]):
             raise InvalidArguments(subject, [_TOO_LONG]) from None
         except _DoesNotFit:
             raise InvalidArguments(subject, self._first_issues(from_json(input_json), "json")) from None
-        except Exception as error:  # a validator of the user's raised: no different, for the model, from any refusal
+        except BaseException as error:  # a validator of the user's raised: for the model, as any refusal
+            if not is_failure(error):
+                raise
             raise InvalidArguments(subject, [unchecked(error)]) from error
         return cast("T", value)
 
@@ -85,7 +88,9 @@ class BoundedValidator(Generic[T]):
             raise InvalidArguments(subject, [_TOO_LONG]) from None
         except _DoesNotFit:
             raise InvalidArguments(subject, self._first_issues(value, "python")) from None
-        except Exception as error:  # as above
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             raise InvalidArguments(subject, [unchecked(error)]) from error
 
     def _is_cheap_json(self, input_json: str | bytes) -> bool:
@@ -160,7 +165,7 @@ def _refuse() -> NoReturn:
     raise _DoesNotFit
 
 
-def unchecked(error: Exception) -> str:
+def unchecked(error: BaseException) -> str:
     """Return the issue for an input whose check itself failed."""
     return f"it could not be checked: {type(error).__name__}: {bounded(str(error))}"
 

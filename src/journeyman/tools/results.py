@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
@@ -17,6 +17,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from journeyman.cancel import NeverAwaited
 from journeyman.errors import Rejected
 from journeyman.history import NO_OUTPUT
+from journeyman.tools.attachments import arranged
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.tools.redaction import without_secrets
 from journeyman.types import Document, Image, Text, ToolReference, ToolResult
@@ -41,17 +42,19 @@ def to_result(value: object, *, max_chars: int | None = None, tool_use_id: str =
         ValueError: it cannot be written as JSON, for example because it contains itself.
     """
     kind = type(value)
-    if kind is int:  # so common that it is not looked at any further; so are dicts
+    if kind is int:  # so common that it is not looked at any further
         return ToolResult(_cut(str(value), max_chars), False, tool_use_id)
-    if kind is dict:
-        return ToolResult(_content(_json(value), max_chars), False, tool_use_id)
     if isinstance(value, str):
         text = value if kind is str else str.__str__(value)  # of an enum's text, that text
         return ToolResult(_content(text, max_chars), False, tool_use_id)
     if isinstance(value, ToolResult):
         return ToolResult(_content(value.content, max_chars), value.is_error, tool_use_id)
     blocks = _blocks(value)
-    return ToolResult(_content(_text(value) if blocks is None else blocks, max_chars), False, tool_use_id)
+    if blocks is None:
+        shown, files = arranged(value)
+        said = _text(shown)
+        blocks = (Text(said), *files) if files else said
+    return ToolResult(_content(blocks, max_chars), False, tool_use_id)
 
 
 def error_result(error: BaseException) -> ToolResult:
@@ -119,8 +122,6 @@ def _blocks(value: object) -> tuple[_Block, ...] | None:
 def _text(value: object) -> str:
     if value is None:
         return ""
-    if isinstance(value, set | frozenset):
-        return _json(_in_order(cast("Iterable[object]", value)))
     if issubclass(type(value), Iterator) or _has_no_value_yet(value):
         raise _unfinished(value)
     return _json(value)
@@ -137,22 +138,33 @@ def _json(value: object) -> str:
 def _json_of_odd_text(value: object) -> bytes:
     """Return JSON for a value with texts or bytes that are no UTF-8."""
     try:
-        data = json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
+        data = json.dumps(_with_text_keys(value), default=_plain, ensure_ascii=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"The result cannot be written as JSON: {error}") from error
     return encodable(data).encode()
 
 
+def _with_text_keys(value: object) -> object:
+    """Return a value in which the keys that `json` refuses, such as tuples and dates, are texts."""
+    match value:
+        case dict():
+            items = cast("dict[object, object]", value).items()
+            return {_key(key): _with_text_keys(each) for key, each in items}
+        case list() | tuple():
+            return [_with_text_keys(each) for each in cast("list[object]", value)]
+        case _:
+            return value
+
+
+def _key(key: object) -> str:
+    try:
+        return next(iter(from_json(to_json({key: None}, inf_nan_mode="strings", fallback=_foreign))))
+    except (PydanticSerializationError, ValueError):
+        return str(key)
+
+
 def _plain(value: object) -> object:
     return to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_foreign)
-
-
-def _in_order(items: Iterable[object]) -> list[object]:
-    # Sets of texts come in another order in each process, and a recorded conversation would not match.
-    try:
-        return [*sorted(cast("Iterable[str]", items))]
-    except TypeError:
-        return sorted(items, key=repr)
 
 
 def _foreign(value: object) -> str:
@@ -186,10 +198,10 @@ def _message(error: BaseException) -> str:
             return "".join([error.message, *(f"\n- {line}" for line in lines)])
         case ValidationError():
             return "".join([f"{error.title} is invalid:", *(f"\n- {line}" for line in issue_lines(faults_of(error)))])
-        case KeyError():
-            return f"KeyError: {_said(error)}"
         case _:
-            return _said(error)
+            said = _said(error)
+            has_words = not isinstance(error, KeyError) and any(each.isalpha() for each in said)
+            return said if has_words or said == type(error).__name__ else f"{type(error).__name__}: {said}"
 
 
 def _said(error: BaseException) -> str:

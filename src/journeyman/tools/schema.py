@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final, Generic, NotRequired, Protocol, Requir
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
-from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, JsonSchemaWarningKind
+from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError, core_schema
 from typing_extensions import TypedDict, TypeForm
 
 from journeyman.content.media import n_bytes_of
@@ -183,6 +183,21 @@ def _type_problem(subject: str, annotation: object, error: Exception) -> Problem
 # -- any type ---------------------------------------------------------------------------------------------------------
 
 
+@lazy_dataclass(frozen=True)
+class CheckedValue:
+    """A value that a type has checked already. It is not checked twice: a validator that converts would do so again."""
+
+    schema: OutputSchema[Any]
+    value: object
+
+
+@lazy_dataclass(frozen=True)
+class RefusedValue:
+    """A value that cannot be used, though it may fit its type. It is refused for this reason where it is checked."""
+
+    error: InvalidArguments
+
+
 @lazy_dataclass(frozen=True, kw_only=True, eq=False)
 class OutputSchema(Generic[T]):
     """A type that an agent takes or gives, compiled."""
@@ -217,7 +232,24 @@ class OutputSchema(Generic[T]):
         Raises:
             InvalidArguments: it does not fit; it lists every issue.
         """
+        if isinstance(value, CheckedValue) and value.schema is self:
+            return cast("T", value.value)
+        if isinstance(value, RefusedValue):
+            raise value.error
         return self._validator.check_python(value, f"value for {self.name!r}")
+
+    def parse_checked(self, input_json: str | bytes) -> CheckedValue:
+        """Return what `parse` does, in a form that `check` passes as it is.
+
+        Raises:
+            InvalidArguments: they do not fit; it lists every issue.
+        """
+        return CheckedValue(self, self.parse(input_json))
+
+    @property
+    def core_schema(self) -> CoreSchema:
+        """The type as pydantic has it."""
+        return self._adapter.core_schema
 
     def told(self, value: object) -> str:
         """Return a checked value for people and logs: a text as it is, any other as JSON."""
@@ -342,8 +374,49 @@ def is_object(schema: JsonObject) -> bool:
     return schema.get("type") == "object" and not UNIONS & schema.keys()
 
 
+_NO_KEYS: Final = frozenset({"tuple", "list", "set", "frozenset", "dict", "model", "typed-dict", "dataclass"})
+
+
 class _Generator(GenerateJsonSchema):
     """Leaves out titles that are made from names: they cost tokens and say nothing."""
+
+    _n_converters = 0
+    """How many functions stand around what is described, which may make of JSON what it takes."""
+
+    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
+        self._n_converters += 1
+        try:
+            return super().function_before_schema(schema)
+        finally:
+            self._n_converters -= 1
+
+    def function_wrap_schema(self, schema: core_schema.WrapValidatorFunctionSchema) -> JsonSchemaValue:
+        self._n_converters += 1
+        try:
+            return super().function_wrap_schema(schema)
+        finally:
+            self._n_converters -= 1
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        if "_missing_" not in vars(schema["cls"]):
+            self._check_values("an enum", [each.value for each in schema["members"]])
+        return super().enum_schema(schema)
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        self._check_values("a Literal", [getattr(each, "value", each) for each in schema["expected"]])
+        return super().literal_schema(schema)
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        keys = schema.get("keys_schema", {}).get("type")
+        if keys in _NO_KEYS and not self._n_converters:
+            raise ValueError(f"a key in JSON is a text, never a {keys}")
+        return super().dict_schema(schema)
+
+    def _check_values(self, what: str, values: Sequence[object]) -> None:
+        """Refuse what the model could never send: the check compares it with a value that no JSON is read as."""
+        wrong = [each for each in values if not isinstance(each, str | int | float | None)]
+        if wrong and self.mode == "validation" and not self._n_converters:
+            raise ValueError(f"{what} of {wrong[0]!r} accepts no JSON")
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False

@@ -11,7 +11,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from functools import partial
 from inspect import Parameter as Declared
@@ -45,9 +45,10 @@ class Signature:
 def read_signature(function: Function, inject: type) -> Signature:
     """Read `function`. A parameter annotated with the class `inject`, or with it or None, is not the model's."""
     target = underlying(function)
-    described = describe(_docstring(function, target))
     reader = _Reader(target, inject)
     declared = _open_parameters(function, reader.problems)
+    bound = getattr(getattr(target, "__code__", None), "co_varnames", ())  # a partial binds some
+    described = describe(_docstring(function, target), {*bound, *[each.name for each in declared]})
     parameters = [parameter for each in declared if (parameter := reader.read(each, described.parameters))]
     asks = reader.asked[:1] not in ((), (object,), (Any,))
     if asks and reader.injected not in positional_parameters(function)[:1]:
@@ -236,6 +237,13 @@ Style: TypeAlias = Literal["google", "numpy", "sphinx"]
 _GOOGLE = re.compile(r"(?:args|arguments|params|parameters|(?:keyword|other) (?:args|arguments|parameters)):\s*", re.I)
 _NUMPY = re.compile(r"(?:Other )?Parameters\s*")
 _UNDERLINE = re.compile(r"-{3,}\s*")
+_NAME = re.compile(r"\W*(\w+)")
+_SPHINX_NAME = re.compile(r":[^:]*?(\w+)\s*:")
+_OFF = re.compile(
+    r"^\s+(?:[-*+•]\s+)?[`*]*([A-Za-z_]\w*)[`*]*(\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?"
+    r"[`*]*(?:\s*:[`*]*\s+|\s+(?:--?|[\u2013\u2014])\s+)"
+)
+"""An entry of Google's style, with a bullet, marks, a blank before its colon, or a dash in its place."""
 _SPHINX = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s")
 
 
@@ -249,16 +257,52 @@ class Described:
     """The description of each parameter that has one."""
 
 
-def describe(docstring: str | None) -> Described:
-    """Take a cleaned docstring apart."""
+def describe(docstring: str | None, names: Collection[str] | None = None) -> Described:
+    """Take a cleaned docstring apart. What it says of no parameter that can be read, or of none of these `names`, stays
+    in the description."""
     lines = (docstring or "").splitlines()
     for style, find in _FINDERS.items():
-        numbers = set(find(lines))
+        numbers = sorted(set(find(lines)))
         if numbers:
-            section = [line for number, line in enumerate(lines) if number in numbers]
-            rest = [line for number, line in enumerate(lines) if number not in numbers]
-            return Described(_paragraphs(rest), _parameters("\n".join(section), style))
+            section = [lines[number] for number in numbers]
+            found = _parameters("\n".join(_usual(section) if style == "google" else section), style)
+            read = {name: text for name, text in found.items() if names is None or name in names}
+            cut = {*numbers} - _unread(lines, numbers, read, style)
+            return Described(_paragraphs([line for n, line in enumerate(lines) if n not in cut]), read)
     return Described(_paragraphs(lines))
+
+
+def _usual(section: list[str]) -> list[str]:
+    """Return a section in Google's style with its entries in their usual form, where they are a little off."""
+    section = [line for n, line in enumerate(section) if line.strip() or not _GOOGLE.fullmatch(section[n - 1])]
+    depths = [len(line) - len(line.lstrip()) for line in section if line and line[0].isspace()]
+    indent = " " * min(depths, default=0)
+    return [
+        _OFF.sub(rf"{indent}\1\2: ", line) if indent and len(line) - len(line.lstrip()) == len(indent) else line
+        for line in section
+    ]
+
+
+def _unread(lines: list[str], numbers: list[int], read: Mapping[str, str], style: Style) -> set[int]:
+    """Return the numbers of those lines of a section whose entry was not read, and of its header."""
+    kept, header, entry = set[int](), list[int](), list[int]()
+    indent, is_read = -1, True
+    for number in numbers:
+        line = lines[number]
+        depth = len(line) - len(line.lstrip())
+        if style != "sphinx" and (_GOOGLE.fullmatch(line) or _NUMPY.fullmatch(line)):
+            header, indent, is_read = [number], -1, True
+        elif style == "numpy" and _UNDERLINE.fullmatch(line):
+            header.append(number)
+        elif line and (indent < 0 or depth <= indent):
+            indent = depth
+            found = _SPHINX_NAME.match(line) if style == "sphinx" else _NAME.match(line)
+            is_empty = line.endswith(":") and (line.startswith(":") or line.strip()[:-1].isidentifier())
+            is_read = line.startswith(":type") or is_empty or (found is not None and found[1] in read)
+            entry = [] if is_read else [*header]
+        if not is_read:
+            kept.update([*entry, number])
+    return kept
 
 
 def _google(lines: list[str]) -> Iterator[int]:

@@ -35,6 +35,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import READY_TOOLS, ReadyTool
 from journeyman.model import ToolSpec
+from journeyman.references import SentByName
 from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema, size_problems
 from journeyman.tools.schema import Arguments, Fields, schema_problems
@@ -109,7 +110,7 @@ class _Binding:
 
 
 @lazy_dataclass(frozen=True, eq=False)
-class Tool(Generic[P, R, Needs]):
+class Tool(SentByName, Generic[P, R, Needs]):
     """Something that a model may call. Called as a function, it is the function.
 
     Given a JSON Schema, the handler takes the arguments as one dict, and the `ToolContext` if it has a parameter of

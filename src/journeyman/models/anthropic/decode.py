@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import orjson
 
 from journeyman.errors import ProviderError
+from journeyman.json_numbers import write_json
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -180,7 +181,7 @@ class Decoder:
         part, room = opened.add(delta), self.room
         if part is None:
             given = [value for key, value in delta.items() if key != "type"]
-            room.other -= sum([len(each) if isinstance(each, str) else len(orjson.dumps(each)) for each in given])
+            room.other -= sum([len(each) if isinstance(each, str) else len(write_json(each)) for each in given])
             if room.other < 0:
                 room.check()
             return ()
@@ -344,7 +345,7 @@ class _OpenToolUse:
     def finish(self) -> Block:
         raw = "".join(self._pieces)
         if not raw.strip():
-            raw = orjson.dumps(self._given).decode()
+            raw = write_json(self._given).decode()
         return tool_use(self._id, self._name, raw, wire_id=self._wire_id, extra=self._extra)
 
 
@@ -379,4 +380,4 @@ class _OpenOther:
         block: dict[str, object] = {**self._block}
         if is_object(raw):
             block["input"] = orjson.Fragment(raw)
-        return Opaque(PROVIDER, orjson.dumps(block).decode())
+        return Opaque(PROVIDER, write_json(block).decode())

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, TypeAlias
 
-import orjson
 from pydantic_ai.messages import (
     FinishReason,
     ModelMessagesTypeAdapter,
@@ -31,6 +30,7 @@ from pydantic_ai.usage import RequestUsage
 from pydantic_core import to_json, to_jsonable_python
 
 from journeyman.errors import ProviderError
+from journeyman.json_numbers import write_json
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -180,7 +180,7 @@ class Decoder:
     def _input(self, call: ToolUse | None, arguments: object) -> Sequence[InputPart]:
         if call is None or not arguments:
             return ()
-        json = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+        json = arguments if isinstance(arguments, str) else write_json(arguments).decode()
         return (InputPart(call.id, call.name, json),)
 
     # -- the whole -----------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Decoder:
                 return (RedactedThinking(envelope, self.owner),) if envelope else ()
             case ToolCallPart():
                 call, given = self._call(index, part), part.args
-                arguments = given if isinstance(given, str) else orjson.dumps(given or {}).decode()
+                arguments = given if isinstance(given, str) else write_json(given or {}).decode()
                 call = tool_use(call.id, call.name, arguments, wire_id=call.wire_id)
                 envelope = _envelope(part, call=call.id)
                 return (RedactedThinking(envelope, self.owner), call) if envelope else (call,)
@@ -259,4 +259,4 @@ def _envelope(part: ForeignThinking | ToolCallPart, **more: str | None) -> str:
         details = {"provider_name": part.provider_name, **details, **more}
     elif details:
         details |= {name: value for name, value in more.items() if value}
-    return orjson.dumps(details).decode() if details else ""
+    return write_json(details).decode() if details else ""

@@ -59,7 +59,7 @@ from journeyman.types import (
 
 _KEPT_AT_MOST: Final = 20_000  # messages; when there are more, the oldest are translated again
 _ID_CHARACTERS: Final = 64
-_NAME_CHARACTERS: Final = 64
+_NAME_CHARACTERS: Final = 128  # as in its list of tools
 _File: TypeAlias = BinaryContent | ImageUrl | DocumentUrl | AudioUrl
 _Key = TypeVar("_Key")
 _Kept = TypeVar("_Kept")

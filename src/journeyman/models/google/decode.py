@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Literal
 
-import orjson
-
 from journeyman.errors import UnusableAnswer
+from journeyman.json_numbers import write_json
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -190,7 +189,7 @@ class Decoder:
         if not told:
             return
         known = self._beside.setdefault(name, {})
-        self.room.other -= len(orjson.dumps(told))
+        self.room.other -= len(write_json(told))
         self.room.check()
         for key, value in told.items():
             before = known.get(key)
@@ -221,7 +220,7 @@ class Decoder:
         else:
             self._close_block(parts)
             self._hosted[min(kinds)] += 1
-            block = Opaque(self.owner, orjson.dumps({"type": min(kinds), **part}).decode())
+            block = Opaque(self.owner, write_json({"type": min(kinds), **part}).decode())
             self.room.other -= len(block.json)
             self._add(block, parts)
 
@@ -255,7 +254,7 @@ class Decoder:
             raise UnusableAnswer("it has a call without a name")
         id, wire_id = own_id(as_text(call.get("id")), self._ids)
         given = call.get("args")
-        written = given if isinstance(given, str) else orjson.dumps({} if given is None else given).decode()
+        written = given if isinstance(given, str) else write_json({} if given is None else given).decode()
         block = tool_use(id, name, written, wire_id=wire_id)
         self.room.chars -= len(written)
         if self.deltas:
@@ -290,7 +289,7 @@ class Decoder:
     def _finish(self, reason: str, message: str, parts: list[Part]) -> None:
         self._close_block(parts)
         for name, told in self._beside.items():
-            self._add(Opaque(self.owner, orjson.dumps({"type": name, name: told}).decode()), parts)
+            self._add(Opaque(self.owner, write_json({"type": name, name: told}).decode()), parts)
         self.complete = True
         stop, detail = stop_of(reason, has_calls=self._calls)
         if self._calls and reason == "UNEXPECTED_TOOL_CALL":

@@ -14,10 +14,10 @@ from journeyman.hosted.tools import HostedTool, WebSearch
 from journeyman.model import Request, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
 from journeyman.models.openai.chat_decode import Decoder
-from journeyman.models.openai.chat_encode import encode
+from journeyman.models.openai.chat_encode import NAME_CHARACTERS, encode
 from journeyman.models.openai.endpoint import hears, known_of
 from journeyman.models.requests import ROOM_FOR_ANSWER, limits, placed, refused_here, with_extra
-from journeyman.models.wire import as_object
+from journeyman.models.wire import as_object, shortened
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
@@ -46,7 +46,14 @@ class OpenAIChatModel(OpenAIStyleModel):
         room = room_for(request, self.facts)
         searched = len(request.settings.hosted) or None  # before every answer
         return Decoder(
-            self.provider, self.price, deltas=request.deltas, room=room, tells_cost=tells_cost, web_searches=searched
+            self.provider,
+            self.price,
+            deltas=request.deltas,
+            room=room,
+            tells_cost=tells_cost,
+            web_searches=searched,
+            names=shortened(request.prefix.tools, longest=NAME_CHARACTERS),
+            finds_thoughts=self.provider not in ("openai", "azure"),
         )
 
     def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:

@@ -8,13 +8,13 @@ that reason came, or `[DONE]`, or the whole document. Unknown fields are ignored
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
-import orjson
 from pydantic import JsonValue
 
+from journeyman.json_numbers import write_json
 from journeyman.model import (
     MAX_BLOCKS,
     BlockFinished,
@@ -37,6 +37,7 @@ from journeyman.models.wire import (
     is_object,
     own_id,
     parsed,
+    repeats,
     split_input,
     tool_use,
 )
@@ -68,11 +69,17 @@ class Decoder:
     """Whether the cost that the answer tells is in US dollars; if not, it may be anything."""
     web_searches: int | None = None
     """How many searches were asked for: the answer does not tell."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The tools that the service knows by another name, by that."""
+    finds_thoughts: bool = False
+    """True for a server that may leave the tags of its model's reasoning in the text."""
     complete: bool = field(default=False, init=False)
     """True when the last part was given."""
     _text: list[str] = field(default_factory=list[str], init=False)
     _refusal: list[str] = field(default_factory=list[str], init=False)
     _reasoning: list[str] = field(default_factory=list[str], init=False)
+    _tags: ThoughtTags | None = field(default=None, init=False)
+    """Finds the reasoning in the text, from its first piece on."""
     _details: list[JsonObject] = field(default_factory=list[JsonObject], init=False)
     _annotations: list[JsonValue] = field(default_factory=list[JsonValue], init=False)
     _executed: dict[JsonValue, JsonObject] = field(default_factory=dict[JsonValue, JsonObject], init=False)
@@ -163,8 +170,13 @@ class Decoder:
             raise damaged("it is empty")
         self.complete = True
         self._calls.all[:] = [call for call in self._calls.all if not call.is_empty]
+        parts: list[Part] = []
+        if self._tags is not None:
+            thought, said = self._tags.end()
+            self._add(self._reasoning, thought, parts, ThinkingPart)
+            self._add(self._text, said, parts, TextPart)
         stop_reason, detail = self._stop(self._finish_reason or "stop")
-        return (*[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
+        return (*parts, *[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
 
     def _read_choice(self, choice: JsonObject, parts: list[Part]) -> None:
         if choice.get("index"):
@@ -178,7 +190,7 @@ class Decoder:
         for key, value in delta.items():
             if not value:
                 continue
-            if key == "content" and isinstance(value, str):
+            if key == "content" and isinstance(value, str) and not self.finds_thoughts:
                 self._text.append(value)
                 self.room.chars -= len(value)
                 if self.deltas:
@@ -196,6 +208,8 @@ class Decoder:
                 return
             case "reasoning_content" | "reasoning":
                 self._add(self._reasoning, as_text(value), parts, ThinkingPart)
+            case "content" if isinstance(value, str):
+                self._add_tagged(value, parts)
             case "content":
                 listed = [as_object(part) for part in as_list(value)]
                 thoughts = [_thought(part.get("thinking")) for part in listed if part.get("type") == "thinking"]
@@ -216,9 +230,9 @@ class Decoder:
     def _keep(self, key: str, told: Sequence[JsonValue]) -> None:
         """Keep what is told beside the words."""
         if key == "reasoning_details":
-            self.room.chars -= len(orjson.dumps(told))
+            self.room.chars -= len(write_json(told))
         else:
-            self.room.other -= len(orjson.dumps(told))
+            self.room.other -= len(write_json(told))
         self.room.check()
         match key:
             case "reasoning_details":
@@ -233,7 +247,7 @@ class Decoder:
 
     def _read_calls(self, deltas: Sequence[JsonObject], parts: list[Part]) -> None:
         for delta in deltas:
-            part = self._calls.add(delta)
+            part = self._calls.add(delta, self.names)
             self.room.chars -= len(part.json) if part is not None else len(delta)
             if len(self._calls.all) > MAX_BLOCKS:
                 self.room.n_blocks = -1
@@ -248,11 +262,18 @@ class Decoder:
             if self.deltas:
                 parts.append(kind(text))
 
+    def _add_tagged(self, text: str, parts: list[Part]) -> None:
+        if self._tags is None:
+            self._tags = ThoughtTags()
+        thought, said = self._tags.split(text)
+        self._add(self._reasoning, thought, parts, ThinkingPart)
+        self._add(self._text, said, parts, TextPart)
+
     def _blocks(self) -> list[Block]:
         blocks = [self._thinking()]
         if self._executed:
             told = {"type": "executed_tools", "executed_tools": [*self._executed.values()]}
-            blocks.append(Opaque(self.provider, orjson.dumps(told).decode()))
+            blocks.append(Opaque(self.provider, write_json(told).decode()))
         if text := "".join(self._text):
             blocks.append(Text(text, extra={"annotations": self._annotations} if self._annotations else None))
         if refusal := "".join(self._refusal):
@@ -263,7 +284,7 @@ class Decoder:
 
     def _thinking(self) -> Block | None:
         text = "".join(self._reasoning)
-        details = orjson.dumps(self._details).decode() if self._details else None
+        details = write_json(self._details).decode() if self._details else None
         if text:
             return Thinking(text, details, self.provider)
         return RedactedThinking(details, self.provider) if details else None
@@ -297,6 +318,49 @@ def _add_details(details: list[JsonObject], added: Sequence[JsonValue]) -> None:
                 last[key] = value
 
 
+# -- reasoning within the text ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ThoughtTags:
+    """Parts the reasoning from a text that begins with it: `<think>…</think>`, cut anywhere."""
+
+    _place: Literal["start", "thought", "gap", "text"] = "start"
+    _held: str = ""
+    """The last characters, which may be the beginning of a tag."""
+
+    def split(self, text: str) -> tuple[str, str]:
+        """Return what a piece of the text adds to the reasoning, and to the answer."""
+        text, self._held = self._held + text, ""
+        thought = ""
+        if self._place == "start":
+            inner = text.lstrip()
+            if _THINK.startswith(inner[: len(_THINK)]) and len(inner) < len(_THINK):
+                self._held = text
+                return "", ""
+            self._place, text = ("thought", inner[len(_THINK) :]) if inner.startswith(_THINK) else ("text", text)
+        if self._place == "thought":
+            thought, end, text = text.partition(_THOUGHT)
+            if not end:
+                n_held = next((n for n in range(len(_THOUGHT) - 1, 0, -1) if thought.endswith(_THOUGHT[:n])), 0)
+                self._held = thought[len(thought) - n_held :]
+                return thought[: len(thought) - n_held], ""
+            self._place = "gap"
+        if self._place == "gap":
+            text = text.lstrip()
+            self._place = "text" if text else "gap"
+        return thought, text
+
+    def end(self) -> tuple[str, str]:
+        """Return what is held back when the text has ended."""
+        held, self._held = self._held, ""
+        return (held, "") if self._place == "thought" else ("", held)
+
+
+_THINK: Final = "<think>"
+_THOUGHT: Final = "</think>"
+
+
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
@@ -328,12 +392,13 @@ class _Calls:
     _by_index: dict[JsonValue, _WrittenCall] = field(default_factory=dict[JsonValue, _WrittenCall])
     _ids: set[str] = field(default_factory=set[str])
 
-    def add(self, delta: JsonObject) -> InputPart | None:
+    def add(self, delta: JsonObject, names: Mapping[str, str]) -> InputPart | None:
         """Take in a call, or a piece of one."""
         function = as_object(delta.get("function") or delta.get("custom"))
         given = function.get("arguments", function.get("input"))
-        arguments = orjson.dumps(given).decode() if isinstance(given, dict) else as_text(given)
-        call = self._call(delta, as_text(function.get("name")), arguments)
+        arguments = write_json(given).decode() if isinstance(given, dict) else as_text(given)
+        name = as_text(function.get("name"))
+        call = self._call(delta, names.get(name, name), arguments)
         if (more := delta.get(_KEPT_WITH_CALL)) is not None:
             call.extra[_KEPT_WITH_CALL] = more
         if not arguments:
@@ -367,7 +432,10 @@ def _begins_another(known: _WrittenCall, *, id: str, name: str, arguments: str) 
     if id:
         return id != known.told_id
     is_long = len(known.pieces) > 1 and sum(map(len, known.pieces)) > _TOLD_BY_CHARS
-    return name != known.name or (bool(arguments) and not is_long and is_object("".join(known.pieces)))
+    if name != known.name or not arguments or is_long:
+        return name != known.name
+    before = "".join(known.pieces)
+    return is_object(before) and not repeats(arguments, before)
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ import orjson
 from pydantic import JsonValue
 
 from journeyman.content.media import PICTURES
+from journeyman.json_numbers import read_json
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.openai.endpoint import SOUNDS, Endpoint
 from journeyman.models.strict import is_enforceable
@@ -319,7 +320,7 @@ def _details(block: Block | None) -> list[JsonValue]:
     match block:
         case Thinking(signature=str(kept)) | RedactedThinking(data=kept):
             try:
-                details: JsonValue = orjson.loads(kept)
+                details: JsonValue = read_json(kept)
             except orjson.JSONDecodeError:
                 return []
             return details if isinstance(details, list) else []
@@ -342,7 +343,8 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
         parameters = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
-        function: JsonObject = {"name": spec.name, "description": spec.description, "parameters": parameters}
+        name = safe_name(spec.name, longest=NAME_CHARACTERS)
+        function: JsonObject = {"name": name, "description": spec.description, "parameters": parameters}
         if strict:
             function["strict"] = True
         spec.wire[key] = to_json({"type": "function", "function": function})

@@ -15,9 +15,9 @@ from journeyman.model import Request, Settings, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
 from journeyman.models.openai.endpoint import known_of
 from journeyman.models.openai.responses_decode import Decoder
-from journeyman.models.openai.responses_encode import encode
+from journeyman.models.openai.responses_encode import NAME_CHARACTERS, encode
 from journeyman.models.requests import limits, placed, refused_here, with_extra, with_hosted
-from journeyman.models.wire import as_list
+from journeyman.models.wire import as_list, shortened
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class OpenAIModel(OpenAIStyleModel):
         return self.endpoint.responses_path
 
     def _decoder(self, request: Request) -> Decoder:
-        return Decoder(self.provider, self.price, deltas=request.deltas, room=room_for(request, self.facts))
+        names, room = shortened(request.prefix.tools, longest=NAME_CHARACTERS), room_for(request, self.facts)
+        return Decoder(self.provider, self.price, deltas=request.deltas, room=room, names=names)
 
     def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
         return encode(head, request.prefix, request.messages, endpoint=self.endpoint, more_tools=more_tools)

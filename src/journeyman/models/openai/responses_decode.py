@@ -7,14 +7,14 @@ events. Items of unknown kinds are kept as they are, and unknown events are igno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
-import orjson
 from pydantic import JsonValue
 
 from journeyman.errors import UnusableAnswer
+from journeyman.json_numbers import write_json
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -55,6 +55,8 @@ class Decoder:
     """False: the pieces of items make no parts, only the blocks."""
     room: Room = field(default_factory=Room)
     """For what the answer may hold."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The tools that the service knows by another name, by that."""
     complete: bool = field(default=False, init=False)
     """True when the last part was given."""
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
@@ -246,13 +248,13 @@ class Decoder:
         fields = as_object(event.get("item"))
         item = self._items.begin(event, fields)
         if fields.get("type") == "function_call" and item.call is None:
-            item.call = _open_call(fields, self._ids)
+            item.call = self._open_call(fields)
         return self._give()
 
     def _finish_item(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
             raise damaged("it has no beginning")
-        self.room.other -= len(orjson.dumps(event.get("item")))  # twice what it holds at most: that is kept, too
+        self.room.other -= len(write_json(event.get("item")))  # twice what it holds at most: that is kept, too
         if self.room.other < 0:
             self.room.check()
         self._items.finish(event, as_object(event.get("item")))
@@ -310,9 +312,10 @@ class Decoder:
             case "message":
                 return texts(item.fields, self._pair, self.provider)
             case "function_call":
-                fields, begun = item.fields, item.call or _open_call(item.fields, self._ids)
+                fields, begun = item.fields, item.call or self._open_call(item.fields)
                 item.call = begun
-                name, arguments = as_text(fields.get("name")) or begun.name, as_text(fields.get("arguments"))
+                name, arguments = as_text(fields.get("name")), as_text(fields.get("arguments"))
+                name = self.names.get(name, name) or begun.name
                 kept: JsonObject = {key: fields[key] for key in _KEPT_WITH_CALL if fields.get(key) is not None}
                 extra: JsonObject | None = {self.provider: kept} if kept else None
                 return (tool_use(begun.id, name, arguments, wire_id=begun.wire_id, extra=extra),)
@@ -320,6 +323,12 @@ class Decoder:
                 return ()
             case _:
                 return (opaque(item.fields, self.provider),)
+
+    def _open_call(self, item: JsonObject) -> ToolUse:
+        """Return the call that begins, with an id that no other has."""
+        id, wire_id = own_id(as_text(item.get("call_id")), self._ids)
+        name = as_text(item.get("name"))
+        return ToolUse(id, self.names.get(name, name), wire_id=wire_id)
 
 
 # -- items by number and id --------------------------------------------------------------------------------------------
@@ -445,14 +454,8 @@ def _complete(item: _Item, place: int, fields: JsonObject) -> None:
 # -- items as blocks ---------------------------------------------------------------------------------------------------
 
 
-def _open_call(item: JsonObject, ids: set[str]) -> ToolUse:
-    """Return the call that begins, with an id that is not among `ids`, and add that."""
-    id, wire_id = own_id(as_text(item.get("call_id")), ids)
-    return ToolUse(id, as_text(item.get("name")), wire_id=wire_id)
-
-
 def opaque(item: JsonObject, provider: str) -> Opaque:
-    return Opaque(provider, orjson.dumps(item).decode())
+    return Opaque(provider, write_json(item).decode())
 
 
 # -- reasoning ---------------------------------------------------------------------------------------------------------
@@ -479,7 +482,7 @@ def reasoning(item: JsonObject, pair: str, provider: str) -> Thinking | None:
     text = thoughts(item)
     if not text and not item.get("encrypted_content"):
         return None
-    signature = orjson.dumps(item).decode()
+    signature = write_json(item).decode()
     return Thinking(text, f"{signature}\n{pair}" if pair else signature, provider)
 
 

@@ -21,6 +21,7 @@ from typing import Final
 import orjson
 
 from journeyman.content.media import PICTURES
+from journeyman.json_numbers import read_json
 from journeyman.model import Prefix, ToolSpec
 from journeyman.models.openai.chat_encode import file_name, plain_text, url_of, with_error
 from journeyman.models.openai.endpoint import Endpoint
@@ -56,7 +57,7 @@ from journeyman.types import (
 )
 
 _ID_CHARACTERS: Final = 64
-_NAME_CHARACTERS: Final = 64
+NAME_CHARACTERS: Final = 64
 _TOOLS: Final = "responses/tools"  # in `Prefix.wire`
 _SYSTEM: Final = "responses/instructions"  # in `Prefix.wire`
 
@@ -108,7 +109,8 @@ def _tools(prefix: Prefix, *, strict: bool) -> bytes:
 def _tool(spec: ToolSpec, *, may_be_strict: bool) -> bytes:
     key = f"{_TOOLS}/{may_be_strict}"
     if key not in spec.wire:
-        tool: JsonObject = {"type": "function", "name": spec.name, "description": spec.description}
+        name = safe_name(spec.name, longest=NAME_CHARACTERS)
+        tool: JsonObject = {"type": "function", "name": name, "description": spec.description}
         tool["parameters"] = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
         # Always said: left out, the API would take it for true.
         tool["strict"] = may_be_strict and spec.strict and is_enforceable(spec.input_schema)
@@ -161,7 +163,7 @@ def _is_sent(block: Block) -> bool:
 def _is_readable_again(block: Thinking) -> bool:
     item, _, _ = (block.signature or "").partition("\n")
     try:
-        fields = as_object(orjson.loads(item))
+        fields = as_object(read_json(item))
     except orjson.JSONDecodeError:
         return False
     return fields.get("type") == "reasoning" and bool(fields.get("encrypted_content") or fields.get("content"))
@@ -236,7 +238,7 @@ def _assistant_text(block: Text, id: str) -> bytes:
 def _function_call(block: ToolUse, id: str, kept: JsonObject) -> bytes:
     call = {
         "call_id": safe_id(block.id, longest=_ID_CHARACTERS),
-        "name": safe_name(block.name, longest=_NAME_CHARACTERS),
+        "name": safe_name(block.name, longest=NAME_CHARACTERS),
         "arguments": block.input_json,
     }
     return to_json({"type": "function_call", **({"id": id} if id else {}), **call, **kept})

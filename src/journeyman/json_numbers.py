@@ -1,0 +1,82 @@
+"""JSON in which every number keeps its digits: integers of any size, and fractions that a double cannot hold.
+
+The fast reader makes doubles of both, so texts with so long a number are read by another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from math import isfinite
+from typing import Any, Final, Self, cast
+
+import orjson
+
+_LONG: Final = re.compile(r"\d[\d.]{16}")
+_LONG_BYTES: Final = re.compile(rb"\d[\d.]{16}")
+_MAX_INT, _MIN_INT = 2**64, -(2**63)
+
+
+class WrittenNumber(float):
+    """A number with a fraction, as it was written: the double nearest to it, and its text."""
+
+    text: str
+
+    def __new__(cls, text: str | float) -> Self:
+        """Take the number that `text` is.
+
+        Raises:
+            ValueError: it is no JSON, or is larger than any double.
+        """
+        made = super().__new__(cls, text)
+        if not isfinite(made):
+            raise ValueError(f"{str(text)[:80]} is no number of JSON, or is larger than any double")
+        made.text = text if isinstance(text, str) else float.__repr__(made)
+        return made
+
+
+def read_json(data: bytes | str) -> Any:  # noqa: ANN401 - JSON edge
+    """Return the value of a JSON text.
+
+    Raises:
+        orjson.JSONDecodeError: it is none; a `ValueError`.
+    """
+    is_long = _LONG.search(data) if isinstance(data, str) else _LONG_BYTES.search(data)
+    if not is_long:
+        return orjson.loads(data)
+    try:
+        value: object = json.loads(data, parse_float=WrittenNumber, parse_constant=WrittenNumber)
+        if ("\\u" if isinstance(data, str) else b"\\u") in data:  # pyright: ignore[reportOperatorIssue] - of one type
+            write_json(value)  # half a surrogate pair is refused, as by the other reader
+        return value
+    except (ValueError, TypeError, RecursionError) as error:  # not UTF-8, or thousands of digits or of levels
+        if isinstance(error, orjson.JSONDecodeError):
+            raise
+        raise orjson.JSONDecodeError(str(error), "", 0) from error
+
+
+def write_json(value: object, *, default: Callable[[Any], object] | None = None, is_sorted: bool = False) -> bytes:
+    """Return a value as JSON, compact. `default` makes JSON's types of what is none.
+
+    Raises:
+        TypeError: it holds what is no JSON, or half a surrogate pair.
+    """
+    option = orjson.OPT_SORT_KEYS if is_sorted else 0
+    try:
+        return orjson.dumps(value, default=default, option=option)
+    except TypeError:
+        return orjson.dumps(_with_digits(value), default=default, option=option)
+
+
+def _with_digits(value: object) -> object:
+    """Return a value with each number that orjson does not take as the text of that number."""
+    if isinstance(value, WrittenNumber):
+        return orjson.Fragment(value.text)
+    if isinstance(value, int) and not _MIN_INT <= value < _MAX_INT:
+        return orjson.Fragment(str(value))
+    if isinstance(value, dict):
+        return {key: _with_digits(each) for key, each in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_with_digits(each) for each in cast("list[object]", value)]
+    return value

@@ -1,0 +1,220 @@
+"""A checked value as it is stored for another process, which gets the same value back, and does not check it again.
+
+JSON as the type writes it is the usual form. Where its reader would make another value of it (a validator that
+converts, an alias for writing, a field that is left out), the fields are stored as they are, and only put back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from journeyman.errors import InvalidArguments
+from journeyman.tools.schema import CheckedValue, OutputSchema
+from journeyman.types import adapter_of
+
+
+class StoredValue(NamedTuple):
+    """A value as it is stored."""
+
+    text: str
+    """JSON as its type writes it, which people read."""
+    exact: str = ""
+    """Its fields as they are, where `text` would be read as another value."""
+
+
+class _Inexact(Exception):
+    """A value has no exact form; the message is the name of its class."""
+
+
+def store_value(schema: OutputSchema[Any], value: object) -> StoredValue:
+    """Return the form of a checked value that `load_value` reads as the same value.
+
+    Raises:
+        InvalidArguments: no form of it would be read as the same value.
+    """
+    text = schema.dump(value).decode()
+    if _is_read_as(value, lambda: schema.load(text.encode())):
+        return StoredValue(text)
+    classes = _classes_of(schema)
+    try:
+        exact = json.dumps(_encoded(value, classes))
+        is_same = _is_read_as(value, lambda: _decoded(json.loads(exact), classes))
+        fault = "" if is_same else "its fields do not make the same value again"
+    except (_Inexact, ValueError, RecursionError) as error:
+        exact, fault = "", f"there is no form for {error}"
+    if fault:
+        wrong = f"it cannot be stored so that another process gets the same value: {fault}"
+        raise InvalidArguments(f"value for {schema.name!r}", [f"{wrong}. Pass what it is made of, or use deps"])
+    return StoredValue(text, exact)
+
+
+def load_value(schema: OutputSchema[Any], stored: StoredValue) -> CheckedValue:
+    """Return a value that was stored; it is not checked again.
+
+    Raises:
+        InvalidArguments: it does not fit the type any more; it lists every issue.
+    """
+    if not stored.exact:
+        return CheckedValue(schema, schema.load(stored.text.encode()))
+    try:
+        return CheckedValue(schema, _decoded(json.loads(stored.exact), _classes_of(schema)))
+    except (_Inexact, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise InvalidArguments(f"stored {schema.name!r}", [f"its type has changed: {error}"]) from error
+
+
+def is_loaded_as(schema: OutputSchema[Any], dumped: bytes, value: object) -> bool:
+    """Tell whether what is stored of a value would be read as the same value."""
+    return _is_read_as(value, lambda: schema.load(dumped))
+
+
+# -- the same value ----------------------------------------------------------------------------------------------------
+
+
+def _is_read_as(value: object, read: Callable[[], object]) -> bool:
+    try:
+        return bool(_parts(read()) == _parts(value))
+    except Exception:  # noqa: BLE001 - validators and `__eq__` of a stranger's class; it then counts as another value
+        return False
+
+
+def _parts(value: Any) -> object:  # noqa: ANN401 - any value there is
+    """Return what makes a value itself, to be compared: the classes count, too, and 1 is not True."""
+    kind = cast("type[object]", type(value))
+    inner: object = value
+    if isinstance(value, float):
+        inner = repr(value)  # so that NaN is NaN
+    elif isinstance(value, dict):
+        items: Any = cast("Any", value).items()
+        inner = [(_parts(key), _parts(each)) for key, each in items]
+    elif isinstance(value, list | tuple):
+        inner = [_parts(each) for each in cast("Any", value)]
+    elif isinstance(value, BaseModel):
+        inner = _parts([value.__dict__, value.__pydantic_extra__, value.__pydantic_private__])
+    elif is_dataclass(value):
+        inner = _parts(_state(value))
+    elif kind.__eq__ is object.__eq__ and hasattr(value, "__dict__"):
+        inner = _parts(vars(value))
+    return kind, inner
+
+
+def _state(value: Any) -> dict[str, object]:  # noqa: ANN401 - any dataclass
+    """Return the attributes of a dataclass, with those that are no fields."""
+    named = [each.name for each in fields(value) if hasattr(value, each.name)]
+    return {**{name: getattr(value, name) for name in named}, **getattr(value, "__dict__", {})}
+
+
+# -- the exact form ----------------------------------------------------------------------------------------------------
+
+
+def _classes_of(schema: OutputSchema[Any]) -> Mapping[str, type]:
+    """Return the classes that a type is made of, by name. No other class is ever made from what is stored."""
+    found, twice, waiting = dict[str, type](), set[str](), list[Any]([schema.core_schema])
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list | tuple):
+            waiting += cast("list[Any]", node)
+        if not isinstance(node, dict):
+            continue
+        each = cast("dict[str, Any]", node)
+        cls = each.get("cls", each.get("function") if each.get("type") == "call" else None)
+        if isinstance(cls, type) and found.setdefault(cls.__qualname__, cls) is not cls:
+            twice.add(cls.__qualname__)
+        waiting += [inner for key, inner in each.items() if key != "metadata"]
+    return {name: cls for name, cls in found.items() if name not in twice}
+
+
+class _Form(NamedTuple):
+    encode: Callable[[Any], object]
+    decode: Callable[[Any], object]
+
+
+_FORMS: Final[Mapping[type, _Form]] = {
+    bytes: _Form(partial(str, encoding="latin-1"), partial(bytes, encoding="latin-1")),
+    datetime: _Form(datetime.isoformat, datetime.fromisoformat),
+    date: _Form(date.isoformat, date.fromisoformat),
+    time: _Form(time.isoformat, time.fromisoformat),
+    timedelta: _Form(partial(adapter_of(timedelta).dump_python, mode="json"), adapter_of(timedelta).validate_python),
+    Decimal: _Form(str, Decimal),
+    UUID: _Form(str, UUID),
+    type(Path()): _Form(str, Path),
+}
+_COLLECTIONS: Final[Mapping[str, Callable[[list[object]], object]]] = {
+    "list": list[object],
+    "tuple": tuple[object, ...],
+    "set": set[object],
+    "frozenset": frozenset[object],
+}
+
+
+def _encoded(value: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 - any value there is
+    """Return a value as JSON: a scalar as it is, any other as its kind and what it holds."""
+    kind = cast("type[object]", type(value))
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if kind in _FORMS:
+        return [kind.__name__, _FORMS[kind].encode(value)]
+    if kind is dict:
+        return ["dict", [[_encoded(key, classes), _encoded(each, classes)] for key, each in value.items()]]
+    if kind in (list, tuple, set, frozenset):
+        return [kind.__name__, [_encoded(each, classes) for each in value]]
+    if classes.get(kind.__qualname__) is not kind:
+        raise _Inexact(f"a {kind.__name__}")
+    return ["class", kind.__qualname__, _encoded(_contents(value), classes)]
+
+
+def _contents(value: Any) -> object:  # noqa: ANN401 - an object of any class of the type
+    """Return what `_made` makes an object of."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, BaseModel):
+        return BaseModel.__getstate__(value)
+    if isinstance(value, tuple):
+        return list(cast("tuple[object, ...]", value))
+    if is_dataclass(value):
+        return _state(value)
+    raise _Inexact(f"a {type(value).__name__}")
+
+
+def _decoded(stored: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 - the JSON of `_encoded`
+    if not isinstance(stored, list):
+        return stored
+    kind, *given = cast("list[Any]", stored)
+    if kind == "dict":
+        return {_decoded(key, classes): _decoded(each, classes) for key, each in given[0]}
+    if kind == "class":
+        name, inner = given
+        if name not in classes:
+            raise _Inexact(f"it has no {name}")
+        return _made(classes[name], _decoded(inner, classes))
+    if kind in _COLLECTIONS:
+        return _COLLECTIONS[kind]([_decoded(each, classes) for each in given[0]])
+    return _DECODERS[kind](given[0])
+
+
+_DECODERS: Final = {kind.__name__: form.decode for kind, form in _FORMS.items()}
+
+
+def _made(cls: Any, inner: Any) -> object:  # noqa: ANN401 - any class of the type
+    """Return an object with these contents. Nothing of its class is called that could change them."""
+    if issubclass(cls, Enum):
+        return cls[inner]
+    if issubclass(cls, tuple):
+        return cast("Any", tuple).__new__(cls, inner)
+    made: Any = cls.__new__(cls)
+    if issubclass(cls, BaseModel):
+        BaseModel.__setstate__(made, inner)
+        return made
+    for name, each in inner.items():
+        object.__setattr__(made, name, each)
+    return made

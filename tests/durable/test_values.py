@@ -1,0 +1,225 @@
+"""A durable run works on the very input that it was given, and hands back the very output that was handed in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
+from uuid import UUID, uuid4
+
+import pytest
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    Json,
+    PrivateAttr,
+    SecretStr,
+    computed_field,
+    field_serializer,
+    field_validator,
+)
+from typing_extensions import TypedDict
+
+from journeyman import Agent, ErrorCode, Failure, InMemoryJournal, Output, Subagents
+from journeyman.agent import Host
+from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
+from journeyman.errors import InvalidArguments
+from journeyman.loop.attempts import run
+from journeyman.models.scripted import Scripted, call
+
+
+class Renamed(BaseModel):
+    name: str = Field(serialization_alias="fullName")
+
+
+@dataclass
+class Doubled:
+    given: InitVar[int]
+    number: int = 0
+
+    def __post_init__(self, given: int) -> None:
+        self.number = 2 * given
+
+
+class Partial(BaseModel):
+    name: str = Field(exclude=True)
+    note: str = "none"
+
+
+class Computed(BaseModel, extra="forbid"):
+    name: str
+
+    @computed_field
+    @property
+    def length(self) -> int:
+        return len(self.name)
+
+
+class Written(BaseModel):
+    at: int
+
+    @field_serializer("at")
+    def words(self, at: int) -> str:
+        return f"minute {at}"
+
+
+class Packed(BaseModel):
+    rows: Json[list[int]]
+
+
+class Cents(BaseModel):
+    cents: float
+
+    @field_validator("cents")
+    @classmethod
+    def from_euros(cls, euros: float) -> float:
+        return euros * 100
+
+
+class Measured(BaseModel):
+    at: float
+
+
+class Secret(BaseModel):
+    key: SecretStr
+
+
+class Kind(BaseModel):
+    value: bytes | str
+
+
+class Numbered(BaseModel):
+    name: str
+    id: UUID = Field(default_factory=uuid4)
+
+
+class Grade(StrEnum):
+    GOOD = "good"
+
+
+class Point(NamedTuple):
+    x: int
+    y: Decimal
+
+
+class Remembering(BaseModel):
+    name: str
+    _seen: list[str] = PrivateAttr(default_factory=list)
+    graded: dict[Grade, set[Point]] = Field(default_factory=dict[Grade, set[Point]], exclude=True)
+
+
+class Hundredfold(TypedDict):
+    number: Annotated[int, AfterValidator(lambda it: it * 100)]
+
+
+def remembering() -> Remembering:
+    value = Remembering(name="Ada", graded={Grade.GOOD: {Point(1, Decimal("0.10"))}})
+    value._seen.append("once")  # pyright: ignore[reportPrivateUsage] - a state that only this module knows
+    return value
+
+
+async def handed_in(agent: Agent[Any, Any], input: Any) -> Any:  # noqa: ANN401 - of any type
+    """Return the output of a run that one process begins, another carries out, and a third reads."""
+    memory = Memory()
+    async with Durable(InMemoryEngine(memory)) as durable:
+        await durable.start(agent, input, id="one")
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+    async with Durable(InMemoryEngine(memory)) as durable:
+        return (await (await durable.get("one", agent)).result()).unwrap()
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "expected"),
+    [
+        pytest.param(Renamed, {"name": "Ada"}, Renamed(name="Ada"), id="alias for writing"),
+        pytest.param(Doubled, {"given": 2}, Doubled(2), id="InitVar"),
+        pytest.param(Partial, {"name": "Ada"}, Partial(name="Ada"), id="excluded"),
+        pytest.param(Computed, {"name": "Ada"}, Computed(name="Ada"), id="computed"),
+        pytest.param(Written, {"at": 3}, Written(at=3), id="serializer"),
+        pytest.param(Packed, {"rows": "[1]"}, Packed.model_validate({"rows": "[1]"}), id="Json"),
+        pytest.param(Cents, {"cents": 2}, Cents(cents=2), id="converting"),
+        pytest.param(Secret, {"key": "s3cret"}, Secret(key=SecretStr("s3cret")), id="secret"),
+        pytest.param(Measured, {"at": "inf"}, Measured(at=math.inf), id="infinity"),
+        pytest.param(int, {"value": 2**64 + 1}, 2**64 + 1, id="large integer"),
+        pytest.param(list[int], {"value": [2**200]}, [2**200], id="larger integer"),
+    ],
+)
+async def test_an_output_comes_back_as_it_was_handed_in(
+    kind: type[object], arguments: dict[str, Any], expected: object
+) -> None:
+    agent = Agent(name="clerk", model=Scripted([call("output", **arguments)]), output=Output(kind))
+    output = await handed_in(agent, "Who?")
+    assert output == expected
+    assert type(output) is type(expected)
+
+
+async def test_what_was_made_by_chance_comes_back_as_it_was() -> None:
+    made: list[Numbered] = []
+
+    def note(output: Numbered) -> None:
+        made.append(output)
+
+    agent = Agent(
+        name="clerk", model=Scripted([call("output", name="Ada")]), output=Output(Numbered), validators=[note]
+    )
+    assert await handed_in(agent, "Who?") == made[0]
+
+
+INPUTS: list[Any] = [
+    pytest.param(Renamed, lambda: Renamed(name="Ada"), id="alias for writing"),
+    pytest.param(Doubled, lambda: Doubled(2), id="InitVar"),
+    pytest.param(Partial, lambda: Partial(name="Ada"), id="excluded"),
+    pytest.param(Computed, lambda: Computed(name="Ada"), id="computed"),
+    pytest.param(Packed, lambda: Packed.model_validate({"rows": "[1]"}), id="Json"),
+    pytest.param(Cents, lambda: Cents(cents=2), id="converting"),
+    pytest.param(Kind, lambda: Kind(value=b"\xff"), id="bytes or text"),
+    pytest.param(float, lambda: math.inf, id="infinity"),
+    pytest.param(int, lambda: 2**64 + 1, id="large integer"),
+    pytest.param(Remembering, remembering, id="private state"),
+    pytest.param(Point, lambda: Point(1, Decimal("0.10")), id="named tuple"),
+    pytest.param(list[Cents], lambda: [Cents(cents=2)], id="list"),
+]
+
+
+@pytest.mark.parametrize(("kind", "make"), INPUTS)
+async def test_a_run_works_on_the_very_input(kind: type[object], make: Callable[[], object]) -> None:
+    seen: list[object] = []
+
+    def prompt(given: object) -> str:
+        seen.append(given)
+        return "Go."
+
+    await handed_in(Agent(name="clerk", model=Scripted(["Done."]), input=kind, prompt=prompt), make())
+    assert seen == [make()]
+    assert type(seen[0]) is type(make())
+
+
+async def test_a_converting_validator_sees_what_was_given_once() -> None:
+    seen: list[object] = []
+
+    def prompt(given: Hundredfold) -> str:
+        seen.append(given["number"])
+        return "Go."
+
+    inner = Agent(name="inner", model=Scripted(["Done."]), input=Hundredfold, prompt=prompt)
+    await handed_in(inner, {"number": 2})
+    task = call("subagent", agent="inner", task='{"number": 2}')
+    outer = Agent(name="outer", model=Scripted([task, "Done."]), tools=[Subagents(inner)])
+    (await run(outer, "Go.", host=Host(journal=InMemoryJournal()))).unwrap()
+    assert seen == [200, 200]
+
+
+async def test_an_input_that_would_be_read_as_another_is_refused_before_anything_is_spent() -> None:
+    model = Scripted(["Done."])
+    agent = Agent(name="clerk", model=model, input=Secret, prompt=lambda _: "Go.")
+    async with Durable(InMemoryEngine(Memory())) as durable:
+        with pytest.raises(InvalidArguments, match="cannot be stored so that another process gets the same value"):
+            await durable.start(agent, Secret(key=SecretStr("s3cret")))
+        result = await durable.run(agent, Secret(key=SecretStr("s3cret")))
+    assert isinstance(result, Failure)
+    assert result.code == ErrorCode.INVALID_INPUT
+    assert model.requests == []
