@@ -35,6 +35,7 @@ from journeyman.types import (
     TextOrigin,
     ToolResult,
     ToolUse,
+    UserContent,
     adapter_of,
     canonical_json,
     frozen,
@@ -278,6 +279,8 @@ class Seen:
     """How many model calls the run had made when the model wrote the call."""
     may_have_run: bool = True
     """False when the tool was not called: the text is the loop's own, or a gate's."""
+    is_description: bool = False
+    """True when nothing was called: it is what a stranger says of a tool."""
 
 
 class RunGate(Gate, Protocol):
@@ -287,6 +290,7 @@ class RunGate(Gate, Protocol):
         """Take note of what the run's user says: the prompt, what is said while it goes on, and answers to questions.
 
         The prompt of a sub-agent's run is its task. It counts as the user's as far as the words of the run above do.
+        For a picture, a document or a sound the text is empty.
         """
         ...
 
@@ -427,10 +431,13 @@ class Guard:
     def hear(self, content: Iterable[Block]) -> None:
         """Tell the gates what the run's user says."""
         for block in content if self.memories else ():
-            if isinstance(block, Text) and block.origin is not None:
-                self.see(_told(block.text, block.origin))
-            elif isinstance(block, Text):
-                self._tell(lambda memory, text=block.text: memory.hear(text))
+            if not isinstance(block, UserContent):
+                continue
+            text = block.text if isinstance(block, Text) else ""
+            if block.origin is not None:
+                self.see(_told(text or f"[{block.type}]", block.origin))
+            else:
+                self._tell(lambda memory, text=text: memory.hear(text))
 
     def see(self, seen: Seen) -> None:
         """Tell the gates what a call resulted in."""
@@ -439,7 +446,17 @@ class Guard:
     def describe(self, tool_name: str, text: str) -> None:
         """Tell the gates what the model reads of a tool that others describe, before any call."""
         text = f"[its description] {text}"
-        self.see(Seen(tool_use_id="", tool_name=tool_name, arguments={}, text=text, untrusted=True, n_model_calls=0))
+        self.see(
+            Seen(
+                tool_use_id="",
+                tool_name=tool_name,
+                arguments={},
+                text=text,
+                untrusted=True,
+                n_model_calls=0,
+                is_description=True,
+            )
+        )
 
     def recall(self, messages: Sequence[Message], is_untrusted: Callable[[str], bool]) -> None:
         """Tell the gates of an earlier conversation. What its user's side says after a result that is not trusted may
@@ -472,16 +489,22 @@ class Guard:
             self.failure = f"the memory of a gate failed: {name_and_words(error)}"
 
 
-def _heard_or_seen(message: Message) -> Iterator[Text | ToolUse | ToolResult | HostedCall]:
+def _heard_or_seen(message: Message) -> Iterator[UserContent | ToolUse | ToolResult | HostedCall]:
     yield from hosted_calls(message.content) if message.role == "assistant" else ()
     for block in message.content:
-        if isinstance(block, ToolUse | ToolResult) or (isinstance(block, Text) and message.role == "user"):
+        if isinstance(block, ToolUse | ToolResult) or (isinstance(block, UserContent) and message.role == "user"):
             yield block
 
 
 def _told(text: str, origin: TextOrigin) -> Seen:
     """Return a notification, mail, a summary or a memory as gates see it: it is not the user who wrote what it says."""
-    source = {"notice": "task_output", "mail": "send_message", "summary": "summary", "memory": "memory"}[origin]
+    source = {
+        "notice": "task_output",
+        "mail": "send_message",
+        "summary": "summary",
+        "memory": "memory",
+        "stranger": "input",
+    }[origin]
     return Seen(tool_use_id="", tool_name=source, arguments={}, text=text, untrusted=True, n_model_calls=0)
 
 

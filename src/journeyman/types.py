@@ -175,9 +175,9 @@ class Url:
 Source: TypeAlias = Annotated[Base64 | Url, Field(discriminator="type")]
 
 
-TextOrigin: TypeAlias = Literal["notice", "mail", "summary", "memory"]
+TextOrigin: TypeAlias = Literal["notice", "mail", "summary", "memory", "stranger"]
 """`notice`: that background work has ended. `mail`: another agent's. `summary`: a model's, of an older conversation.
-`memory`: a file's of the project, in a system prompt."""
+`memory`: a file's of the project, in a system prompt. `stranger`: anybody's, such as a document that is to be read."""
 
 
 @value_class()
@@ -203,6 +203,8 @@ class Image:
     """
 
     source: Source
+    origin: TextOrigin | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """Whose it is, if not the user's. Never sent; a `TaintGate` does not trust it."""
     type: Literal["image"] = field(default="image", repr=False, kw_only=True)
 
     @classmethod
@@ -227,6 +229,8 @@ class Document:
 
     source: Source
     title: str | None = None
+    origin: TextOrigin | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """Whose it is, if not the user's. Never sent; a `TaintGate` does not trust it."""
     type: Literal["document"] = field(default="document", repr=False, kw_only=True)
 
     @classmethod
@@ -250,6 +254,8 @@ class Audio:
     """A sound in user input, such as speech."""
 
     source: Source
+    origin: TextOrigin | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """Whose it is, if not the user's. Never sent; a `TaintGate` does not trust it."""
     type: Literal["audio"] = field(default="audio", repr=False, kw_only=True)
 
     @classmethod

@@ -163,6 +163,8 @@ def test_which_models_have_tools_over_chat_completions(endpoint: Endpoint, name:
         ({"type": "invalid_request_error", "code": "string_above_max_length"}, "bad_request"),
         ({"code": 429}, "rate_limited"),
         ({"code": 503}, "overloaded"),
+        ({"code": 500, "message": "audio input is not supported", "type": "server_error"}, "bad_request"),
+        ({"code": 501, "type": "not_supported_error"}, "bad_request"),
         ({"message": "x"}, "unknown"),
         ("x", "unknown"),
         ([], "unknown"),

@@ -350,7 +350,7 @@ async def refusal(answer: bytes) -> ProviderError:
 @pytest.mark.parametrize(
     ("statuses", "kind"),
     [
-        ((400, 405, 418, 422), "bad_request"),
+        ((400, 405, 418, 422, 501), "bad_request"),
         ((401, 403), "auth"),
         ((402,), "quota"),
         ((404, 410), "not_found"),

@@ -10,7 +10,7 @@ import asyncio
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
@@ -298,7 +298,7 @@ def _content(server: str, read: TextResourceContents | BlobResourceContents) -> 
 def _message(said: list[PromptMessage]) -> Message:
     blocks = to_blocks([each.content for each in said])
     if said[0].role == "user":
-        return Message("user", tuple(blocks))
+        return Message("user", tuple([replace(each, origin="stranger") for each in blocks]))
     # A model says texts only.
     texts = [each if isinstance(each, Text) else Text("[A picture or document: not shown]") for each in blocks]
     return Message("assistant", tuple(texts))

@@ -1,11 +1,11 @@
 """The parts of an answer over HTTP, whether it came in events or in one piece, and what a failure status means.
 
-The provider's own label decides which failure it is, or else the status; the wording never does, with one exception:
-see `with_overflow`.
+The provider's own label decides which failure it is, or else the status; the wording never does, with two exceptions:
+see `with_overflow` and `with_lack`.
 
 | status | kind |
 |---|---|
-| 400, 405, 422 and other 4xx | `bad_request` |
+| 400, 405, 422 and other 4xx, 501 | `bad_request` |
 | 401, 403 | `auth` |
 | 402 | `quota` |
 | 404, 410 | `not_found` |
@@ -97,7 +97,7 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
         try:
             if answer.status < 300:
                 raise answer.failure(f"packed its answer ({answer.packing[:40]}), which it was asked not to", "unknown")
-            raise with_overflow(await refused(answer, self.kinds), self.overflow)
+            raise with_lack(with_overflow(await refused(answer, self.kinds), self.overflow))
         finally:
             await self._opened.__aexit__(None, None, None)
 
@@ -199,6 +199,7 @@ _STATUS_KINDS: Final[Mapping[int, ProviderErrorKind]] = {
     **dict.fromkeys((408, 504), "timeout"),
     **dict.fromkeys((409, 425), "overloaded"),
     413: "context_overflow",
+    501: "bad_request",
     429: "rate_limited",
 }
 
@@ -246,6 +247,21 @@ def with_overflow(error: ProviderError, texts: Sequence[str]) -> ProviderError:
     said = str(error).lower()
     if error.kind == "bad_request" and any(text in said for text in texts):
         error.kind = "context_overflow"
+    return error
+
+
+_LACKS: Final = ("input is not supported", "does not support image", "missing data required for image input")
+"""What llama.cpp (of images and sounds) and Ollama say of a request that they will never answer."""
+
+
+def with_lack(error: ProviderError) -> ProviderError:
+    """Tell what a server cannot do from a passing fault of it, by what it says: any of `_LACKS`.
+
+    This reads the message of a status 5xx only: servers of one's own answer so, with the label of a passing fault.
+    """
+    said = str(error).lower()
+    if error.kind == "overloaded" and any(text in said for text in _LACKS):
+        error.kind = "bad_request"
     return error
 
 

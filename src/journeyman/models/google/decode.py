@@ -14,7 +14,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Literal
 
 import orjson
-from pydantic import JsonValue
 
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
 from journeyman.model import (
@@ -33,8 +32,9 @@ from journeyman.models.wire import all_parsed, as_list, as_object, as_text, dama
 from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, Usage
 
 PROVIDER: Final = "google"
-GROUNDING: Final = "groundingMetadata"
-"""The field, and the kind of the block, that tells of searches."""
+_BESIDE: Final = ("groundingMetadata", "urlContextMetadata", "logprobsResult")
+"""What stands beside the parts of an answer: searches, pages that were read, how likely the words were. Each becomes a
+block of that kind."""
 KINDS: Final = kinds_of_labels(
     {"auth": "API_KEY_INVALID CREDENTIALS_MISSING", "overloaded": "CANCELLED", "quota": "PerDay"}
 )
@@ -77,8 +77,8 @@ class Decoder:
     """The signature within the text that still grows, and the number of the character where its part began."""
     _hosted: Counter[str] = field(default_factory=Counter[str], init=False)
     """How often each tool of the provider's own was called."""
-    _grounding: JsonObject = field(default_factory=dict[str, JsonValue], init=False)
-    """Which searches the answer stands on, and what they found."""
+    _beside: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject], init=False)
+    """What was told beside the parts, by the names of `_BESIDE`."""
     _calls: bool = field(default=False, init=False)
     _has_blocks: bool = field(default=False, init=False)
 
@@ -127,6 +127,8 @@ class Decoder:
         candidate = first[0] if first else {}
         for part in as_list(as_object(candidate.get("content")).get("parts")):
             self._take_part(as_object(part), parts)
+        for name in _BESIDE:
+            self._keep_beside(name, as_object(candidate.get(name)))
         counted = self._ground(as_object(candidate.get("groundingMetadata"))) or counted
         if counted and (usage := self.usage()) is not None:
             parts.append(UsageSeen(usage))
@@ -178,7 +180,7 @@ class Decoder:
         """Take over the counts: each chunk has them all, and leaves out those that are 0. False for nothing new."""
         counts = {name: count for name, count in told.items() if type(count) is int}
         total, prompt = counts.get("totalTokenCount"), counts.get("promptTokenCount")
-        if total is None and prompt is None:
+        if total is None and counts.keys().isdisjoint((*_COUNTS, "candidatesTokenCount")):
             return False
         cached, thoughts, tools = [counts.get(name, 0) for name in _COUNTS[1:]]
         said = counts.get("candidatesTokenCount")
@@ -186,14 +188,26 @@ class Decoder:
             rest = 0 if total is None else max(0, total - (prompt or 0) - thoughts - tools)
             said = max(rest, self._counts.get("candidatesTokenCount", 0))
         before, was_exact = self._counts, self._is_exact
-        self._counts = dict(zip(_COUNTS, (prompt or 0, cached, thoughts, tools), strict=True))
+        known_prompt = before.get("promptTokenCount", 0) if prompt is None else prompt
+        self._counts = dict(zip(_COUNTS, (known_prompt, cached, thoughts, tools), strict=True))
         self._counts["candidatesTokenCount"] = said
         self._is_exact = prompt is not None and (total is not None or "candidatesTokenCount" in counts)
         return self._counts != before or self._is_exact != was_exact
 
+    def _keep_beside(self, name: str, told: JsonObject) -> None:
+        """Keep what a chunk tells beside its parts: lists of pages and of words go on, others are told again."""
+        if not told:
+            return
+        known = self._beside.setdefault(name, {})
+        self.room.other -= len(orjson.dumps(told))
+        self.room.check()
+        for key, value in told.items():
+            before = known.get(key)
+            goes_on = name != "groundingMetadata" and isinstance(before, list) and isinstance(value, list)
+            known[key] = [*as_list(before), *as_list(value)] if goes_on else value
+
     def _ground(self, told: JsonObject) -> bool:
         """Take in what is told of searches; False if it is nothing."""
-        self._grounding |= told
         queries = [query for query in as_list(told.get("webSearchQueries")) if query]
         self._hosted["webSearchQueries"] = max(self._hosted["webSearchQueries"], len(queries))
         chunks = [as_object(chunk) for chunk in as_list(told.get("groundingChunks"))]
@@ -284,9 +298,8 @@ class Decoder:
 
     def _finish(self, reason: str, message: str, parts: list[Part]) -> None:
         self._close_block(parts)
-        if self._grounding:
-            told = {"type": GROUNDING, GROUNDING: self._grounding}
-            self._add(Opaque(self.owner, orjson.dumps(told).decode()), parts)
+        for name, told in self._beside.items():
+            self._add(Opaque(self.owner, orjson.dumps({"type": name, name: told}).decode()), parts)
         self.complete = True
         stop: StopReason = "other"
         detail: str | None = f"{reason}: {message}" if message else reason

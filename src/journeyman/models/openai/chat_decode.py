@@ -39,7 +39,7 @@ from journeyman.models.wire import (
     split_input,
     tool_use,
 )
-from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopReason, Text, Thinking, Usage
+from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, StopReason, Text, Thinking, Usage
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = {
     "content_filter": "refusal",
@@ -56,6 +56,8 @@ _KEPT_WITH_CALL: Final = "extra_content"
 _LEAST_CHUNK_BYTES: Final = 32
 _TOLD_BY_CHARS: Final = 16_384
 """Longer arguments that come in pieces are not read again with each piece to see whether they are complete."""
+_CACHED_ELSEWHERE: Final = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")
+"""Where DeepSeek, Mistral and Moonshot tell the tokens that were read from the cache."""
 _GROWING_DETAILS: Final = ("text", "summary", "data")
 
 
@@ -82,6 +84,8 @@ class Decoder:
     _reasoning: list[str] = field(default_factory=list[str], init=False)
     _details: list[JsonObject] = field(default_factory=list[JsonObject], init=False)
     _annotations: list[JsonValue] = field(default_factory=list[JsonValue], init=False)
+    _executed: dict[JsonValue, JsonObject] = field(default_factory=dict[JsonValue, JsonObject], init=False)
+    """What Groq's own tools did, by index: it comes in pieces, the arguments before the output."""
     _calls: _Calls = field(default_factory=lambda: _Calls(), init=False)
     _usage: JsonObject = field(default_factory=dict[str, JsonValue], init=False)
     _started: bool = field(default=False, init=False)
@@ -133,7 +137,8 @@ class Decoder:
         _raise_reported(completion, is_error=False)
         parts = self.feed(data)
         choices = [as_object(choice) for choice in as_list(completion.get("choices"))]
-        if not any(isinstance(choice.get("message"), dict) for choice in choices):
+        # Azure leaves the message out where its filter took all of it.
+        if not any(isinstance(choice.get("message"), dict) or choice.get("finish_reason") for choice in choices):
             raise damaged("it is not a chat completion", "unknown")
         return [*parts, *self._end()]
 
@@ -211,16 +216,28 @@ class Decoder:
                 self._read_calls([as_object(call) for call in as_list(value)], parts)
             case "function_call":
                 self._read_calls([{"index": key, "function": value}], parts)
-            case "reasoning_details":
-                self.room.chars -= len(orjson.dumps(value))
-                self.room.check()
-                _add_details(self._details, as_list(value))
-            case "annotations":
-                self.room.other -= len(orjson.dumps(value))
-                self.room.check()
-                self._annotations += as_list(value)
+            case "reasoning_details" | "annotations" | "executed_tools":
+                self._keep(key, as_list(value))
             case _:
                 return
+
+    def _keep(self, key: str, told: Sequence[JsonValue]) -> None:
+        """Keep what is told beside the words."""
+        if key == "reasoning_details":
+            self.room.chars -= len(orjson.dumps(told))
+        else:
+            self.room.other -= len(orjson.dumps(told))
+        self.room.check()
+        match key:
+            case "reasoning_details":
+                _add_details(self._details, told)
+            case "annotations":
+                self._annotations += told
+            case _:
+                for number, tool in enumerate(map(as_object, told)):
+                    index = tool.get("index")
+                    known = self._executed.setdefault(index if isinstance(index, int) else number, {})
+                    known.update({name: each for name, each in tool.items() if each is not None})
 
     def _read_calls(self, deltas: Sequence[JsonObject], parts: list[Part]) -> None:
         for delta in deltas:
@@ -241,6 +258,9 @@ class Decoder:
 
     def _blocks(self) -> list[Block]:
         blocks = [self._thinking()]
+        if self._executed:
+            told = {"type": "executed_tools", "executed_tools": [*self._executed.values()]}
+            blocks.append(Opaque(self.provider, orjson.dumps(told).decode()))
         if text := "".join(self._text):
             blocks.append(Text(text, extra={"annotations": self._annotations} if self._annotations else None))
         if refusal := "".join(self._refusal):
@@ -375,7 +395,8 @@ def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
     prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
     inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
     read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
-    read = _count_of(told, "prompt_cache_hit_tokens") if read is None else read
+    for name in _CACHED_ELSEWHERE:
+        read = _count_of(told, name) if read is None else read
     reasoning = _count_of(outside, "reasoning_tokens")
     total, output = told.get("total_tokens"), completion if isinstance(completion, int) else 0
     if reasoning and isinstance(prompt, int) and total == prompt + output + reasoning:

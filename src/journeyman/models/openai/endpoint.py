@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from journeyman.content.media import LARGEST_BYTES, PICTURES, Media, Taken
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import Hosting
-from journeyman.models.answers import kind_of_status, kinds_of_labels, upstream, with_overflow
+from journeyman.models.answers import kind_of_status, kinds_of_labels, upstream, with_lack, with_overflow
 from journeyman.models.requests import by_longest_prefix
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
@@ -338,6 +338,7 @@ KINDS: Final = kinds_of_labels(
         "auth": "account_deactivated authentication_error invalid_api_key invalid_authentication permission_error",
         "content_filtered": "content_filter content_policy_violation invalid_prompt ResponsibleAIPolicyViolation",
         "context_overflow": "context_length_exceeded exceed_context_size_error tokens_exceeded_error",
+        "bad_request": "not_supported_error",
         "not_found": "DeploymentNotFound model_not_found not_found_error",
         "overloaded": "api_error engine_overloaded overloaded_error server_error server_is_overloaded slow_down"
         " tool_use_failed unavailable_error",  # the model has written a call that Groq cannot read: once more may help
@@ -370,4 +371,4 @@ def reported_within(error: JsonValue) -> ProviderError:
         failure.kind = kind_of_status(code)
     elif "invalid_request_error" in labels:
         failure.kind = "bad_request"
-    return with_overflow(failure, OVERFLOW)
+    return with_lack(with_overflow(failure, OVERFLOW))
