@@ -175,7 +175,9 @@ class _Taking:
     def effect(self, name: str) -> Effect:
         return self.effects if isinstance(self.effects, str) else self.effects.get(name, "once")
 
-    def made(self, name: str, description: str, schema: JsonObject, call: _Handler) -> AnyTool:
+    def made(
+        self, name: str, description: str, schema: JsonObject, call: _Handler, *, origin: tuple[str, str] | None = None
+    ) -> AnyTool:
         return Tool(
             name,
             description,
@@ -187,6 +189,7 @@ class _Taking:
             max_chars=self.max_chars,
             untrusted=True if self.pinned else "throughout",
             foreign=True,
+            server_names=() if origin is None else server_names(*origin),
         )
 
 
@@ -256,7 +259,8 @@ def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -
     async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
         return to_tool_result(await at.call(definition.name, arguments, context.progress, context.path))
 
-    made = options.made(name, _description(definition), definition.input_schema, call)
+    schema, origin = definition.input_schema, (at.name, definition.name)
+    made = options.made(name, _description(definition), schema, call, origin=origin)
     if problems := tool_problems(made):
         raise DefinitionError(f"Tool {definition.name!r} of MCP server {at.name!r}", problems)
     return made
@@ -283,9 +287,18 @@ def unique_names(offered: Sequence[tuple[str, str]]) -> list[str]:
     return list(names)
 
 
+def server_names(server: str, tool: str) -> tuple[str, str]:
+    """Return what rules call a tool of a server, and all tools of it."""
+    return f"mcp__{_plain(server)}__{_plain(tool)}", f"mcp__{_plain(server)}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
+
+
 def _fit(name: str) -> str:
     """Return a name that every provider takes."""
-    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
+    fit = _plain(name)
     return fit if len(fit) <= _LONGEST_NAME else _marked(fit, name)
 
 

@@ -158,6 +158,8 @@ class Tool(Generic[P, R, Needs]):
     foreign: bool = False
     """True: another program describes it and does its work, as with a tool of an MCP server; or it passes calls on to
     such."""
+    server_names: tuple[str, ...] = ()
+    """What rules call a tool of an MCP server: `mcp__SERVER__TOOL`, and `mcp__SERVER`."""
     spec: ToolSpec = field(init=False, repr=False)
     """The tool as the model sees it."""
     in_thread: bool = field(init=False, repr=False)
