@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,16 @@ from journeyman.endings import InvalidInputContext
 from journeyman.gate import Allow, Ask, Deny, GateRequest
 from journeyman.models.scripted import Scripted
 from journeyman.permission import Approvals, Permission
+from journeyman.permission.capability import classify
 from journeyman.subagents import Subagents
+from journeyman.types import NOTHING_USED
 from tests.permission.places import request
 
 LOG = replace(request("log", path="x"), acts_as=None, foreign=True, server_names=("mcp__git__log", "mcp__git"))
+
+
+def rules(where: str, *each: str) -> dict[str, Any]:
+    return {where: each}
 
 
 def command(text: str) -> GateRequest:
@@ -61,7 +68,7 @@ async def test_a_rule_of_another_program_denies_here_what_it_denies_there(
 def test_a_rule_that_means_nothing_here_is_refused_by_name(rule: str) -> None:
     for where in ("allow", "ask", "deny"):
         with pytest.raises(DefinitionError) as refused:
-            Permission(**{where: [rule]})
+            Permission(**rules(where, rule))
         assert repr(rule) in str(refused.value)
 
 
@@ -75,14 +82,14 @@ async def test_only_its_server_allows_a_tool_by_a_rule_of_servers(tmp_path: Path
 
 async def test_what_is_to_be_asked_about_is_allowed_by_a_person_only(tmp_path: Path) -> None:
     approvals = Approvals()
-    rules = {"allow": ["Bash(git *)", "Read"], "ask": ["Bash(git push *)", "Read(**/.env)"]}
-    gate = Permission(mode="strict", roots=[tmp_path], approvals=approvals, **rules)
+    allow, ask = ["Bash(git *)", "Read"], ["Bash(git push *)", "Read(**/.env)"]
+    gate = Permission(mode="strict", roots=[tmp_path], approvals=approvals, allow=allow, ask=ask)
     assert await gate.decide(command("git log")) == Allow()
     asked = await gate.decide(command("git push origin"))
     assert isinstance(asked, Ask)
     assert "the rule Bash(git push *) asks about it" in asked.question
     assert isinstance(await gate.decide(command("git $x")), Ask)  # it may be what the rule is about
-    approvals.grant(gate.key(gate._classify(command("git push origin"))), "session")
+    approvals.grant(gate.key(classify(command("git push origin"))), "session")
     assert await gate.decide(command("git push origin")) == Allow()
     looking = request("grep", "pure", pattern="KEY")
     assert await gate.decide(looking) == Allow()
@@ -104,13 +111,13 @@ def agent(name: str, **fields: object) -> Agent[str]:
 @pytest.mark.parametrize("rule", ["refnud", "mcp__git__log", "TodoWrite", "refund_*"])
 @pytest.mark.parametrize("where", ["deny", "ask"])
 async def test_a_rule_about_no_tool_ends_the_run_before_anything_is_spent(rule: str, where: str) -> None:
-    gate = Permission(mode="trust", **{where: [rule]})
+    gate = Permission(mode="trust", **rules(where, rule))
     for made, host in ((agent("a", tools=[refund], gate=gate), Host()), (agent("a", tools=[refund]), Host(gate=gate))):
         ended = await run(made, "Go.", host=host)
         assert isinstance(ended, Failure)
         assert isinstance(ended.error.context, InvalidInputContext)
         assert f"The permission's rule {rule!r} matches no kind" in ended.error.context.issues[0]
-        assert ended.metadata.usage.total_tokens == 0
+        assert ended.metadata.usage == NOTHING_USED
 
 
 async def test_a_rule_may_be_about_a_tool_of_a_sub_agent_a_server_or_a_ready_one() -> None:

@@ -12,9 +12,9 @@ Needs `pip install 'journeyman[mcp]'`.
 from __future__ import annotations
 
 import asyncio
-import re
+import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,11 +28,12 @@ from journeyman.mcp.connection import Connection
 from journeyman.mcp.contents import to_tool_result
 from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pinned, save_pins
 from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
-from journeyman.mcp.servers import Server, Target, to_servers
+from journeyman.mcp.servers import Server, Target, plain_name, to_servers
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, Tool, tool_problems
 from journeyman.types import Effect, JsonObject, ToolResult
 
+_log = logging.getLogger("journeyman")
 START_TIMEOUT_S: Final = 30.0
 CALL_TIMEOUT_S: Final = 120.0
 MAX_CHARS: Final = 50_000
@@ -92,7 +93,9 @@ async def mcp(
     async with _opened(named, start_timeout_s, call_timeout_s) as opened:
         if known is not None:
             differing = [
-                line for _, offer in opened for line in differences(known, offer, only=named[offer.server].only)
+                line
+                for _, offer in opened
+                for line in differences(known, offer, only=_names(named[offer.server], offer))
             ]
             if differing:
                 raise PinsDiffer(str(pins), differing)
@@ -244,15 +247,24 @@ def _readers(servers: Mapping[str, ConnectedServer]) -> list[tuple[str, str, Jso
     ]
 
 
+def _names(server: Server, offer: Offer) -> Collection[str] | None:
+    """Return the tools that are to be as they were pinned; None for all."""
+    if not server.without:
+        return server.only
+    return {*(server.only or [each.name for each in offer.tools])} - {*server.without}
+
+
 def _taken(server: Server, offer: Offer) -> list[Definition]:
-    if server.only is None:
-        return list(offer.tools)
     offered = {each.name: each for each in offer.tools}
+    if absent := [name for name in server.without if name not in offered]:
+        _log.warning("MCP server %r does not offer %s, which it is taken without.", offer.server, ", ".join(absent))
+    if server.only is None:
+        return [each for each in offer.tools if each.name not in server.without]
     missing = [name for name in server.only if name not in offered]
     if missing:
         reason = f"it does not offer {', '.join(map(repr, missing))}"
         raise McpUnavailable(offer.server, reason, hint=f"It offers: {', '.join(offered) or 'nothing'}. Correct only=.")
-    return [offered[name] for name in server.only]
+    return [offered[name] for name in server.only if name not in server.without]
 
 
 def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -> AnyTool:
@@ -289,16 +301,12 @@ def unique_names(offered: Sequence[tuple[str, str]]) -> list[str]:
 
 def server_names(server: str, tool: str) -> tuple[str, str]:
     """Return what rules call a tool of a server, and all tools of it."""
-    return f"mcp__{_plain(server)}__{_plain(tool)}", f"mcp__{_plain(server)}"
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
+    return f"mcp__{plain_name(server)}__{plain_name(tool)}", f"mcp__{plain_name(server)}"
 
 
 def _fit(name: str) -> str:
     """Return a name that every provider takes."""
-    fit = _plain(name)
+    fit = plain_name(name)
     return fit if len(fit) <= _LONGEST_NAME else _marked(fit, name)
 
 
