@@ -609,8 +609,8 @@ def load_messages(data: bytes | str) -> list[Message]:
     unknown = [*islice(_unknown_keys(messages, from_json(data)), _UNKNOWN_SHOWN)]
     if unknown:
         raise ValueError(
-            f"This is not what dump_messages wrote: {', '.join(unknown)} would be lost. Make messages of another program"
-            " into Message(…) first."
+            f"This is not what dump_messages wrote: {', '.join(unknown)} would be lost. Make messages of another"
+            " program into Message(…) first."
         )
     return messages
 

@@ -28,6 +28,7 @@ from journeyman.cli.batch.files import (
     Format,
     InputLine,
     Results,
+    Written,
     format_of,
     is_whole,
     open_inputs,
@@ -63,7 +64,7 @@ from journeyman.events.durable import RunSuspended
 from journeyman.loop.attempts import run as run_agent
 from journeyman.loop.record import Options
 from journeyman.result import Failure, Metadata, Result
-from journeyman.types import NOTHING_USED, Usage
+from journeyman.types import NOTHING_USED, JsonObject, Usage
 
 _SHOWN_CHARACTERS: Final = 300
 _LINGER_S: Final = 0.05
@@ -75,8 +76,12 @@ _STEP_LINES: Final = 1_000
 
 OrderName = Annotated[Order, Parameter(help="Write results as runs end (done), or as the inputs come (input).")]
 FormatName = Annotated[
-    Format | None, Parameter(help="How the inputs are written; else the end of the file's name says it: .jsonl, .csv.")
+    Format | None,
+    Parameter(help="How the inputs are written; else the end of the file's name says it: .jsonl, .json, .csv, .tsv."),
 ]
+SeparatorName = Annotated[str | None, Parameter(help="What stands between the cells of a row; else a comma, or a tab.")]
+EncodingName = Annotated[str | None, Parameter(help="How the text of the inputs is encoded; else UTF-8.")]
+InputFieldName = Annotated[str | None, Parameter(help="The field that is given to the agent; else the whole line.")]
 KeyName = Annotated[
     str | None, Parameter(help="The field by which a line is known again; else its number. Then lines may come and go.")
 ]
@@ -108,6 +113,9 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     cost: CostName = None,
     order: OrderName = "done",
     format: FormatName = None,
+    separator: SeparatorName = None,
+    encoding: EncodingName = None,
+    input_field: InputFieldName = None,
     key: KeyName = None,
     files: FilesName = None,
     durable: DurableName = None,
@@ -129,7 +137,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
 
     Args:
         target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
-        inputs: A file of JSON lines, or of CSV with a header; - is stdin.
+        inputs: A file of JSON lines, a JSON array, or CSV or TSV with a header; - is stdin.
         out: The file for the results, one JSON line each, with the number of the input's line.
         at_once: How many runs go on at the same time.
         record: Record what happens, in the store of --durable, else JOURNEYMAN_STORE or .journeyman/runs.db.
@@ -137,7 +145,9 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     """
     if ask_store and durable is None:
         raise Mistake("--ask-store is for durable runs.", "Add --durable FILE.")
-    allowance, written = _allowance(at_once, budget, cost), format_of(inputs, format)
+    allowance = _allowance(at_once, budget, cost)
+    written = Written(format=format_of(inputs, format), separator=separator, encoding=encoding)
+    folder = Path() if str(inputs) == "-" else inputs.parent
     Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
         job = _Job(
@@ -146,7 +156,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             ),
             loop=loop,
             written=written,
-            fields=Fields(key=key, files=files, folder=Path() if str(inputs) == "-" else inputs.parent),
+            fields=Fields(key=key, files=files, folder=folder, input=input_field, schema=_row_schema(agent)),
             allowance=allowance,
             file=stack.enter_context(open_inputs(inputs, out)),
             results=stack.enter_context(closing(Results(out, agent.name, has_keys=key is not None))),
@@ -157,6 +167,12 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             order=order,
         )
         return _perform(job, quiet=quiet, debug=debug)
+
+
+def _row_schema(agent: Agent[Any, Any, Any]) -> JsonObject | None:
+    """Return the schema of the object that a row is for an agent; None if it takes something else."""
+    given = agent.plan.input
+    return None if agent.input is str or given.is_wrapped else given.input_schema
 
 
 def _allowance(at_once: int, budget: int | None, cost: float | None) -> Allowance | None:
@@ -181,7 +197,7 @@ class _Job:
     loop: AgentLoop
     results: Results
     file: BinaryIO
-    written: Format
+    written: Written
     fields: Fields
     host: Host
     store: str | None
@@ -205,6 +221,10 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
             shown.note(f"The last line of {job.results.path} was torn, and is cut. Its input is done again.")
         if n_before:
             shown.note(f"{count(n_before, 'line')} had a result before.")
+        if bad := job.results.unreadable:
+            n_bad = count(len(bad), "line")
+            first = one_line(bad[0].fault, _SHOWN_CHARACTERS)
+            shown.note(f"{n_bad} cannot be read, and no request is sent for them; line {bad[0].number}: {first}.")
         interrupt = Interrupt(abort, lambda: shown.note("Stopping; interrupt again to quit at once."))
         may_wait = job.store is not None
         here = nullcontext() if job.ask_store else asking(job.agent, shown.paused, shown.say, may_wait=may_wait)
