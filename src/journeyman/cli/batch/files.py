@@ -51,7 +51,7 @@ class InputLine:
     """One line of the inputs."""
 
     number: int
-    """From 1, as editors count; of a row that has several lines, the last one; of an item of a JSON array, its place."""
+    """From 1, as editors count; of a row that has several lines, the last one; of a JSON array, the place."""
     digest: str
     """Of what stands there."""
     plain: str | None = None
