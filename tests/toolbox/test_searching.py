@@ -339,7 +339,9 @@ async def test_a_pattern_that_would_take_long_is_refused_with_what_to_do(folder:
     fill(folder, {"a.txt": f"hit {'ab ' * 200_000}\nhit\n"})
     player = Player(Workspace(folder, ripgrep=None))
     assert "has 100,000 characters, of at most 1,000" in await player.refused("grep", pattern="a" * 100_000)
-    assert "has 100,000 characters, of at most 1,000" in await player.refused("grep", pattern="a" * 100_000, literal=True)
+    assert "has 100,000 characters, of at most 1,000" in await player.refused(
+        "grep", pattern="a" * 100_000, literal=True
+    )
     assert "has 2,000 characters, of at most 1,000" in await player.refused("glob", pattern="*a" * 1_000)
     assert "repeats more than 600 things" in await player.refused("grep", pattern=r"\\w{900}")
     heavy = await player.refused("grep", pattern="[^x]*(a|b)[^y]{90}q" * 3)

@@ -12,6 +12,7 @@ Needs `pip install 'journeyman[mcp]'`.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -30,6 +31,9 @@ from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences,
 from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
 from journeyman.mcp.servers import Server, Target, plain_name, to_servers
 from journeyman.tools.context import ToolContext
+from journeyman.tools.issues import bounded
+from journeyman.tools.raw_schema import size_problems
+from journeyman.tools.schema import flattened
 from journeyman.tools.tools import AnyTool, Tool, tool_problems
 from journeyman.types import Effect, JsonObject, ToolResult
 
@@ -39,6 +43,7 @@ CALL_TIMEOUT_S: Final = 120.0
 MAX_CHARS: Final = 50_000
 MAX_DESCRIPTION: Final = 16_000
 """The longest description that a model is shown, in characters."""
+_SHOWN: Final = 300
 _LONGEST_NAME: Final = 64  # what every provider takes
 
 
@@ -214,7 +219,8 @@ async def _tools(
         )
     tools: list[AnyTool] = []
     for (at, each), name in zip(taken, names, strict=False):
-        tools.append(_tool(at, each, name, options))
+        made = _tool(at, each, name, options)
+        tools += [] if made is None else [made]
         await asyncio.sleep(0)
     return [
         *tools,
@@ -267,15 +273,26 @@ def _taken(server: Server, offer: Offer) -> list[Definition]:
     return [offered[name] for name in server.only if name not in server.without]
 
 
-def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -> AnyTool:
+def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -> AnyTool | None:
+    """Return a tool of a server; None for one that cannot be used, which is told."""
+
     async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
         return to_tool_result(await at.call(definition.name, arguments, context.progress, context.path))
 
-    schema, origin = definition.input_schema, (at.name, definition.name)
-    made = options.made(name, _description(definition), schema, call, origin=origin)
-    if problems := tool_problems(made):
-        raise DefinitionError(f"Tool {definition.name!r} of MCP server {at.name!r}", problems)
-    return made
+    origin = (at.name, definition.name)
+    schema, description = flattened(definition.input_schema, _description(definition))
+    made = options.made(name, description, schema, call, origin=origin)
+    problems = tool_problems(made)
+    if not problems:
+        return made
+    said = " ".join([bounded(str(problem), _SHOWN) for problem in problems])
+    if made.schema_fault is None or size_problems(schema):
+        _log.warning("MCP server %r: the tool %r is left out. %s", *origin, said)
+        return None
+    # The server checks its arguments itself; a faulty schema would have the provider refuse every request.
+    _log.warning("MCP server %r: the arguments of the tool %r are not checked. %s", *origin, said)
+    text = bounded(json.dumps(schema, ensure_ascii=False), MAX_DESCRIPTION)
+    return options.made(name, f"{description}\n\nIts arguments: {text}", {"type": "object"}, call, origin=origin)
 
 
 def _description(definition: Definition) -> str:

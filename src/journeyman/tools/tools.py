@@ -199,6 +199,12 @@ class Tool(Generic[P, R, Needs]):
         return self._binding.arguments.parse(input_json, f"arguments for tool {self.name!r}")
 
     @property
+    def schema_fault(self) -> str | None:
+        """Why no arguments can be checked by the schema; None if they can, as by every schema of a signature."""
+        arguments = self._binding.arguments
+        return arguments.fault() if isinstance(arguments, RawSchema) else None
+
+    @property
     def is_async(self) -> bool:
         """True when the handler is known to return an awaitable; one that is not known to may still do so."""
         return self._binding.is_async
@@ -355,7 +361,12 @@ TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 def tool_problems(tool: AnyTool) -> list[Problem]:
     """Return everything that is wrong with the definition of a tool: the check of one that was built directly."""
     schema = tool.spec.input_schema
-    return [*_name_problems(tool.name), *schema_problems(schema), *size_problems(schema), *_option_problems(tool)]
+    wrong = [*schema_problems(schema), *size_problems(schema)]
+    if not wrong and (fault := tool.schema_fault) is not None:
+        hint = "Correct it: https://json-schema.org/draft/2020-12 says what a schema may hold."
+        text = f"The input schema of tool {tool.name!r} is faulty, so that no call could be checked: {fault}."
+        wrong = [Problem("INVALID_INPUT_SCHEMA", text, hint)]
+    return [*_name_problems(tool.name), *wrong, *_option_problems(tool)]
 
 
 def _name_problems(name: str) -> list[Problem]:

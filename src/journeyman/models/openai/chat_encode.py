@@ -45,6 +45,7 @@ from journeyman.models.wire import (
     safe_name,
     to_json,
 )
+from journeyman.tools.schema import flattened
 from journeyman.types import (
     Audio,
     Base64,
@@ -341,8 +342,9 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     strict = strict and spec.strict and is_enforceable(spec.input_schema)
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
-        parameters = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
-        function: JsonObject = {"name": spec.name, "description": spec.description, "parameters": parameters}
+        schema, description = flattened(spec.input_schema, spec.description)
+        parameters = {**schema, "properties": schema.get("properties", {})}
+        function: JsonObject = {"name": spec.name, "description": description, "parameters": parameters}
         if strict:
             function["strict"] = True
         spec.wire[key] = to_json({"type": "function", "function": function})

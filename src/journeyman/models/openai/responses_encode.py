@@ -37,6 +37,7 @@ from journeyman.models.wire import (
     says_nothing,
     to_json,
 )
+from journeyman.tools.schema import flattened
 from journeyman.types import (
     Audio,
     Block,
@@ -108,8 +109,9 @@ def _tools(prefix: Prefix, *, strict: bool) -> bytes:
 def _tool(spec: ToolSpec, *, may_be_strict: bool) -> bytes:
     key = f"{_TOOLS}/{may_be_strict}"
     if key not in spec.wire:
-        tool: JsonObject = {"type": "function", "name": spec.name, "description": spec.description}
-        tool["parameters"] = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
+        schema, description = flattened(spec.input_schema, spec.description)
+        tool: JsonObject = {"type": "function", "name": spec.name, "description": description}
+        tool["parameters"] = {**schema, "properties": schema.get("properties", {})}
         # Always said: left out, the API would take it for true.
         tool["strict"] = may_be_strict and spec.strict and is_enforceable(spec.input_schema)
         spec.wire[key] = to_json(tool)
