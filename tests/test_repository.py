@@ -162,7 +162,7 @@ def test_ci_has_a_job_for_each_step_of_the_gate_on_each_python_and_on_macos() ->
     run = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
     assert run == {
         "check": ["make check", "make site"],
-        "test": ["make demo", "make test"],
+        "test": ["make demo", "make test", "make test ARGS=tests/loop"],
         "browser": ["make browser"],
     }
     matrix = jobs["test"]["strategy"]["matrix"]

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from journeyman.cancel import is_awaited, is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem, log_caught, name_and_words
 from journeyman.hosted.calls import HostedCall, hosted_calls
 from journeyman.types import (
@@ -38,10 +39,6 @@ from journeyman.types import (
     UserContent,
     adapter_of,
     canonical_json,
-    frozen,
-    frozen_in_order,
-    record_class,
-    value_class,
 )
 
 ReadyTool: TypeAlias = Literal[
@@ -72,7 +69,7 @@ Extent: TypeAlias = Literal["once", "session", "always"]
 ONCE: Final[tuple[Extent, ...]] = ("once",)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Allow:
     """The call may happen."""
 
@@ -81,7 +78,7 @@ class Allow:
     offers it."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Deny:
     """The call must not happen; the model reads why."""
 
@@ -89,7 +86,7 @@ class Deny:
     """Why, for the model to read."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Ask:
     """Somebody must decide. If there is no approver, the call is denied, with the question as the reason."""
 
@@ -101,7 +98,7 @@ class Ask:
     """What an approval for more than one call would allow, in words. Empty: the gate offers none, or does not say."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Rewrite:
     """The call may happen with other arguments. They are validated again, and the model is told."""
 
@@ -111,7 +108,7 @@ class Rewrite:
     """Why, for events and the log."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Stop:
     """The call must not happen. The run ends, and so do the runs that it is part of."""
 
@@ -119,7 +116,7 @@ class Stop:
     """Why, for the failure of the run."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class GateRequest:
     """One call, after its arguments were validated."""
 
@@ -176,7 +173,7 @@ class GateWithDeps(Protocol[Needs]):
         ...
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Approval:
     """A question to whoever may answer for this run."""
 
@@ -275,7 +272,7 @@ class ChecksTools(Protocol):
 # -- gates with a memory ----------------------------------------------------------------------------------------------
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Seen:
     """The result of a call, as the model will read it with the next model call."""
 
@@ -410,7 +407,7 @@ async def answer(approval: Approval, approve: Approver) -> Decision:
             return Deny(f"the gate gave no verdict, but {type(decision).__name__}")
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Guard:
     """What guards the calls of one run."""
 
@@ -578,7 +575,7 @@ def _posted(gate: object, path: tuple[str, ...]) -> Gate:
     return gate.for_run(path) if isinstance(gate, Remembers) else cast("Gate", gate)
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class _Informed:
     """A gate that decides with deps, as it is asked in one run."""
 

@@ -12,10 +12,11 @@ from typing import Final, cast
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
-from journeyman.types import Block, JsonObject, Opaque, Text, frozen
+from journeyman.data import lazy_dataclass
+from journeyman.types import Block, JsonObject, Opaque, Text
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Found:
     """One thing that a search found."""
 
@@ -27,7 +28,7 @@ class Found:
     """The words that were found there, if the provider tells them."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class HostedCall:
     """A call that the provider ran by itself."""
 

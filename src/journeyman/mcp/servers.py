@@ -11,7 +11,7 @@ import os
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from pathlib import Path, PurePath
 from typing import Annotated, Final, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import from_json, to_json
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.processes import is_secret
 from journeyman.tools.redaction import without_secrets
@@ -28,7 +29,7 @@ _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tell
 _NAME: Final = re.compile(r"[^\W_][\w .:@/+&()-]{0,127}")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Stdio:
     """A server that is a program: started here, and spoken to over its standard input and output."""
 
@@ -65,7 +66,7 @@ class Stdio:
         return (*values, *self.hidden)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Http:
     """A server at an address, spoken to over streamable HTTP."""
 
@@ -387,7 +388,7 @@ def _log_ignored(file: Path, content: object, entries: Mapping[str, _Entry]) -> 
         _log.log(level, "%s: ignored, as it concerns other programs: %s", file, ", ".join(names)[:500])
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class _Reading:
     """Turns entries into servers, with the environment's values in them."""
 

@@ -11,12 +11,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
 from journeyman.gate import READY_TOOLS
 from journeyman.permission.bash import Word
@@ -49,7 +49,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_@%+=:,./*-]+")
 _HOST = re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*|\*|\[[0-9a-f:.]+\]")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Rule:
     """One rule, read."""
 
@@ -463,7 +463,7 @@ def _agent_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Facts:
     """What is known of one kind of rule."""
 
@@ -493,7 +493,7 @@ Whereabouts: TypeAlias = Literal["inside", "read_only", "internal", "internal_re
 """Where a path is. `internal`: in a folder of the program itself, where nothing needs approval."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Root:
     """A folder that an agent may work in."""
 

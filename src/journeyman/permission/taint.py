@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
+from journeyman.definition import explain_arguments
 from journeyman.errors import quoted, visible, with_its_end
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
 from journeyman.permission.capability import Capability, Classifier, classify, fits_name
@@ -68,6 +69,7 @@ class Source:
         return f"{self.name}: {shown}{'…' if len(self.text) > _SHOWN else ''}"
 
 
+@explain_arguments
 class TaintGate:
     """Asks about calls with consequences that the model wrote after it had read what is not trusted.
 

@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from journeyman.types import value_class
+from journeyman.data import lazy_dataclass
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -29,7 +29,7 @@ class Rank(IntEnum):
     UNKNOWN = 3
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Fault:
     """One thing that is wrong with a value."""
 

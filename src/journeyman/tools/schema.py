@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from hashlib import sha256
 from typing import Annotated, Any, Final, Generic, NotRequired, Protocol, Required, TypeVar, cast, get_args
@@ -22,12 +22,13 @@ from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError
 from typing_extensions import TypedDict, TypeForm
 
 from journeyman.content.media import n_bytes_of
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import ToolSpec
 from journeyman.tools.bounded import BoundedValidator
 from journeyman.tools.issues import bounded, hides_input
 from journeyman.tools.written import holds_secrets, without_absent
-from journeyman.types import JsonObject, Text, Url, UserContent, frozen
+from journeyman.types import JsonObject, Text, Url, UserContent
 
 UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
 _PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -39,7 +40,7 @@ REQUIRED = inspect.Parameter.empty
 """The default of a parameter that has none."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Parameter:
     """One parameter of a tool."""
 
@@ -182,7 +183,7 @@ def _type_problem(subject: str, annotation: object, error: Exception) -> Problem
 # -- any type ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@lazy_dataclass(frozen=True, kw_only=True, eq=False)
 class OutputSchema(Generic[T]):
     """A type that an agent takes or gives, compiled."""
 

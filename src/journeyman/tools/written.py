@@ -11,8 +11,9 @@ from typing import Final, cast
 
 from pydantic_core import from_json, to_json
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import count
-from journeyman.types import JsonObject, value_class
+from journeyman.types import JsonObject
 
 _QUOTED_HEAD: Final = 700
 _QUOTED_TAIL: Final = 300
@@ -67,7 +68,7 @@ def leave_out_absent(value: object, schema: JsonObject) -> bool:
     return reader.clean(value, reader.place([_Clause(schema)]))
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _Clause:
     """A schema that a value may have to fit."""
 

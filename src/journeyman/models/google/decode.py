@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import orjson
 
-from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
+from journeyman.errors import UnusableAnswer
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -27,25 +27,16 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.answers import kind_of_status, kinds_of_labels, rpc_details
+from journeyman.models.error_reports import error_within, find_error
+from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import all_parsed, as_list, as_object, as_text, damaged, own_id, parsed, tool_use
-from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, Usage
+from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, Usage
 
 PROVIDER: Final = "google"
 _BESIDE: Final = ("groundingMetadata", "urlContextMetadata", "logprobsResult")
 """What stands beside the parts of an answer: searches, pages that were read, how likely the words were. Each becomes a
 block of that kind."""
-KINDS: Final = kinds_of_labels(
-    {"auth": "API_KEY_INVALID CREDENTIALS_MISSING", "overloaded": "CANCELLED", "quota": "PerDay"}
-)
-"""The labels that say more than the status; those of `google.rpc.Code` say no more. `PerDay` is ours: see
-`answers.rpc_details`."""
-
-_REFUSALS: Final = frozenset(
-    {"SAFETY", "MODEL_ARMOR", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT"}
-    | {"SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "LANGUAGE"}
-    | {"ESCALATION", "PUP_LIMITED_DISABLED"}
-)
+_OWN_FIELDS: Final = frozenset(("candidates", "promptFeedback", "usageMetadata"))
 _NUMBERS: Final[Mapping[object, str]] = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
 """What a gateway writes that asks for enums as numbers."""
 _COUNTS: Final = ("promptTokenCount", "cachedContentTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
@@ -105,17 +96,17 @@ class Decoder:
             chunks = [as_object(chunk) for chunk in as_list(parsed(b'{"chunks":%b}' % data).get("chunks"))]
         else:
             chunks = [parsed(data)]
-        if not any(chunk.keys() & {"candidates", "promptFeedback", "usageMetadata", "error"} for chunk in chunks):
-            raise damaged("it is not an answer of generateContent", "unknown")
         parts = [part for chunk in chunks for part in self.take(chunk)]
+        if not any(chunk.keys() & _OWN_FIELDS for chunk in chunks):
+            raise damaged("it is not an answer of generateContent", "unknown")
         return [*parts, *self.end()]
 
     def take(self, chunk: JsonObject) -> list[Part]:
         """Return the parts that a chunk brings; see `feed`."""
         if self.complete:
             return []
-        if "error" in chunk:
-            raise _reported(as_object(chunk["error"]))
+        if ("error" in chunk or not chunk.keys() & _OWN_FIELDS) and (error := find_error(chunk)):
+            raise error_within(error)
         counted = self._count(as_object(chunk.get("usageMetadata")))
         parts: list[Part] = []
         if not self._started:
@@ -301,27 +292,9 @@ class Decoder:
         for name, told in self._beside.items():
             self._add(Opaque(self.owner, orjson.dumps({"type": name, name: told}).decode()), parts)
         self.complete = True
-        stop: StopReason = "other"
-        detail: str | None = f"{reason}: {message}" if message else reason
-        if reason == "MAX_TOKENS":
-            stop, detail = "max_tokens", None
-        elif reason in _REFUSALS:
-            stop, detail = "refusal", reason
-        elif self._calls and reason in ("STOP", "UNEXPECTED_TOOL_CALL"):
+        stop, detail = stop_of(reason, has_calls=self._calls)
+        if self._calls and reason == "UNEXPECTED_TOOL_CALL":
             stop, detail = "tool_use", None
-        elif reason == "STOP":
-            stop, detail = "end_turn", None
+        elif stop == "other" and message:
+            detail = f"{reason}: {message}"
         parts.append(ResponseFinished(stop, detail))
-
-
-def _reported(error: JsonObject) -> ProviderError:
-    """Return the error that the API reports within an answer."""
-    labels, wait_s = rpc_details(error)
-    label, code = labels[0] if labels else "", error.get("code")
-    kind: ProviderErrorKind = kind_of_status(code) if isinstance(code, int) else "unknown"
-    for one in reversed(labels):
-        kind = KINDS.get(one, kind)
-    text = f"The answer broke off with {label or 'an error'}: {as_text(error.get('message')) or 'no message'}"
-    failure = ProviderError(text, kind=kind, type=label or None)
-    failure.retry_after_s = wait_s
-    return failure

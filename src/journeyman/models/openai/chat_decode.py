@@ -8,7 +8,7 @@ that reason came, or `[DONE]`, or the whole document. Unknown fields are ignored
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
@@ -27,7 +27,8 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.openai.endpoint import reported_within
+from journeyman.models.error_reports import error_within, find_error
+from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import (
     as_list,
     as_object,
@@ -40,16 +41,6 @@ from journeyman.models.wire import (
     tool_use,
 )
 from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, StopReason, Text, Thinking, Usage
-
-_STOP_REASONS: Final[Mapping[str, StopReason]] = {
-    "content_filter": "refusal",
-    "eos": "end_turn",
-    "function_call": "tool_use",
-    "length": "max_tokens",
-    "model_length": "context_window",
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-}
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 _KEPT_WITH_CALL: Final = "extra_content"
@@ -108,8 +99,10 @@ class Decoder:
         if len(data) < _LEAST_CHUNK_BYTES and data.strip() == b"[DONE]":
             return self._end()
         chunk = parsed(data)
-        if is_error or "error" in chunk or chunk.get("object") == "error":
-            _raise_reported(chunk, is_error=is_error)
+        if is_error or "error" in chunk or "choices" not in chunk:
+            error = chunk.get("error") if "choices" in chunk else find_error(chunk)
+            if error or is_error:
+                raise error_within(error or chunk)
         parts: list[Part] = []
         # Azure begins with a chunk about its filters, in which everything else is empty.
         if not self._started and (chunk.get("choices") or chunk.get("id") or chunk.get("model")):
@@ -134,7 +127,6 @@ class Decoder:
             ProviderError: the document reports an error, or is no answer.
         """
         completion = parsed(data)
-        _raise_reported(completion, is_error=False)
         parts = self.feed(data)
         choices = [as_object(choice) for choice in as_list(completion.get("choices"))]
         # Azure leaves the message out where its filter took all of it.
@@ -178,7 +170,7 @@ class Decoder:
         if choice.get("index"):
             return  # `n` is not asked for
         if error := choice.get("error"):
-            raise reported_within(error)
+            raise error_within(error)
         delta = as_object(choice.get("delta") or choice.get("message"))
         if len(delta) > 1:
             # In the order in which the model wrote them: reasoning first.
@@ -278,21 +270,12 @@ class Decoder:
 
     def _stop(self, reason: str) -> tuple[StopReason, str | None]:
         """Return why the model stopped; if by itself, what it made says more than the word that the server used."""
-        told: StopReason = _STOP_REASONS.get(reason, "other")
-        if told not in ("end_turn", "tool_use"):
-            return told, reason if told in ("other", "refusal") else None
-        if self._calls.all:
-            return "tool_use", None
+        told, detail = stop_of(reason, has_calls=bool(self._calls.all))
+        if told not in ("end_turn", "stop_sequence"):
+            return told, detail
         if self._refusal:
             return "refusal", None
-        return ("end_turn", None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
-
-
-def _raise_reported(chunk: JsonObject, *, is_error: bool) -> None:
-    if error := chunk.get("error"):
-        raise reported_within(error)
-    if is_error or chunk.get("object") == "error":
-        raise reported_within(chunk)
+        return (told, None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
 
 
 def _thought(value: JsonValue | None) -> str:
