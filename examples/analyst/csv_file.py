@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from shlex import quote
 
-from journeyman.cli.batch.table import SEPARATORS, Row, TableFault, read_table, separator_meant
+from journeyman.batch import TableError, TableRow, read_table, separator_meant
 
 MAX_BYTES = 50_000_000
 MAX_COLUMNS = 200
@@ -24,7 +24,7 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
     """
     try:
         header, rows = read_table(io.StringIO(_text(path), newline=""))
-    except TableFault as fault:
+    except TableError as fault:
         raise DataError(f"{path} cannot be used: {fault}. Correct its first line.") from fault
     columns = _columns(path, header)
     table = [_checked(path, row, columns) for row in rows]
@@ -83,11 +83,11 @@ def _column_name(text: str, number: int) -> str:
 
 def _advice_on_separator(header: list[str]) -> str:
     if (separator := separator_meant(header)) is not None:
-        return f"Its fields seem to be separated by {SEPARATORS[separator]}: save it with commas."
+        return f"Its fields seem to be separated by {separator[1]}: save it with commas."
     return "Give a table with two columns or more, separated by commas."
 
 
-def _checked(path: Path, row: Row, columns: list[str]) -> list[str]:
+def _checked(path: Path, row: TableRow, columns: list[str]) -> list[str]:
     if row.error:
         raise DataError(f"{path} is no CSV from line {row.last_line} on ({row.error}). Check the quotes there.")
     if row.fault:

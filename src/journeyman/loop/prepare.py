@@ -29,7 +29,7 @@ from journeyman.endings import (
 )
 from journeyman.errors import InvalidArguments, ModelUnavailable, Problem, name_and_words
 from journeyman.events import Listener, MessageCommitted, RunResumed
-from journeyman.gate import ChecksTools, Gate, GateWithDeps, Guard, current_guard, guard_for
+from journeyman.gate import ChecksTools, Gate, GateWithDeps, current_guard, guard_for
 from journeyman.history import History
 from journeyman.inbox import Inbox, Outside
 from journeyman.journal import Journal
@@ -394,7 +394,15 @@ async def prepare(run: Run) -> None:
     tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
     native = run.agent.plan.native
     run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history), output=native))
-    run.guard = _guard(run)
+    gates: list[Gate | GateWithDeps[Any]] = _listed((run.agent.gate, run.options.host.gate))
+    run.guard = guard_for(
+        gates,
+        run.options.host.approve,
+        path=run.path,
+        stop=run.scope.stop,
+        deps=run.deps,
+        takes_deps=run.agent.plan.takes_deps,
+    )
     if run.guard is not None:
         known = run.calls.tools
         run.guard.recall(run.history.messages, lambda name: name not in known or bool(known[name].untrusted))
@@ -604,10 +612,3 @@ def _listed(given: Iterable[object]) -> list[Any]:
         if each is not None:
             gates += cast("Sequence[object]", each) if isinstance(each, Sequence) else [each]
     return gates
-
-
-def _guard(run: Run) -> Guard | None:
-    gates: list[Gate | GateWithDeps[Any]] = _listed((run.agent.gate, run.options.host.gate))
-    approve = run.options.host.approve
-    taking = run.agent.plan.takes_deps
-    return guard_for(gates, approve, path=run.path, stop=run.scope.stop, deps=run.deps, takes_deps=taking)

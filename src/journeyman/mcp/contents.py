@@ -102,7 +102,7 @@ def leave_out_bad_tools(result: object) -> None:
             name = bounded(str(tool.get("name")), 80)
             _log.warning("The tool %r of an MCP server is left out: %s.", name, bounded(wrong, 200))
         else:
-            good.append(each)
+            good.append(cast("object", each))
     listed[:] = good
 
 

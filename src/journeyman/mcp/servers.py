@@ -255,11 +255,9 @@ _TYPES: Final = {
 """What a server of each type has, small letters only."""
 
 
-def _text(value: object) -> object:
-    return json.dumps(value) if isinstance(value, bool) else value
-
-
-_Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
+_Scalar: TypeAlias = Annotated[
+    str, BeforeValidator(lambda value: json.dumps(value) if isinstance(value, bool) else value)
+]
 
 
 class _Entry(BaseModel):
@@ -270,12 +268,12 @@ class _Entry(BaseModel):
     type: str | None = None
     disabled: bool = False
     command: str = ""
-    args: list[_Text] = Field(default_factory=list[str])
-    env: dict[str, _Text] = Field(default_factory=dict[str, str])
+    args: list[_Scalar] = Field(default_factory=list[str])
+    env: dict[str, _Scalar] = Field(default_factory=dict[str, str])
     keep: list[str] = Field(default_factory=list[str])
     cwd: str | None = None
     url: str = ""
-    headers: dict[str, _Text] = Field(default_factory=dict[str, str])
+    headers: dict[str, _Scalar] = Field(default_factory=dict[str, str])
     only: list[str] | None = None
     without: tuple[str, ...] = ()
 
@@ -338,7 +336,7 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
     """
     file = Path(path)
     try:
-        content = _parsed(file.read_bytes())
+        content: object = from_json(file.read_bytes().removeprefix(BOM_UTF8))
         entries = _FILE.validate_json(to_json(_inner(content)))  # whose messages have the words of JSON
     except OSError as error:
         problem = Problem("UNREADABLE_SERVERS", f"It cannot be read: {error.strerror}.", "Check the path.")
@@ -369,10 +367,6 @@ def _faults(error: ValidationError) -> list[Problem]:
         Problem("INVALID_ENTRY", f"At {'.'.join(map(str, each['loc'])) or 'the top'}: {each['msg']}.", hint)
         for each in error.errors(include_url=False, include_input=False, include_context=False)
     ]
-
-
-def _parsed(content: bytes) -> object:
-    return from_json(content.removeprefix(BOM_UTF8))
 
 
 def _log_ignored(file: Path, content: object, entries: Mapping[str, _Entry]) -> None:

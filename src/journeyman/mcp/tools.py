@@ -15,7 +15,7 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -100,7 +100,9 @@ async def mcp(
             differing = [
                 line
                 for _, offer in opened
-                for line in differences(known, offer, only=_names(named[offer.server], offer))
+                for line in differences(
+                    known, offer, only=named[offer.server].only, without=named[offer.server].without
+                )
             ]
             if differing:
                 raise PinsDiffer(str(pins), differing)
@@ -251,13 +253,6 @@ def _readers(servers: Mapping[str, ConnectedServer]) -> list[tuple[str, str, Jso
         (LIST_RESOURCES, about, nothing, listed),
         (READ_RESOURCE, "Read a resource of a server.", read_schema(servers), read),
     ]
-
-
-def _names(server: Server, offer: Offer) -> Collection[str] | None:
-    """Return the tools that are to be as they were pinned; None for all."""
-    if not server.without:
-        return server.only
-    return {*(server.only or [each.name for each in offer.tools])} - {*server.without}
 
 
 def _taken(server: Server, offer: Offer) -> list[Definition]:

@@ -182,9 +182,13 @@ class Rules:
             case "Subagent":
                 return any(fits_name(rule.pattern, agent) for agent in action.agents)
             case _:
+                # Programs whose rules people bring write `/x` for what is below the root, and `//x` for a whole path.
+                is_doubtful = rule.pattern.startswith("/") and not rule.pattern.startswith("//")
+                below = self._absolute(f".{rule.pattern}") if is_doubtful else []
+                meant = [*self._absolute(rule.pattern), *below]
                 # Of a path that can be none, no rule is asked.
                 places = [place(path) for path in action.paths for place in (self._roots.locate, self._roots.spelled)]
-                wanted = [_path_regex(folded(each), below=True) for each in self._every_absolute(rule.pattern)]
+                wanted = [_path_regex(folded(each), below=True) for each in meant]
                 return any(regex.fullmatch(folded(place)) for regex in wanted for place in places)
 
     # -- an allow: only what is sure
@@ -242,12 +246,6 @@ class Rules:
             return False
 
     # -- paths
-
-    def _every_absolute(self, pattern: str) -> list[str]:
-        """Return all that a pattern may mean. Programs whose rules people bring write `/x` for what is below the root,
-        and `//x` for an absolute path."""
-        is_doubtful = pattern.startswith("/") and not pattern.startswith("//")
-        return [*self._absolute(pattern), *(self._absolute(f".{pattern}") if is_doubtful else ())]
 
     def _absolute(self, pattern: str) -> list[str]:
         """Return a pattern as patterns of absolute paths: below each root, or anywhere."""

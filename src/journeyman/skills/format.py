@@ -96,7 +96,11 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
     except _Unusable as unusable:
         problems.append(unusable.problem)
     else:
-        problems += [*_field_problems(fields, named, shown), *_link_problems(instructions, shown)]
+        links = [*_links(instructions, shown)]
+        problems += [
+            *_field_problems(fields, named, shown),
+            *(problem for may_stand, problem in links if not may_stand),
+        ]
         if not problems:
             texts = {name: " ".join(cast("str", fields.get(name, "")).split()) for name in _TEXTS}
             tools = fields.get("allowed-tools", "")
@@ -106,7 +110,7 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
                 metadata=cast("Mapping[str, str]", fields.get("metadata") or {}),
                 allowed_tools=tuple([name for each in listed for name in _RULES.findall(each)]),
                 model_may_load=fields.get(_DISABLED, "false") != "true",
-                warnings=tuple(_sibling_warnings(instructions, shown)),
+                warnings=tuple([problem for _, problem in links]),
                 instructions=instructions,
                 folder=root,
                 files=tuple(sorted(each for each in files if each != SKILL_FILE)),
@@ -311,29 +315,20 @@ def _are_texts(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(each, str) for each in cast("list[object]", values))
 
 
-def _links_out(instructions: str) -> Iterator[str]:
-    """Give the links of the instructions that lead out of the skill. What stands in code is no link."""
+def _links(instructions: str, shown: str) -> Iterator[tuple[bool, Problem]]:
+    """Give what is wrong with the links that lead out of the skill, each with whether the skill can be used all the
+    same: nothing is read through a link to a skill beside it. What stands in code is no link."""
     for found in dict.fromkeys(_LINK.findall(_FENCED.sub("", instructions))):
         leads_out = found.startswith(("/", "~")) or os.path.normpath(found).startswith("..")
-        if leads_out and not _SCHEME.match(found):
-            yield found
-
-
-def _is_to_sibling(link: str) -> bool:
-    """Tell whether a link leads to a skill beside this one: nothing is read through it, so the skill can be used."""
-    parts = os.path.normpath(link).split("/")
-    return len(parts) > 1 and parts[0] == ".." and parts[1] != ".."
-
-
-def _link_problems(instructions: str, shown: str) -> Iterator[Problem]:
-    for found in _links_out(instructions):
-        if not _is_to_sibling(found):
-            hint = "Put the file into the skill, or link to an address of the web."
-            yield Problem("OUTSIDE_SKILL", f"{shown} has a link that leads out of the skill: {_cut(found)}.", hint)
-
-
-def _sibling_warnings(instructions: str, shown: str) -> Iterator[Problem]:
-    for found in _links_out(instructions):
-        if _is_to_sibling(found):
+        if not leads_out or _SCHEME.match(found):
+            continue
+        parts = os.path.normpath(found).split("/")
+        if len(parts) > 1 and parts[0] == ".." and parts[1] != "..":
             text = f"{shown} has a link to another skill, which a model cannot follow: {_cut(found)}."
-            yield Problem("OUTSIDE_SKILL", text, "Name the skill instead.")
+            yield True, Problem("OUTSIDE_SKILL", text, "Name the skill instead.")
+        else:
+            text = f"{shown} has a link that leads out of the skill: {_cut(found)}."
+            yield (
+                False,
+                Problem("OUTSIDE_SKILL", text, "Put the file into the skill, or link to an address of the web."),
+            )

@@ -165,8 +165,6 @@ class Tool(Generic[P, R, Needs]):
     """The tool as the model sees it."""
     in_thread: bool = field(init=False, repr=False)
     """Whether the loop runs it in a thread."""
-    wants_context: bool = field(init=False, repr=False)
-    """False when the handler has no place for a `ToolContext`, so that none need be made."""
     _binding: _Binding = field(default=cast("_Binding", None), repr=False)
 
     def __post_init__(self) -> None:
@@ -184,7 +182,6 @@ class Tool(Generic[P, R, Needs]):
         )
         object.__setattr__(self, "_binding", binding)
         object.__setattr__(self, "in_thread", not binding.is_async if self.thread is None else self.thread)
-        object.__setattr__(self, "wants_context", binding.wants_context)
         object.__setattr__(self, "spec", spec)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -198,6 +195,11 @@ class Tool(Generic[P, R, Needs]):
             InvalidArguments: they do not fit; it lists every issue.
         """
         return self._binding.arguments.parse(input_json, f"arguments for tool {self.name!r}")
+
+    @property
+    def wants_context(self) -> bool:
+        """False when the handler has no place for a `ToolContext`, so that none need be made."""
+        return self._binding.wants_context
 
     @property
     def schema_fault(self) -> str | None:

@@ -64,7 +64,7 @@ from journeyman.events.durable import RunSuspended
 from journeyman.loop.attempts import run as run_agent
 from journeyman.loop.record import Options
 from journeyman.result import Failure, Metadata, Result
-from journeyman.types import NOTHING_USED, JsonObject, Usage
+from journeyman.types import NOTHING_USED, Usage
 
 _SHOWN_CHARACTERS: Final = 300
 _LINGER_S: Final = 0.05
@@ -102,6 +102,38 @@ DurableName = Annotated[
 AskStoreName = Annotated[Flag, Parameter(help="With --durable, wait here for `journeyman approve`.")]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How the inputs are read."""
+
+    format: FormatName = None
+    separator: SeparatorName = None
+    encoding: EncodingName = None
+    input_field: InputFieldName = None
+    key: KeyName = None
+    files: FilesName = None
+
+    def written(self, inputs: Path) -> Written:
+        """Return how a file is written.
+
+        Raises:
+            Mistake: that cannot be known, or be so.
+        """
+        return Written(format=format_of(inputs, self.format), separator=self.separator, encoding=self.encoding)
+
+    def fields(self, inputs: Path, agent: Agent[Any, Any, Any]) -> Fields:
+        """Return which fields of a line say what, for an agent."""
+        is_object = agent.input is not str and not agent.plan.input.is_wrapped
+        return Fields(
+            key=self.key,
+            files=self.files,
+            folder=Path() if str(inputs) == "-" else inputs.parent,
+            input=self.input_field,
+            schema=agent.plan.input.input_schema if is_object else None,
+        )
+
+
 def batch(  # noqa: PLR0913 - one for each option, all by name
     target: Annotated[str, Parameter(name="FILE:AGENT")],
     inputs: Annotated[Path, Parameter(name="INPUTS", allow_leading_hyphen=True)],
@@ -112,12 +144,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     budget: BudgetName = None,
     cost: CostName = None,
     order: OrderName = "done",
-    format: FormatName = None,
-    separator: SeparatorName = None,
-    encoding: EncodingName = None,
-    input_field: InputFieldName = None,
-    key: KeyName = None,
-    files: FilesName = None,
+    reading: Reading | None = None,
     durable: DurableName = None,
     mode: ModeName = None,
     ask_store: AskStoreName = False,
@@ -145,9 +172,8 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     """
     if ask_store and durable is None:
         raise Mistake("--ask-store is for durable runs.", "Add --durable FILE.")
-    allowance = _allowance(at_once, budget, cost)
-    written = Written(format=format_of(inputs, format), separator=separator, encoding=encoding)
-    folder = Path() if str(inputs) == "-" else inputs.parent
+    allowance, said = _allowance(at_once, budget, cost), reading or Reading()
+    written = said.written(inputs)
     Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
         job = _Job(
@@ -156,10 +182,10 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             ),
             loop=loop,
             written=written,
-            fields=Fields(key=key, files=files, folder=folder, input=input_field, schema=_row_schema(agent)),
+            fields=said.fields(inputs, agent),
             allowance=allowance,
             file=stack.enter_context(open_inputs(inputs, out)),
-            results=stack.enter_context(closing(Results(out, agent.name, has_keys=key is not None))),
+            results=stack.enter_context(closing(Results(out, agent.name, has_keys=said.key is not None))),
             host=Host(model=load_model(model), record=tape, telemetry=stack.enter_context(telemetry_in(wish=otel))),
             store=durable,
             ask_store=ask_store,
@@ -167,12 +193,6 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             order=order,
         )
         return _perform(job, quiet=quiet, debug=debug)
-
-
-def _row_schema(agent: Agent[Any, Any, Any]) -> JsonObject | None:
-    """Return the schema of the object that a row is for an agent; None if it takes something else."""
-    given = agent.plan.input
-    return None if agent.input is str or given.is_wrapped else given.input_schema
 
 
 def _allowance(at_once: int, budget: int | None, cost: float | None) -> Allowance | None:

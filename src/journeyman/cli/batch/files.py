@@ -24,8 +24,8 @@ from typing import Any, BinaryIO, Final, Literal, TypeAlias, cast
 
 from pydantic_core import from_json
 
+from journeyman.batch.table import TableError, read_table, separator_meant
 from journeyman.cli.app import Mistake, Refused
-from journeyman.cli.batch.table import SEPARATORS, TableFault, read_table, separator_meant
 from journeyman.errors import count, quoted
 from journeyman.files import take_lock
 from journeyman.types import JsonObject
@@ -317,7 +317,7 @@ def _rows(file: BinaryIO, written: Written, fields: Fields) -> Iterator[InputLin
     lines = _decoded(file, written.encoding or "utf-8-sig", "")
     try:
         header, rows = read_table(lines, written.between)
-    except TableFault as fault:
+    except TableError as fault:
         hint = "Correct the first line; if the table is not in UTF-8, say --encoding, such as windows-1252 or utf-16."
         raise Mistake(f"The inputs cannot be used: {fault}.", hint) from fault
     _check_header(header, written, fields)
@@ -359,8 +359,8 @@ def _check_header(header: Sequence[str], written: Written, fields: Fields) -> No
         hint = "Save it in UTF-8, or say how it is written: --encoding windows-1252, or utf-16."
         raise Mistake("The header of the inputs is not in UTF-8.", hint)
     if (meant := separator_meant(header, written.between)) is not None:
-        name = SEPARATORS.get(meant, "commas")
-        given = "$'\\t'" if meant == "\t" else f"'{meant}'"
+        character, name = meant
+        given = "$'\\t'" if character == "\t" else f"'{character}'"
         text = f"The inputs have one column, {quoted(header[0])}: its cells seem to be separated by {name}."
         raise Mistake(text, f"Say it: --separator {given}")
     _check_columns(header, fields)

@@ -44,14 +44,14 @@ def data_folder() -> Path:
     return (Path(given) if given.startswith("/") else Path.home() / ".local" / "share") / "journeyman"
 
 
-class _Permissions(BaseModel):
+class _RulesSection(BaseModel):
     allow: list[str] = []
     deny: list[str] = []
     ask: list[str] = []
 
 
-class _Settings(BaseModel):
-    permissions: _Permissions
+class _SettingsFile(BaseModel):
+    permissions: _RulesSection
 
 
 class FileRules(NamedTuple):
@@ -70,7 +70,7 @@ def load_rules(path: Path) -> FileRules:
         Mistake: it cannot be read, or a rule is wrong.
     """
     try:
-        rules = _Settings.model_validate_json(path.read_bytes().removeprefix(BOM_UTF8)).permissions
+        rules = _SettingsFile.model_validate_json(path.read_bytes().removeprefix(BOM_UTF8)).permissions
         Permission(allow=rules.allow, deny=rules.deny, ask=rules.ask)
     except OSError as error:
         raise Mistake(f"--rules {path} cannot be read: {error.strerror}.", "Name a file of settings.") from error
