@@ -27,6 +27,7 @@ class TableRow:
     first_line: int
     """The number of the line where it begins, from 1."""
     last_line: int
+    """The number of the line where it ends."""
     cells: Sequence[str] = ()
     """As many as the header has, unless there is a fault."""
     fault: str = ""

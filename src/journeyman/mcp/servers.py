@@ -417,26 +417,29 @@ class _Reading:
         if kind == "sse":
             hint = "Give the address at which it speaks streamable HTTP, often …/mcp, and the type http."
             wrong = f"Server {name!r} is of type sse, the transport before streamable HTTP, which is not spoken here."
-            self._add("INVALID_ENTRY", wrong, hint)
+            self.problems.append(Problem("INVALID_ENTRY", wrong, hint))
         elif kind is not None and kind not in _TYPES:
-            self._add("INVALID_ENTRY", f"Server {name!r} is of type {entry.type!r}.", "There are stdio and http.")
+            self.problems.append(
+                Problem("INVALID_ENTRY", f"Server {name!r} is of type {entry.type!r}.", "There are stdio and http.")
+            )
         elif bool(entry.command) == bool(entry.url):
             unknown = f" It has also {', '.join(others)}." if others else ""
             hint = f"Give one of them: a program to start, or an address to call.{unknown}"
-            self._add("COMMAND_OR_URL", f"Server {name!r} has both command and url, or neither.", hint)
+            self.problems.append(
+                Problem("COMMAND_OR_URL", f"Server {name!r} has both command and url, or neither.", hint)
+            )
         elif kind is not None and not getattr(entry, _TYPES[kind]):
             wrong = f"Server {name!r} is of type {entry.type}, and has no {_TYPES[kind]}."
-            self._add("COMMAND_OR_URL", wrong, "Correct the type, or leave it out.")
+            self.problems.append(Problem("COMMAND_OR_URL", wrong, "Correct the type, or leave it out."))
         for key in others:
             if key in _IN_OUR_WORDS:
                 wrong = f"Server {name!r} has both {key} and {_IN_OUR_WORDS[key]}, which mean the same."
-                self._add("INVALID_ENTRY", wrong, "Leave one out.")
+                self.problems.append(Problem("INVALID_ENTRY", wrong, "Leave one out."))
             elif key in _NEEDED or (key not in _IGNORED and _RESTRICTS.search(key)):
                 hint = "Leave it out; only and without say which tools to take, and env holds ${NAME}."
-                self._add("INVALID_ENTRY", f"Server {name!r} has {key}, which is not known here.", hint)
-
-    def _add(self, code: str, wrong: str, hint: str) -> None:
-        self.problems.append(Problem(code, wrong, hint))
+                self.problems.append(
+                    Problem("INVALID_ENTRY", f"Server {name!r} has {key}, which is not known here.", hint)
+                )
 
     def _filled(self, name: str, place: str, text: str, hide: Callable[[str], None]) -> str:
         """Return a text with the environment's values. A placeholder that is none of ours is a problem."""
@@ -446,7 +449,9 @@ class _Reading:
         shown = left[0] if left is not None else whole[1][:80] if whole is not None else None
         if shown is not None:
             wrong = f"Server {name!r} has {shown!r} at {place}, which nothing here fills in."
-            self._add("UNFILLED_PLACEHOLDER", wrong, "Write ${NAME}, and set the environment variable NAME.")
+            self.problems.append(
+                Problem("UNFILLED_PLACEHOLDER", wrong, "Write ${NAME}, and set the environment variable NAME.")
+            )
         return _VARIABLE.sub(lambda found: self._value(name, found, hide), text)
 
     def _value(self, name: str, found: re.Match[str], hide: Callable[[str], None]) -> str:

@@ -316,8 +316,8 @@ def _are_texts(values: object) -> bool:
 
 
 def _links(instructions: str, shown: str) -> Iterator[tuple[bool, Problem]]:
-    """Give what is wrong with the links that lead out of the skill, each with whether the skill can be used all the
-    same: nothing is read through a link to a skill beside it. What stands in code is no link."""
+    """Give what is wrong with the links that lead out of the skill, each with whether the skill can still be
+    used: nothing is read through a link to a skill beside it. What stands in code is no link."""
     for found in dict.fromkeys(_LINK.findall(_FENCED.sub("", instructions))):
         leads_out = found.startswith(("/", "~")) or os.path.normpath(found).startswith("..")
         if not leads_out or _SCHEME.match(found):
