@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
+
+from journeyman.batch import TableError, TableRow, read_table, separator_meant
 
 MAX_BYTES = 50_000_000
 MAX_COLUMNS = 200
@@ -22,11 +22,12 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
     Raises:
         DataError: the file is missing, too large, not UTF-8, or not a table of two columns and one row at least.
     """
-    lines = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
-    rows = _rows(path, lines)
-    header = next(rows, None) or []
+    try:
+        header, rows = read_table(io.StringIO(_text(path), newline=""))
+    except TableError as fault:
+        raise DataError(f"{path} cannot be used: {fault}. Correct its first line.") from fault
     columns = _columns(path, header)
-    table = [_checked(path, row, lines.line_num, columns) for row in rows]
+    table = [_checked(path, row, columns) for row in rows]
     if not table:
         raise DataError(f"{path} has a header and no rows. Give a CSV file with at least one row of data.")
     return columns, table
@@ -60,15 +61,6 @@ def _decoded(path: Path, data: bytes) -> str:
         ) from None
 
 
-def _rows(path: Path, lines: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Yield the rows, without the blank lines between them."""
-    try:
-        yield from (row for row in lines if row)
-    except csv.Error as error:
-        line = getattr(lines, "line_num", 0)
-        raise DataError(f"{path} is no CSV from line {line} on ({error}). Check the quotes there.") from None
-
-
 def _columns(path: Path, header: list[str]) -> list[str]:
     names = [_column_name(text, number) for number, text in enumerate(header, start=1)]
     if len(names) < 2:
@@ -90,17 +82,18 @@ def _column_name(text: str, number: int) -> str:
 
 
 def _advice_on_separator(header: list[str]) -> str:
-    for separator, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if separator in "".join(header):
-            return f"Its fields seem to be separated by {word}: save it with commas."
+    if (separator := separator_meant(header)) is not None:
+        return f"Its fields seem to be separated by {separator[1]}: save it with commas."
     return "Give a table with two columns or more, separated by commas."
 
 
-def _checked(path: Path, row: list[str], line: int, columns: list[str]) -> list[str]:
-    if len(row) != len(columns):
-        fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
+def _checked(path: Path, row: TableRow, columns: list[str]) -> list[str]:
+    if row.error:
+        raise DataError(f"{path} is no CSV from line {row.last_line} on ({row.error}). Check the quotes there.")
+    if row.fault:
+        fields = "1 field" if len(row.cells) == 1 else f"{len(row.cells)} fields"
         raise DataError(
-            f"{path} has {len(columns)} columns, but {fields} in line {line}. "
+            f"{path} has {len(columns)} columns, but {fields} in line {row.last_line}. "
             "Put fields that hold commas in double quotes."
         )
-    return row
+    return [*row.cells]

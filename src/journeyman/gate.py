@@ -12,7 +12,7 @@ no `Guard` at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import deepcopy
@@ -24,7 +24,7 @@ from typing_extensions import TypeVar
 
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
-from journeyman.errors import log_caught, name_and_words
+from journeyman.errors import Problem, log_caught, name_and_words
 from journeyman.hosted.calls import HostedCall, hosted_calls
 from journeyman.json_numbers import read_json, write_json
 from journeyman.types import (
@@ -139,6 +139,8 @@ class GateRequest:
     """For a tool that passes calls on: which ready tool each tool behind it is, by its name."""
     foreign: bool = False
     """True when another program describes the tool and does its work, as with one of an MCP server."""
+    server_names: tuple[str, ...] = ()
+    """What rules call a tool of an MCP server: `mcp__SERVER__TOOL`, and `mcp__SERVER`."""
 
     @property
     def input_json(self) -> str:
@@ -254,6 +256,16 @@ class Hides(Protocol):
         `path` is absolute, with every link followed; so is `base`, to which relative paths of the tool belong. `call`
         is the run of the call, and its `tool_use_id`. This may be asked in any thread, and raising fails the call.
         """
+        ...
+
+
+@runtime_checkable
+class ChecksTools(Protocol):
+    """An optional ability of a gate: it knows whether it was told of tools that are none."""
+
+    def tool_problems(self, names: Collection[str]) -> Iterable[Problem]:
+        """Give what is wrong, where `names` are those of all tools that the run and the runs in it have. Asked before
+        the outermost run begins, which a problem ends."""
         ...
 
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import field, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import field, fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
+from itertools import islice
 from operator import attrgetter
 from os import PathLike
 from pathlib import PurePath
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypeForm
 
@@ -498,9 +499,40 @@ def load_messages(data: bytes | str) -> list[Message]:
     """Return the messages that `dump_messages` wrote.
 
     Raises:
-        pydantic.ValidationError: `data` is not a list of messages.
+        ValueError: `data` holds something else, such as the messages of a provider's own format. The message is one
+            line, without the content.
     """
-    return adapter_of(list[Message]).validate_json(data)
+    try:
+        messages = adapter_of(list[Message]).validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"][:6])) or "the top"
+        raise ValueError(f"This is not what dump_messages wrote: at {place[:200]}: {first['msg'][:200]}.") from None
+    unknown = [*islice(_unknown_keys(messages, from_json(data)), _UNKNOWN_SHOWN)]
+    if unknown:
+        raise ValueError(
+            f"This is not what dump_messages wrote: {', '.join(unknown)} would be lost. Make messages of another"
+            " program into Message(…) first."
+        )
+    return messages
+
+
+_UNKNOWN_SHOWN: Final = 5
+
+
+def _unknown_keys(read: object, given: object, place: str = "") -> Iterator[str]:
+    """Give the places in JSON of which nothing was read."""
+    if isinstance(read, list | tuple):
+        pairs = zip(cast("Sequence[object]", read), cast("list[object]", given), strict=True)
+        for number, (each, written) in enumerate(pairs):
+            yield from _unknown_keys(each, written, f"{place}[{number}]")
+    elif is_dataclass(read) and isinstance(given, dict):
+        names = {each.name for each in fields(read) if each.init}
+        for key, written in cast("dict[str, object]", given).items():
+            if key not in names:
+                yield f"{place}.{key[:60]!r}"
+            else:
+                yield from _unknown_keys(getattr(read, key), written, f"{place}.{key}")
 
 
 Effect: TypeAlias = Literal["pure", "idempotent", "once"]

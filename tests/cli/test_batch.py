@@ -249,11 +249,11 @@ def test_a_file_of_something_else_is_refused_and_stays_as_it_is(office: Office, 
     ("inputs", "words", "said"),
     [
         ("none.jsonl", (), "There is no file none.jsonl."),
-        ("in.txt", (), "The name of in.txt does not tell how it is written. Say it: --format jsonl or csv."),
+        ("in.txt", (), "The name of in.txt does not tell how it is written. Say it: --format jsonl, json, csv or tsv."),
         ("out.jsonl", (), "out.jsonl is both the inputs and the output."),
         ("in.jsonl", ("--at-once", "0"), "--at-once 0 allows nothing."),
         ("in.jsonl", ("--cost", "-1"), "--cost -1 allows nothing."),
-        ("empty.csv", (), "The CSV has no header"),
+        ("empty.csv", (), "The inputs cannot be used: it has no header"),
         ("in.jsonl", ("--durable", "."), "could not be opened"),
     ],
 )
@@ -328,3 +328,91 @@ def test_files_of_a_line_are_sent_after_its_text(office: Office, written: str) -
     assert first["output"] == "Read it. + The page."
     assert second["output"] == "No file."
     assert "gone.txt cannot be read" in third["error"]["message"]
+
+
+# -- tables and other files --------------------------------------------------------------------------------------------
+
+
+def test_a_quote_that_is_never_closed_fails_by_its_line_before_the_others_are_paid_for(office: Office) -> None:
+    done = office("echo", office.write('question\nFirst\n"Second\nThird\n', "in.csv"))
+    assert done.code == 1
+    assert "1 line cannot be read, and no request is sent for them; line 3: its quote is never closed." in done.stderr
+    assert office.outputs() == {2: "First", 3: None}
+
+
+def test_text_behind_a_quote_fails_by_its_line_and_the_others_go_on(office: Office) -> None:
+    assert office("echo", office.write('question\n"First" or\nSecond\n', "in.csv")).code == 1
+    assert office.outputs() == {2: None, 3: "Second"}
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "content", "words", "said"),
+    [
+        ("echo", "in.csv", "name,city,city\na,b,c\n", (), "it has two columns named 'city'"),
+        ("echo", "in.csv", "question;id\nHello;1\n", (), "seem to be separated by semicolons. Say it: --separator ';'"),
+        ("echo", "in.csv", "question\tid\nHello\t1\n", (), "seem to be separated by tabs. Say it: --separator $'\\t'"),
+        ("echo", "in.csv", "question|id\nHello|1\n", (), "seem to be separated by bars"),
+        ("echo", "in.tsv", "question,id\nHello,1\n", (), "seem to be separated by commas"),
+        ("echo", "in.csv", "question,id\nHello,1\n".encode("utf-16"), (), "say how it is written: --encoding"),
+        ("echo", "in.csv", b"stra\xdfe,id\nHello,1\n", (), "The header of the inputs is not in UTF-8."),
+        ("echo", "in.csv", "question,id\n", ("--key", "di"), "--key names 'di', and the inputs have no such column."),
+        (
+            "echo",
+            "in.csv",
+            "question\n",
+            ("--input-field", "a"),
+            "--input-field names 'a', and the inputs have no such",
+        ),
+        (
+            "planner",
+            "in.csv",
+            "city,day\nOslo,3\n",
+            (),
+            "The agent takes no 'day', but 'days', which the inputs have no",
+        ),
+        ("planner", "in.csv", "town,days\nOslo,3\n", (), "The agent needs 'city', and the inputs have no such column."),
+        ("echo", "in.json", '{"a": 1}\n{"a": 2}\n', (), "if each line is a JSON value of its own, add --format jsonl."),
+        ("echo", "in.json", '{"a": 1}', (), "The inputs are no JSON array."),
+        ("echo", "in.jsonl", '"a"', ("--separator", ";"), "--separator is for tables."),
+        ("echo", "in.csv", "a\n", ("--separator", ";;"), "--separator ';;' is not one character."),
+        ("echo", "in.csv", "a\n", ("--encoding", "hex"), "--encoding 'hex' is no encoding of text."),
+        ("echo", "in.csv", "a\u00e9\n", ("--encoding", "ascii"), "The inputs are not in ascii: "),
+    ],
+)
+def test_a_file_that_is_read_wrongly_is_refused_before_the_first_request(
+    office: Office, agent: str, name: str, content: str | bytes, words: tuple[str, ...], said: str
+) -> None:
+    done = office(agent, office.write(content, name), *words)
+    assert_one_error_line(done, 2, [said])
+    assert office.log() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("in.tsv", "id\ttext\na\tOne, two\nb\tDrei\n", ()),
+        ("in.csv", "id;text\r\na;One, two\r\n\r\nb;Drei\r\n".encode("utf-16"), ("--encoding", "utf-16")),
+        ("in.csv", "id|text\na|One, two\nb|Drei\n", ("--separator", "|")),
+        ("in.json", '\ufeff[{"id": "a", "text": "One, two"},\n {"id": "b", "text": "Drei"}]', ()),
+        ("in.jsonl", '{"id": "a", "text": "One, two"}\n{"id": "b", "text": "Drei"}\n', ()),
+    ],
+)
+def test_each_form_of_a_table_gives_the_field_that_is_asked_for_under_its_own_key(
+    office: Office, name: str, content: str | bytes, words: tuple[str, ...]
+) -> None:
+    words = (*words, "--separator", ";") if "--encoding" in words else words
+    done = office("echo", office.write(content, name), "--key", "id", "--input-field", "text", *words)
+    assert done.code == 0, done.stderr
+    assert {each["key"]: each["output"] for each in office.results().values()} == {"a": "One, two", "b": "Drei"}
+
+
+def test_a_line_of_openais_batches_keeps_its_custom_id(office: Office) -> None:
+    lines = rows(
+        {"custom_id": "r-1", "method": "POST", "url": "/v1/responses", "body": {"input": "Hello."}},
+        {"custom_id": 7, "text": "another form"},
+    )
+    assert office("echo", office.write(lines), "--input-field", "body").code == 1
+    results = office.results()
+    assert (results[1]["custom_id"], results[1]["output"]) == ("r-1", '{"input": "Hello."}')
+    assert "custom_id" not in results[2]
+    assert "it has no field 'body', which --input-field names" in results[2]["error"]["message"]

@@ -213,3 +213,50 @@ def test_a_line_of_a_durable_batch_waits_and_the_others_are_done(warm: Warm, tmp
     assert warm("approve", *command, cwd=tmp_path).code == 0
     done = warm(*words, cwd=tmp_path)
     assert (done.code, (tmp_path / "made").exists()) == (0, True), done.stderr
+
+
+# -- rules of a file ---------------------------------------------------------------------------------------------------
+
+SETTINGS = {
+    "permissions": {
+        "allow": ["Bash(echo:*)"],
+        "deny": ["Write(made)"],
+        "ask": ["publish"],
+        "defaultMode": "acceptEdits",
+    },
+    "hooks": {},
+}
+
+
+def test_rules_of_a_file_hold_and_those_of_the_working_folder_only_narrow(warm: Warm, tmp_path: Path) -> None:
+    work, elsewhere = tmp_path / "work", tmp_path / "settings.json"
+    work.mkdir()
+    for file in (elsewhere, work / "settings.json"):
+        file.write_bytes(b"\xef\xbb\xbf" + json.dumps(SETTINGS).encode())
+    echo = json.dumps({"tool": "bash", "command": "echo hello"})
+    assert "hello" in told(warm, work, echo, "--rules", str(elsewhere)).stdout
+    done = told(warm, work, echo, "--rules", "settings.json")
+    assert "denied" in done.stdout
+    assert "settings.json lies in the working folder, so what it allows is left out: Bash(echo:*)" in done.stderr
+    assert "the rule Write(made) forbids it" in told(warm, work, WRITE, "--rules", "settings.json").stdout
+    assert "the rule publish asks about it" in told(warm, work, PUBLISH, "--rules", str(elsewhere)).stdout
+    told(warm, work, BASH, "--rules", str(elsewhere), agent="guarded")
+    assert (work / "made").exists()  # beside a gate of its own, the rules alone do not ask
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "said"),
+    [
+        ({"permissions": {"deny": ["BASH"]}}, (), "Write 'Bash' for every call of this kind."),
+        ({"permissions": {"deny": "Bash"}}, (), "is no file of rules: permissions.deny: "),
+        ({}, (), "is no file of rules: permissions: Field required."),
+        (SETTINGS, ("--durable",), "--rules is not for a durable run"),
+    ],
+)
+def test_rules_that_cannot_be_used_are_told_before_the_run(
+    warm: Warm, tmp_path: Path, content: object, words: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "rules.json").write_text(json.dumps(content))
+    done = told(warm, tmp_path, PUBLISH, "--rules", "rules.json", *words)
+    assert done.code == 2
+    assert said in done.stderr.replace("\n", " ")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from journeyman import Agent, DefinitionError
+from journeyman import Agent
 from journeyman.errors import McpUnavailable
 from journeyman.mcp import Stdio, mcp
 from tests.mcp.small import Small
@@ -66,15 +66,31 @@ async def test_a_server_without_tools_gives_none(small: Small) -> None:
         assert tools == []
 
 
-async def test_a_schema_that_anthropic_does_not_take_is_to_be_left_out_there(small: Small) -> None:
+async def test_a_union_at_the_top_of_a_schema_is_said_in_the_description(small: Small) -> None:
     async with mcp({"small": small.at("unusable")}) as tools:
-        assert Agent(name="gpt", model="openai:gpt-5.2", tools=tools).tools == tuple(tools)
-        with pytest.raises(DefinitionError) as caught:
-            Agent(name="claude", model="anthropic:claude-sonnet-4-5", tools=tools)
-    assert "Anthropic takes no anyOf at the top of the input schema of a tool, as 'odd' has." in str(caught.value)
-    assert "leave the tool out (that of an MCP server with only=[…])" in str(caught.value)
-    async with mcp({"small": small.at("unusable", only=["echo"])}) as tools:
-        assert Agent(name="claude", model="anthropic:claude-sonnet-4-5", tools=tools).tools == tuple(tools)
+        for model in ("openai:gpt-5.2", "anthropic:claude-sonnet-4-5"):
+            assert Agent(name="a", model=model, tools=tools).tools == tuple(tools)
+        odd = next(tool for tool in tools if tool.name == "odd")
+        assert "anyOf" not in odd.input_schema
+        assert 'must also fit this JSON Schema: {"anyOf": ' in odd.description
+
+
+async def test_one_bad_tool_of_a_server_costs_that_tool_alone_and_is_told(
+    small: Small, caplog: pytest.LogCaptureFixture
+) -> None:
+    for only, names in ((None, ["good", "untyped", "faulty", "told"]), (["good"], ["good"])):
+        async with mcp({"small": small.at("mixed", only=only)}) as tools:
+            assert [tool.name for tool in tools] == names
+            assert Agent(name="a", model="openai:gpt-5.2", tools=tools).tools == tuple(tools)
+            if only is None:
+                faulty = tools[2]
+                assert (faulty.input_schema, '"type": "str"' in faulty.description) == ({"type": "object"}, True)
+                assert faulty.parse('{"word": 7}') == {"word": 7}
+    said = "\n".join(caplog.messages)
+    for told in ("The tool 'listed' of an MCP", "The tool 'none' of an MCP", "arguments of the tool 'faulty' are not"):
+        assert told in said
+    wanted = await refusal(small.at("mixed", only=["good", "listed"]))
+    assert "it does not offer 'listed'" in wanted
 
 
 async def test_one_server_that_fails_ends_the_others(small: Small) -> None:

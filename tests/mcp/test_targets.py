@@ -35,7 +35,7 @@ def test_a_server_is_the_words_of_a_command_or_an_address() -> None:
 
 def test_all_that_is_wrong_is_listed() -> None:
     with pytest.raises(DefinitionError) as caught:
-        to_servers({"a b": ["x"], "empty": [], "ftp": "ftp://example.org", "words": "npx -y server"})
+        to_servers({"a\nb": ["x"], "empty": [], "ftp": "ftp://example.org", "words": "npx -y server"})
     codes = ["INVALID_SERVER_NAME", "MISSING_COMMAND", "INVALID_URL", "INVALID_URL"]
     assert [problem.code for problem in caught.value.problems] == codes
 
@@ -59,7 +59,7 @@ def test_what_a_file_holds_may_be_given_as_it_is(monkeypatch: pytest.MonkeyPatch
     ("targets", "codes"),
     [
         ({"a": {}}, ["COMMAND_OR_URL"]),
-        ({"a": {"comand": "npx", "env": {"TOKEN": "hunter2"}}}, ["INVALID_ENTRY"]),
+        ({"a": {"comand": "npx", "env": {"TOKEN": "hunter2"}}}, ["COMMAND_OR_URL"]),
         ({"mcpServers": {"a": {"args": "x"}, "b": 7}}, ["INVALID_ENTRY", "INVALID_SERVER"]),
         (
             {"a": None, "b": ["npx", 1], "c": {"command": "x", "args": ["${NOT_SET_ANYWHERE}"]}},
@@ -112,11 +112,11 @@ def test_a_file_lists_servers_in_the_form_of_desktop_programs(tmp_path: Path) ->
     [
         ("{", "Invalid JSON"),
         ([], "At the top: Input should be an object."),
-        ({"a": {"comand": "x"}}, "At a.comand: Extra inputs are not permitted."),
+        ({"a": {"comand": "x"}}, "an address to call. It has also comand."),
         ({"a": {"command": "x", "args": "y"}}, "At a.args: Input should be a valid array."),
         ({"a": {}}, "Server 'a' has both command and url, or neither. Give one of them"),
         ({"a": {"command": "x", "url": "http://b"}}, "Server 'a' has both command and url, or neither."),
-        ({"a": {"type": "sse", "url": "http://b"}}, "At a.type: Input should be 'stdio', 'http', "),
+        ({"a": {"type": "sse", "url": "http://b"}}, "'a' is of type sse, the transport before streamable HTTP"),
         ({"a": {"command": "${NOWHERE}"}}, "Server 'a' needs NOWHERE, which is not set. Set it, or give a default: "),
         ({"a": {"url": "${PORT}"}}, "The address of server 'a' is not an http:// or https:// URL."),
     ],
@@ -135,9 +135,105 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load_servers(tmp_path / "none.json")
 
 
+GIT = {"command": "uvx", "args": ["mcp-server-git"]}
+DOCS = {"url": "https://example.org/mcp"}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"mcpServers": {"git": {**GIT, "autoApprove": [], "alwaysAllow": ["log"], "timeout": 60}}}, "git.timeout"),
+        ({"mcpServers": {"git": {**GIT, "description": "history", "colour": 7}}}, "git.colour"),
+        ({"$schema": "https://example.org/s.json", "globalShortcut": "", "mcpServers": {"git": GIT}}, "globalShortcut"),
+        ({"$schema": "https://example.org/s.json", "git": GIT}, "$schema"),
+        ({"inputs": [], "servers": {"git": {**GIT, "type": "stdio", "gallery": True}}}, "inputs, git.gallery"),
+        ({"mcp": {"servers": {"git": GIT}}, "editor.tabSize": 2}, "editor.tabSize"),
+        ({"numStartups": 7, "projects": {}, "mcpServers": {"git": GIT}}, "numStartups, projects"),
+    ],
+)
+def test_what_concerns_another_program_is_ignored_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: object, told: str
+) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(content).encode())
+    with caplog.at_level("INFO", "journeyman"):
+        assert load_servers(file, environ={}) == to_servers({"git": GIT})
+    (line,) = caplog.messages
+    assert told in line
+
+
+def test_other_words_for_the_fields_of_a_server_are_understood(tmp_path: Path) -> None:
+    entries = {
+        "Gemini's docs": {"httpUrl": "https://example.org/mcp", "excludeTools": ["drop"], "includeTools": ["*"]},
+        "windsurf/docs": {"serverUrl": "https://example.org/mcp", "disabledTools": ["drop"]},
+        "numbers": {**GIT, "transport": "stdio", "env": {"PORT": 8080, "DEBUG": True}, "tools": ["log"]},
+        "off": {**GIT, "enabled": False},
+        "unfilled": {**GIT, "env": {"TOKEN": "${input:token}"}, "disabled": True},
+    }
+    entries["Gemini docs"] = entries.pop("Gemini's docs")
+    assert load_servers(written(tmp_path, {"mcpServers": entries}), environ={}) == {
+        "Gemini docs": Http("https://example.org/mcp", without=("drop",), hidden=[]),
+        "windsurf/docs": Http("https://example.org/mcp", without=("drop",), hidden=[]),
+        "numbers": Stdio("uvx", ["mcp-server-git"], env={"PORT": "8080", "DEBUG": "true"}, **LISTS, only=["log"]),
+    }
+
+
+LISTS: dict[str, Any] = {"keep": [], "hidden": []}
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        ({**GIT, "denyTools": ["drop"]}, "Server 'a' has denyTools, which is not known here."),
+        ({**GIT, "sandboxEnabled": True}, "Server 'a' has sandboxEnabled, which is not known here."),
+        ({**GIT, "envFile": ".env"}, "Server 'a' has envFile, which is not known here."),
+        ({**GIT, "type": "http"}, "Server 'a' is of type http, and has no url."),
+        ({**DOCS, "type": "stdio"}, "Server 'a' is of type stdio, and has no command."),
+        ({**DOCS, "type": "ws"}, "Server 'a' is of type 'ws'."),
+        ({**DOCS, "httpUrl": "https://b"}, "Server 'a' has both httpUrl and url, which mean the same."),
+        ({**GIT, "disabledTools": "drop"}, "At a.without: Input should be a valid array."),
+        ({**GIT, "enabled": "no"}, "Server 'a' has enabled, which is not known here."),
+    ],
+)
+def test_what_restricts_is_honoured_or_refused_by_name(tmp_path: Path, entry: object, fault: str) -> None:
+    assert fault in faults(tmp_path, {"mcpServers": {"a": entry}})
+
+
+def test_two_servers_are_told_apart_where_tools_and_rules_name_them(tmp_path: Path) -> None:
+    assert "'my git' and 'my/git' have one name, my_git" in faults(tmp_path, {"my git": GIT, "my/git": GIT})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("${input:token}", "${env.TOKEN}", "${config:a.b}", "${{ secrets.TOKEN }}", "${TOKEN", "${TOKEN:?}", "${}"),
+        *("${TOKEN:-${OTHER}}", "$TOKEN", "%TOKEN%", "{{TOKEN}}", "<YOUR_TOKEN>", "$(pass token)", "{env:TOKEN}"),
+        *("$env:TOKEN", "{file:/run/token}", "${command:x}", "${file:token}", "${ TOKEN }", "${op://vault/token}"),
+    ],
+)
+def test_a_placeholder_that_is_not_understood_is_no_password(tmp_path: Path, value: str) -> None:
+    for text in (value, f"Bearer {value}"):
+        said = faults(tmp_path, {"docs": {**DOCS, "headers": {"Authorization": text}}})
+        assert "Server 'docs' has " in said
+        assert " at headers.Authorization, which nothing here fills in." in said
+    assert " at env.TOKEN, which" in faults(tmp_path, {"git": {**GIT, "env": {"TOKEN": value}}})
+    if value.startswith("${"):
+        assert " at args.0, which" in faults(tmp_path, {"git": {"command": "x", "args": [f"--token={value}"]}})
+        assert " at url, which" in faults(tmp_path, {"docs": {"url": f"https://example.org/mcp?key={value}"}})
+        with pytest.raises(DefinitionError, match="Only a file of servers is filled in"):
+            to_servers({"docs": Http("https://example.org/mcp", headers={"Authorization": value})})
+
+
+def test_a_value_of_the_environment_is_sent_as_it_is(tmp_path: Path) -> None:
+    entry = {**DOCS, "headers": {"Authorization": "Bearer ${env:TOKEN}"}}
+    loaded = load_servers(written(tmp_path, {"docs": entry}), environ={"TOKEN": "$ecret${x}"})["docs"]
+    assert isinstance(loaded, Http)
+    assert loaded.headers == {"Authorization": "Bearer $ecret${x}"}
+
+
 def test_secrets_are_taken_out_of_texts() -> None:
     server = Stdio("x", env={"TOKEN": "abc", "COLOR": "red", "LONG": "0123456789"}, hidden=["xyz"])
     assert scrubbed("abc red 0123456789 xyz", server.secrets) == "*** red *** ***"
     web = Http("https://ada:pass@example.org/mcp?key=k-1", headers={"Authorization": "Bearer t-1234"})
     assert scrubbed("Bearer t-1234, t-1234, pass, key=k-1", web.secrets) == "***, ***, ***, ***"
-    assert (web.shown, repr(web)) == ("https://example.org/mcp", "Http(only=None)")
+    assert (web.shown, repr(web)) == ("https://example.org/mcp", "Http(only=None, without=())")

@@ -296,7 +296,7 @@ async def test_a_pattern_of_paths(tmp_path: Path, rule: str, fits: list[str], fi
         ("Bash(git *)", ["git", "git log -1"], ["gitk"]),
         ("Bash(git status)", ["git status"], ["git status -s"]),
         ("Bash(git * --dry-run)", ["git push --dry-run"], ["git push -f --dry-run"]),
-        ("Bash(npm run test:*)", ["npm run test:unit"], ["npm run deploy"]),
+        ("Bash(npm run test:*)", ["npm run test", "npm run test -v"], ["npm run deploy", "npm run test:unit"]),
         ("Bash(*)", ["ls -l"], ["sudo ls"]),
         ("Bash(s*)", [], ["sh x"]),
         ("Bash(sudo ls)", ["sudo ls"], []),

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from journeyman import Agent, DefinitionError, Host, InMemoryJournal, Subagents, ToolResult, run
+from journeyman.errors import InvalidArguments
 from journeyman.gate import Gate
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
@@ -252,9 +253,14 @@ def front(*lines: str) -> str:
         (b"---\nname: pdf\xff", "UNREADABLE_SKILL", "is not UTF-8: byte 0xff at offset 13. Save it in UTF-8."),
         ("x" * (MAX_INSTRUCTIONS_BYTES + 1), "SKILL_TOO_LARGE", "SKILL.md is larger than 262,144 bytes."),
         (
-            f"{GOOD}[a](../letters/SKILL.md)",
+            f"{GOOD}[a](../../letters/SKILL.md)",
             "OUTSIDE_SKILL",
-            "a link that leads out of the skill: '../letters/SKILL.md'",
+            "a link that leads out of the skill: '../../letters/SKILL.md'",
+        ),
+        (
+            front("name: pdf-forms", "description: x", "disable-model-invocation: maybe"),
+            "INVALID_SKILL_FIELD",
+            "disable-model-invocation in",
         ),
         (f"{GOOD}[a](/etc/passwd)", "OUTSIDE_SKILL", "a link that leads out of the skill: '/etc/passwd'"),
     ],
@@ -404,3 +410,44 @@ def test_no_skill_file_does_more_than_being_refused(tmp_path: Path, data: bytes,
             told = [skill.description]
         assert all(told)
         assert [text for text in told if "\n" in text] == []
+
+
+@pytest.mark.parametrize(
+    ("written", "names"),
+    [
+        ("Read, Write, Bash(npm run *)", ("Read", "Write", "Bash(npm run *)")),
+        ("Read,Write", ("Read", "Write")),
+        (
+            "Bash(git add:*), Bash(git commit -m a, b) Edit(src/**)",
+            ("Bash(git add:*)", "Bash(git commit -m a, b)", "Edit(src/**)"),
+        ),
+        ("['Read, Grep', 'Bash(ls -l)']", ("Read", "Grep", "Bash(ls -l)")),
+        ("mcp__git__log mcp__docs", ("mcp__git__log", "mcp__docs")),
+        ("''", ()),
+    ],
+)
+def test_commas_and_blanks_separate_tools_and_parentheses_hold_together(
+    shelf: Shelf, written: str, names: tuple[str, ...]
+) -> None:
+    shelf.add("a", front("name: a", "description: x", f"allowed-tools: {written}"))
+    assert Skills(shelf.root).skills["a"].allowed_tools == names
+
+
+def test_a_link_to_another_skill_is_a_warning(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
+    shelf.add("a", front("name: a", "description: x") + "See [letters](../letters/SKILL.md).")
+    (warning,) = Skills(shelf.root).skills["a"].warnings
+    assert "a link to another skill, which a model cannot follow: '../letters/SKILL.md'" in str(warning)
+    assert str(warning) in caplog.text
+
+
+def test_a_skill_that_models_may_not_load_is_not_offered(shelf: Shelf) -> None:
+    shelf.add("a", front("name: a", "description: x", "disable-model-invocation: true"))
+    with pytest.raises(DefinitionError, match="No model may load any of the skills: a"):
+        Skills(shelf.root)
+    shelf.add("b", front("name: b", "description: y", "disable-model-invocation: false"))
+    skills = Skills(shelf.root)
+    assert [*skills.skills] == ["a", "b"]
+    assert "- a:" not in skills.description
+    with pytest.raises(InvalidArguments):
+        skills.parse('{"name": "a"}')
+    assert skills.parse('{"name": "b"}') == {"name": "b"}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from journeyman.errors import InvalidArguments
 from journeyman.tools import written
+from journeyman.tools.schema import flattened
 from journeyman.tools.tools import Tool, ToolContext, tool_problems
 from journeyman.types import JsonObject
 from tests.tools.contexts import context_for
@@ -241,7 +242,13 @@ SCHEMAS: list[tuple[JsonObject, list[str]]] = [
     ({"type": "object"}, []),
     ({"type": "object", "properties": {"a-b.c_1": {}}}, []),
     ({"type": "object", "properties": {"a": {"anyOf": [{}, {}]}}}, []),
-    ({"type": "object", "properties": None}, []),
+    ({"type": "object", "properties": None}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": "object", "properties": {"a": {"type": "str"}}}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": "object", "properties": {"a": {"type": "string", "required": True}}}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a.json"}}}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": "object", "properties": {"a": {"pattern": "("}}}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": "object", "properties": {"a": {"minimum": 1, "exclusiveMinimum": True}}}, ["INVALID_INPUT_SCHEMA"]),
     ({}, ["INVALID_INPUT_SCHEMA"]),
     ({"type": "string"}, ["INVALID_INPUT_SCHEMA"]),
     ({"type": ["object", "null"]}, ["INVALID_INPUT_SCHEMA"]),
@@ -255,6 +262,22 @@ SCHEMAS: list[tuple[JsonObject, list[str]]] = [
 @pytest.mark.parametrize(("schema", "codes"), SCHEMAS)
 def test_a_schema_that_providers_refuse_is_a_problem(schema: JsonObject, codes: list[str]) -> None:
     assert [problem.code for problem in tool_problems(raw(schema))] == codes
+
+
+def test_what_stands_at_the_top_for_all_arguments_moves_into_the_description() -> None:
+    one: JsonObject = {"properties": {"kind": {"const": "a"}, "id": {"type": "string"}}, "required": ["id"]}
+    two: JsonObject = {"properties": {"kind": {"const": "b"}}, "required": ["name"]}
+    schema: JsonObject = {"type": "object", "properties": {"name": {"type": "string"}}, "oneOf": [one, two]}
+    flat, description = flattened(schema, "Find one.")
+    kinds: JsonObject = {"anyOf": [{"const": "a"}, {"const": "b"}]}
+    properties: JsonObject = {"name": {"type": "string"}, "kind": kinds, "id": {"type": "string"}}
+    assert flat == {"type": "object", "properties": properties}
+    assert description.startswith("Find one.\n\nThe arguments as a whole must also fit this JSON Schema: {")
+    assert json.loads(description.partition("Schema: ")[2]) == {"oneOf": [one, two]}
+    assert flattened(flat, "Find one.") == (flat, "Find one.")
+    assert raw(schema).parse('{"kind": "b", "name": "x"}') == {"kind": "b", "name": "x"}
+    with pytest.raises(InvalidArguments):
+        raw(schema).parse('{"kind": "b"}')
 
 
 def test_a_handler_is_a_function() -> None:

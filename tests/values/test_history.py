@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import groupby
 
 import pytest
@@ -290,3 +291,74 @@ def test_mending_loses_no_word_of_the_users_and_no_call_of_the_models(messages: 
         return sorted(said) + called
 
     assert kept(History(messages).export()) == kept(messages)
+
+
+STORED = [
+    {"role": "user", "content": [{"type": "text", "text": "Refund order 7: SECRET."}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "Refunded."}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "t", "name": "refund", "input": {"a": "SECRET"}}],
+            },
+            "[2].content[0].'input'",
+        ),
+        ({"role": "assistant", "content": [], "tool_calls": [{"id": "SECRET"}]}, "[2].'tool_calls'"),
+        (
+            {"role": "assistant", "content": [{"type": "text", "text": "a", "citations": ["SECRET"]}]},
+            "[2].content[0].'citations'",
+        ),
+        (
+            {
+                "role": "user",
+                "content": [
+                    {"type": "document", "source": {"type": "url", "url": "https://a.example"}, "context": "SECRET"}
+                ],
+            },
+            "[2].content[0].'context'",
+        ),
+        (
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image", "source": {"type": "url", "url": "https://a.example", "detail": "SECRET"}}
+                ],
+            },
+            "[2].content[0].source.'detail'",
+        ),
+        (
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "t",
+                        "content": [{"type": "text", "text": "a", "annotations": "SECRET"}],
+                    }
+                ],
+            },
+            "[2].content[0].content[0].'annotations'",
+        ),
+        ({"role": "system", "content": "SECRET"}, "at 2.role: "),
+        ({"role": "user", "content": "SECRET"}, "at 2.content: "),
+        ({"role": "user", "content": [{"type": "input_text", "text": "SECRET"}]}, "at 2.content.0: "),
+    ],
+)
+def test_a_history_of_another_format_is_refused_by_name_without_its_content(message: object, told: str) -> None:
+    with pytest.raises(ValueError, match="This is not what dump_messages wrote") as refused:
+        load_messages(json.dumps([*STORED, message]))
+    assert told in str(refused.value)
+    assert "SECRET" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_verbatim_may_have_any_keys() -> None:
+    blocks = (Text("a", extra={"citations": [{"a": 1}]}), ToolUse("t", "x", extra={"caller": {"type": "direct"}}))
+    messages = [Message("assistant", blocks)]
+    assert load_messages(dump_messages(messages)) == messages

@@ -27,7 +27,7 @@ from cyclopts import Parameter
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Mistake, Refused
 from journeyman.cli.loading import find_object, is_context, kind_of, line_of, misdefined, place_of_raise
-from journeyman.cli.permit.policy import with_policy
+from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
@@ -57,6 +57,10 @@ McpFile: TypeAlias = Annotated[
 PinsFile: TypeAlias = Annotated[
     Path | None, Parameter(help="Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.")
 ]
+RulesFile: TypeAlias = Annotated[
+    Path | None,
+    Parameter(help="Take the rules below permissions in this file, such as .claude/settings.json: allow, ask, deny."),
+]
 SkillFolders: TypeAlias = Annotated[
     list[Path] | None, Parameter(negative=(), help="Give the agent the skills in this folder, too. May be repeated.")
 ]
@@ -75,14 +79,15 @@ _GRACE_S: Final = 0.5
 class AgentLoop:
     """The event loop of one command, and the agents that are open in it until it is closed."""
 
-    def __init__(self, timeout_s: float = OPENING_S) -> None:
-        """`timeout_s`: how long an agent may take to open, and again to close.
+    def __init__(self, timeout_s: float = OPENING_S, *, rules: Path | None = None) -> None:
+        """`timeout_s`: how long an agent may take to open, and again to close. `rules`: a file of rules for the agents.
 
         Raises:
-            Mistake: `timeout_s` is no time.
+            Mistake: `timeout_s` is no time, or the file cannot be used.
         """
         if not (timeout_s > 0 and math.isfinite(timeout_s)):
             raise Mistake(f"--timeout {timeout_s:g} is no time.", "Give a number of seconds above 0: --timeout 60.")
+        self._rules: Final = None if rules is None else load_rules(rules)
         self.runner: Final = asyncio.Runner()
         self._timeout_s: Final = timeout_s
         self._open: Final[list[_OpenAgent]] = []
@@ -123,11 +128,14 @@ class AgentLoop:
         if durable and lent is not None:
             hint = "Give them in code."
             raise Mistake(f"{lent} is not for a durable run: it would go on without these tools.", hint)
+        if durable and self._rules is not None:
+            hint = "Give them in code: Permission(deny=[…])."
+            raise Mistake("--rules is not for a durable run: it would go on without these rules.", hint)
         agent = with_skills(self.definition(target, mcp=mcp, pins=pins, made=made), skills)
         if (lack := lacks_deps(deps_of_run(None, agent.deps), agent.deps)) is not None:
             text = f"{target}: {lack.partition('. ')[0]}, which no command can know."
             raise Mistake(text, f"Name a function that returns {agent.name}.with_deps(…), or a context manager.")
-        return with_policy(agent, target, mode) if is_guarded else agent
+        return with_policy(agent, target, mode, self._rules) if is_guarded else agent
 
     def definition(
         self,

@@ -26,7 +26,7 @@ from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import lasting
-from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
+from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, RulesFile, SkillFolders, Timeout
 from journeyman.cli.permit.asker import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
@@ -139,6 +139,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     tree: TreeFlag = False,
     debug: DebugFlag = False,
     mode: ModeName = None,
+    rules: RulesFile = None,
     kept: Kept | None = None,
     mcp: McpFile = None,
     pins: PinsFile = None,
@@ -158,7 +159,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     if json and stream is not None:
         what = "--json and --stream both say what is printed."
         raise Mistake(what, "Leave one out: --stream ends with that document.")
-    with AgentLoop(timeout) as loop, telemetry_in(wish=kept.otel) as telemetry:
+    with AgentLoop(timeout, rules=rules) as loop, telemetry_in(wish=kept.otel) as telemetry:
         job = Job(
             stdout=Stdout(drop_others=quiet),  # before the agent's file prints
             text=read_text(input, input_file),

@@ -326,6 +326,7 @@ async def gated(run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation 
         acts_as=tool.acts_as,
         behind=tool.behind,
         foreign=tool.foreign,
+        server_names=tool.server_names,
     )
     approve = _approver(run, guard)
     allowed = await guard.consult(asked, approve if run.tape is None or approve is None else _noted(run, approve))

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
 from itertools import count
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, MessageContext
 from journeyman.budget import Budget, Ledger
@@ -30,7 +30,7 @@ from journeyman.endings import (
 )
 from journeyman.errors import InvalidArguments, ModelUnavailable, Problem, name_and_words
 from journeyman.events import Listener, MessageCommitted, RunResumed
-from journeyman.gate import Gate, GateWithDeps, Guard, guard_for
+from journeyman.gate import ChecksTools, Gate, GateWithDeps, current_guard, guard_for
 from journeyman.history import History
 from journeyman.inbox import Inbox, Outside
 from journeyman.journal import Journal
@@ -121,6 +121,7 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     history, wrong_history = _history_of(options.history, agent)
     if wrong_history is not None:
         wrong.append(_wrong_history(options.history, wrong_history))
+    wrong += _rules_without_effect(agent, options.host.gate)
     default_retries = 2 if len(path) == 1 and is_callers else 0  # no run inside another repeats a request
     run = Run(
         agent=agent,
@@ -152,6 +153,36 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     if run.watch is not None and agent.on_message is not None:
         run.watch.on_message = _message_listener(run, agent.on_message)
     return run
+
+
+@runtime_checkable
+class Delegates(Protocol):
+    """A tool whose work is done by agents."""
+
+    @property
+    def agents(self) -> tuple[Agent[Any, Any, Any], ...]:
+        """The agents, each with tools of its own."""
+        ...
+
+
+def _rules_without_effect(agent: Agent[Any, Any, Any], host_gate: object) -> list[str]:
+    """Return what the gates of a run say of tools that neither it has nor the agents below it. The gates of the run
+    above may be about its tools."""
+    guard = current_guard.get()
+    given = [agent.gate, host_gate if guard is None else None]
+    known = [] if guard is None else [id(each) for each, _ in guard.posts]
+    gates = [each for each in _listed(given) if isinstance(each, ChecksTools) and id(each) not in known]
+    if not gates:
+        return []
+    names: set[str] = set()
+    left, seen = [agent], {id(agent)}
+    while left:
+        for tool in left.pop().tools:
+            names |= {tool.name, *tool.server_names}
+            below = [each for each in tool.agents if id(each) not in seen] if isinstance(tool, Delegates) else []
+            left += below
+            seen |= {id(each) for each in below}
+    return [str(problem).rstrip(" .") for gate in gates for problem in gate.tool_problems(names)]
 
 
 def _hear_outside(run: Run, outside: Outside) -> None:
@@ -400,7 +431,15 @@ async def prepare(run: Run) -> None:
     tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
     native = run.agent.plan.native
     run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history), output=native))
-    run.guard = _guard(run)
+    gates: list[Gate | GateWithDeps[Any]] = _listed((run.agent.gate, run.options.host.gate))
+    run.guard = guard_for(
+        gates,
+        run.options.host.approve,
+        path=run.path,
+        stop=run.scope.stop,
+        deps=run.deps,
+        takes_deps=run.agent.plan.takes_deps,
+    )
     if run.guard is not None:
         known = run.calls.tools
         run.guard.recall(run.history.messages, lambda name: name not in known or bool(known[name].untrusted))
@@ -603,11 +642,10 @@ async def _made(
         raise Unprepared(context, error) from error
 
 
-def _guard(run: Run) -> Guard | None:
-    gates: list[Gate | GateWithDeps[Any]] = []
-    for given in (run.agent.gate, run.options.host.gate):
-        if given is not None:
-            gates += given if isinstance(given, Sequence) else [given]
-    approve = run.options.host.approve
-    taking = run.agent.plan.takes_deps
-    return guard_for(gates, approve, path=run.path, stop=run.scope.stop, deps=run.deps, takes_deps=taking)
+def _listed(given: Iterable[object]) -> list[Any]:
+    """Return gates, each of which may be none or a list of them."""
+    gates: list[Any] = []
+    for each in given:
+        if each is not None:
+            gates += cast("Sequence[object]", each) if isinstance(each, Sequence) else [each]
+    return gates

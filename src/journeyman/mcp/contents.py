@@ -7,21 +7,24 @@ named by its kind and size, and structured results come once.
 from __future__ import annotations
 
 import asyncio
+import logging
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from pydantic_core import from_json, to_json
 
 from journeyman.content.media import PICTURES, media_type_of
 from journeyman.errors import count
+from journeyman.tools.issues import bounded
 from journeyman.types import Base64, Document, Image, Text, ToolResult
 
 if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
 
+_log = logging.getLogger("journeyman")
 MAX_MEDIA: Final = 20
 """The most pictures and documents of one answer that are shown."""
 MAX_MEDIA_BYTES: Final = 5_000_000
@@ -68,6 +71,39 @@ async def message_fault(message: bytes | bytearray) -> str:
         depth = depths[-1]
         await asyncio.sleep(0)
     return ""
+
+
+def leave_out_bad_tools(result: object) -> None:
+    """Take out of a list of tools, in place, those that no client could take, so that the others can be; and say so. A
+    schema that only lacks the type of its top gets it."""
+    from mcp.types import Tool  # noqa: PLC0415 - an optional package
+
+    tools: object = cast("dict[str, object]", result).get("tools") if isinstance(result, dict) else None
+    if not isinstance(tools, list):
+        return
+    listed = cast("list[object]", tools)
+    good: list[object] = []
+    for each in listed:
+        tool = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
+        schema = tool.get("inputSchema")
+        if isinstance(schema, dict):
+            cast("dict[str, object]", schema).setdefault("type", "object")
+        told = tool.get("outputSchema")
+        if isinstance(told, dict) and cast("dict[str, object]", told).get("type") != "object":
+            del tool["outputSchema"]  # nothing is checked by it
+        try:
+            Tool.model_validate(each, by_name=False)
+            wrong = (
+                "" if cast("dict[str, object]", schema).get("type") == "object" else "its input schema is no object's"
+            )
+        except ValueError as error:
+            wrong = " ".join(str(error).splitlines()[1:2])
+        if wrong:
+            name = bounded(str(tool.get("name")), 80)
+            _log.warning("The tool %r of an MCP server is left out: %s.", name, bounded(wrong, 200))
+        else:
+            good.append(cast("object", each))
+    listed[:] = good
 
 
 def to_tool_result(answer: CallToolResult) -> ToolResult:

@@ -12,16 +12,17 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Self, cast
 
 from journeyman.errors import name_and_words
-from journeyman.mcp.contents import message_fault
+from journeyman.mcp.contents import leave_out_bad_tools, message_fault
 from journeyman.mcp.servers import Http
 
 if TYPE_CHECKING:
     from httpx2 import AsyncByteStream, Response
     from mcp.client import Transport
-    from mcp.client._transport import TransportStreams
+    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.shared.message import SessionMessage
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 """The longest answer that is taken from a server."""
@@ -91,11 +92,12 @@ class HttpTransport:
         )
         async with (
             client,
-            streamable_http_client(
-                self._server.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES
-            ) as streams,
+            streamable_http_client(self._server.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as (
+                messages,
+                answers,
+            ),
         ):
-            yield streams
+            yield _Listed(messages), answers
 
     async def _look_at(self, response: Response) -> None:
         """See each answer before its body is read."""
@@ -136,6 +138,42 @@ class HttpTransport:
     async def _check(self, message: bytearray) -> None:
         if fault := await message_fault(message):
             await self._refuse(fault)
+
+
+class _Listed:
+    """The messages of a server, without the tools that nobody could take. What is open is closed by the SDK."""
+
+    def __init__(self, messages: ReadStream[SessionMessage | Exception]) -> None:
+        self._messages = messages
+
+    async def receive(self) -> SessionMessage | Exception:
+        return _listed(await self._messages.receive())
+
+    def __aiter__(self) -> ReadStream[SessionMessage | Exception]:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return _listed(await self._messages.__anext__())
+
+    async def aclose(self) -> None:
+        await self._messages.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._messages.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        return await self._messages.__aexit__(exc_type, exc_val, exc_tb)
+
+
+def _listed(message: SessionMessage | Exception) -> SessionMessage | Exception:
+    from mcp.types import JSONRPCResponse  # noqa: PLC0415 - an optional package
+
+    if not isinstance(message, Exception) and isinstance(message.message, JSONRPCResponse):
+        leave_out_bad_tools(message.message.result)
+    return message
 
 
 class _Refused(Exception):

@@ -113,12 +113,15 @@ def pinned(offer: Offer) -> PinnedServer:
     return PinnedServer(identity=dict(offer.identity), tools=tools)
 
 
-def differences(pins: Pins, offer: Offer, *, only: Collection[str] | None = None) -> list[str]:
-    """Return what a server offers that was not pinned so, one line each. `only`: the tools that count; None for all."""
+def differences(
+    pins: Pins, offer: Offer, *, only: Collection[str] | None = None, without: Collection[str] = ()
+) -> list[str]:
+    """Return what a server offers that was not pinned so, one line each. `only`: the tools that count; None for all,
+    except those in `without`."""
     known = pins.servers.get(offer.server)
     if known is None:
         return [f"server {offer.server!r} was not pinned"]
-    return [*_of_identity(known, offer), *_of_tools(known, offer, only)]
+    return [*_of_identity(known, offer), *_of_tools(known, offer, only, without)]
 
 
 def _of_identity(known: PinnedServer, offer: Offer) -> Iterator[str]:
@@ -128,8 +131,12 @@ def _of_identity(known: PinnedServer, offer: Offer) -> Iterator[str]:
             yield f"server {offer.server!r}: its {key} was {before!r} and is {now!r}"
 
 
-def _of_tools(known: PinnedServer, offer: Offer, only: Collection[str] | None) -> Iterator[str]:
-    offered = {each.name: each for each in offer.tools if only is None or each.name in only}
+def _of_tools(
+    known: PinnedServer, offer: Offer, only: Collection[str] | None, without: Collection[str]
+) -> Iterator[str]:
+    offered = {each.name: each for each in offer.tools}
+    counted = {*(only if only is not None else (*offered, *known.tools))} - {*without}
+    offered = {name: each for name, each in offered.items() if name in counted}
     for name, definition in offered.items():
         before = known.tools.get(name)
         what = f"tool {name!r} of server {offer.server!r}"
@@ -138,7 +145,7 @@ def _of_tools(known: PinnedServer, offer: Offer, only: Collection[str] | None) -
         elif changed := changes(before, definition.digests()):
             yield f"{what} changed: {', '.join(changed)}"
     for name in known.tools:
-        if name not in offered and (only is None or name in only):
+        if name not in offered and name in counted:
             yield f"tool {name!r} of server {offer.server!r} is gone"
 
 

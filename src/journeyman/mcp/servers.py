@@ -5,24 +5,28 @@ What the servers are given may be secret, so no repr and no error shows it.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from pathlib import Path, PurePath
-from typing import Annotated, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Final, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.processes import is_secret
 from journeyman.tools.redaction import without_secrets
 
+_log = logging.getLogger("journeyman")
 _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tells: they would be found in ordinary words
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NAME: Final = re.compile(r"[^\W_][\w .:@/+&()-]{0,127}")
 
 
 @lazy_dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Stdio:
     """The folder in which the server is started. None: the current folder of this process."""
     only: Collection[str] | None = None
     """The tools to take, as the server names them; None for all."""
+    without: Collection[str] = ()
+    """The tools to leave out, as the server names them."""
     hidden: Collection[str] = field(default=(), repr=False)
     """Texts that no error may show, in addition to the values of `env` and `keep`."""
     grace_s: float = 2.0
@@ -71,6 +77,8 @@ class Http:
     """Headers that are sent with every request, for example `Authorization`."""
     only: Collection[str] | None = None
     """The tools to take, as the server names them; None for all."""
+    without: Collection[str] = ()
+    """The tools to leave out, as the server names them."""
     hidden: Collection[str] = field(default=(), repr=False)
     """Texts that no error may show, in addition to the values of `headers`."""
 
@@ -140,6 +148,7 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
         match target:
             case Stdio() | Http():
                 servers[name] = target
+                problems += _unfilled_in_code(name, target)
             case str():
                 servers[name] = Http(target)
             case Mapping():
@@ -158,15 +167,40 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
                 hint = 'Pass the words of a command, an address, Stdio(…), Http(…), or {"command": …, "args": […]}.'
                 wrong = f"Server {name[:80]!r} is given as {type(target).__name__!r}."
                 problems.append(Problem("INVALID_SERVER", wrong, hint))
-    problems += [each for name, server in servers.items() for each in _problems(name, server)]
+    problems += _all_problems(servers)
     if problems:
         raise DefinitionError(subject, problems)
     return servers
 
 
+def plain_name(name: str) -> str:
+    """Return a name in the characters that every provider takes in the names of tools, and rules in theirs."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
+
+
+def _all_problems(servers: Mapping[str, Server]) -> Iterator[Problem]:
+    plain: dict[str, str] = {}
+    for name, server in servers.items():
+        yield from _problems(name, server)
+        other = plain.setdefault(plain_name(name), name)
+        if other != name:
+            wrong = (
+                f"The servers {other!r} and {name!r} have one name, {plain_name(name)}, where tools and rules use it."
+            )
+            yield Problem("SAME_SERVER_NAME", wrong, "Rename one.")
+
+
+def _unfilled_in_code(name: str, server: Server) -> Iterator[Problem]:
+    values = server.env if isinstance(server, Stdio) else {**server.headers, "url": server.url}
+    for key, value in values.items():
+        if "${" in value:
+            hint = "Only a file of servers is filled in. In code, take the value from os.environ."
+            yield Problem("UNFILLED_PLACEHOLDER", f"Server {name!r} would be sent {key!r} with '${{' in it.", hint)
+
+
 def _problems(name: str, server: Server) -> Iterator[Problem]:
     if not _NAME.fullmatch(name):
-        hint = "Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -, the first a letter or digit."
+        hint = "Use 1 to 128 letters, digits, blanks and _ . : @ / + & ( ) -, the first a letter or digit."
         yield Problem("INVALID_SERVER_NAME", f"{name!r} cannot be the name of a server.", hint)
     if isinstance(server, Stdio) and not server.command:
         yield Problem("MISSING_COMMAND", f"Server {name!r} has no command.", "Give the program and its arguments.")
@@ -185,54 +219,136 @@ def _is_address(url: str) -> bool:
 
 # -- the file ---------------------------------------------------------------------------------------------------------
 
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-T = TypeVar("T", str, dict[str, str], list[str])
+_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LEFT: Final = re.compile(r"\$\{[^}]{0,80}\}?")
+_OF_OTHERS: Final = re.compile(
+    r"(?:[A-Za-z]+\s+)?(\$[A-Z_][A-Z0-9_]*|\$env:\w+|%[A-Za-z_]\w*%|\{\{.*\}\}|<[^<>]*>|\{(?:env|file|input)[:.].*\}|\$\(.*\))"
+)
+"""A value that is nothing but a placeholder as other programs write it, perhaps behind a word such as Bearer."""
+
+_IN_OUR_WORDS: Final = {
+    **dict.fromkeys(("httpUrl", "serverUrl"), "url"),
+    **dict.fromkeys(("transport", "transportType"), "type"),
+    **dict.fromkeys(("includeTools", "enabledTools", "enabled_tools", "allowedTools", "tools"), "only"),
+    **dict.fromkeys(("excludeTools", "disabledTools", "disabled_tools"), "without"),
+    "environment": "env",
+}
+"""What other programs call the fields of a server."""
+_IGNORED: Final = frozenset(
+    (
+        *("alwaysAllow", "autoApprove", "trust", "timeout", "initTimeout", "startupTimeout", "description", "name"),
+        *("title", "version", "icon", "iconUrl", "gallery", "homepage", "author", "id", "metadata", "dev", "$schema"),
+        *("inputs", "globalShortcut", "projects", "comment", "_comment", "note", "notes", "bundled"),
+    )
+)
+"""What concerns only the program that wrote the file."""
+_RESTRICTS: Final = re.compile(
+    r"deny|denied|block|exclu|disallow|disabl|forbid|restrict|read_?only|sandbox|allow|permi|polic|only|enabl|approv",
+    re.IGNORECASE,
+)
+_NEEDED: Final = frozenset(("envFile", "env_file", "headersHelper"))
+"""What a server would lack if it were ignored."""
+_TYPES: Final = {
+    **dict.fromkeys(("stdio", "local"), "command"),
+    **dict.fromkeys(("http", "streamablehttp", "remote"), "url"),
+}
+"""What a server of each type has, small letters only."""
+
+
+_Scalar: TypeAlias = Annotated[
+    str, BeforeValidator(lambda value: json.dumps(value) if isinstance(value, bool) else value)
+]
 
 
 class _Entry(BaseModel):
     """One server, as the file has it."""
 
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
 
-    type: Literal["stdio", "http", "streamable-http", "streamableHttp", None] = None
+    type: str | None = None
     disabled: bool = False
     command: str = ""
-    args: list[str] = Field(default_factory=list[str])
-    env: dict[str, str] = Field(default_factory=dict[str, str])
+    args: list[_Scalar] = Field(default_factory=list[str])
+    env: dict[str, _Scalar] = Field(default_factory=dict[str, str])
     keep: list[str] = Field(default_factory=list[str])
     cwd: str | None = None
     url: str = ""
-    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    headers: dict[str, _Scalar] = Field(default_factory=dict[str, str])
     only: list[str] | None = None
+    without: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _translate(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        entry = cast("dict[str, object]", given)
+        ours: dict[str, object] = {}
+        for key, value in entry.items():
+            name = _IN_OUR_WORDS.get(key, key)
+            ours[key if name in entry or name in ours else name] = value  # of two with one meaning, one stays as it is
+        if isinstance(is_enabled := ours.pop("enabled", None), bool):
+            ours["disabled"] = not is_enabled or ours.get("disabled", False)
+        elif is_enabled is not None:
+            ours["enabled"] = is_enabled
+        if ours.get("only") in ("*", ["*"]):
+            del ours["only"]
+        return ours
+
+
+def _section(value: Mapping[str, object]) -> tuple[str, object] | None:
+    """Return the part of a file that lists the servers, and its name. None: all of it does."""
+    if "mcpServers" in value:
+        return "mcpServers", value["mcpServers"]
+    nested: object = value.get("mcp")
+    if isinstance(nested, dict) and isinstance(listed := cast("dict[str, object]", nested).get("servers"), dict):
+        return "mcp", cast("object", listed)
+    listed = value.get("servers")
+    if isinstance(listed, dict) and not any(isinstance(listed.get(key), str) for key in ("command", "url")):  # pyright: ignore[reportUnknownMemberType] - JSON that is checked next
+        return "servers", cast("object", listed)
+    return None
 
 
 def _inner(value: object) -> object:
-    """Return the servers of a file that has them under `mcpServers`, as most do."""
-    return value["mcpServers"] if isinstance(value, dict) and set(value) == {"mcpServers"} else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - JSON that is checked next
+    """Return the servers of a file that has them under `mcpServers` or `servers`, as most do."""
+    if not isinstance(value, dict):
+        return value
+    file = cast("dict[str, object]", value)
+    section = _section(file)
+    if section is not None:
+        return section[1]
+    beside = [name for name, each in file.items() if str(name).startswith("$") and not isinstance(each, dict)]
+    return {name: each for name, each in file.items() if name not in beside}
 
 
-_FILE: Final = TypeAdapter[dict[str, _Entry]](Annotated[dict[str, _Entry], BeforeValidator(_inner)])
+_FILE: Final = TypeAdapter[dict[str, _Entry]](dict[str, _Entry])
 
 
 def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) -> dict[str, Server]:
-    """Read a file of servers, in the form that desktop programs use, too.
+    """Read a file of servers, in the forms that desktop programs and editors use, too.
 
     `{"mcpServers": {"files": {"command": "npx", "args": ["…"]}, "docs": {"url": "https://…", "headers": {…}}}}`;
-    `${NAME}` and `${NAME:-otherwise}` stand for environment variables, so that no secret need be in the file.
+    `${NAME}` and `${NAME:-otherwise}` stand for environment variables, so that no secret need be in the file. What
+    concerns only another program is ignored, with one line in the log; what restricts is honoured, or refused.
 
     Raises:
         DefinitionError: the file cannot be read, or has faults; lists every fault.
     """
     file = Path(path)
     try:
-        entries = _FILE.validate_json(file.read_bytes())
+        content: object = from_json(file.read_bytes().removeprefix(BOM_UTF8))
+        entries = _FILE.validate_json(to_json(_inner(content)))  # whose messages have the words of JSON
     except OSError as error:
         problem = Problem("UNREADABLE_SERVERS", f"It cannot be read: {error.strerror}.", "Check the path.")
         raise DefinitionError(f"The MCP configuration {file}", [problem]) from error
     except ValidationError as error:
         raise DefinitionError(f"The MCP configuration {file}", _faults(error)) from None  # it would show the values
+    except ValueError as error:
+        problem = Problem("INVALID_ENTRY", f"At the top: Invalid JSON: {error}.", "Correct the file.")
+        raise DefinitionError(f"The MCP configuration {file}", [problem]) from None
     servers, problems = _read(entries, os.environ if environ is None else environ)
-    problems += [each for name, server in servers.items() for each in _problems(name, server)]
+    _log_ignored(file, content, {name: entries[name] for name in servers})
+    problems += _all_problems(servers)
     if problems:
         raise DefinitionError(f"The MCP configuration {file}", problems)
     return servers
@@ -253,6 +369,19 @@ def _faults(error: ValidationError) -> list[Problem]:
     ]
 
 
+def _log_ignored(file: Path, content: object, entries: Mapping[str, _Entry]) -> None:
+    """Say in one line what of a file is not for us."""
+    whole = cast("dict[str, object]", content) if isinstance(content, dict) else {}
+    section = _section(whole)
+    beside = [key for key in whole if (key != section[0] if section is not None else str(key).startswith("$"))]
+    inside = [(name, key) for name, entry in entries.items() for key in entry.model_extra or ()]
+    names = [*beside, *[f"{name}.{key}" for name, key in inside]]
+    if names:
+        is_known = {key for _, key in inside} <= _IGNORED
+        level = logging.INFO if is_known else logging.WARNING
+        _log.log(level, "%s: ignored, as it concerns other programs: %s", file, ", ".join(names)[:500])
+
+
 @lazy_dataclass()
 class _Reading:
     """Turns entries into servers, with the environment's values in them."""
@@ -261,28 +390,69 @@ class _Reading:
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def server(self, name: str, entry: _Entry) -> Server:
-        if bool(entry.command) == bool(entry.url):
-            hint = "Give one of them: a program to start, or an address to call."
+        self._check(name, entry)
+        hidden: list[str] = []
+
+        def filled(place: str, text: str) -> str:
+            return self._filled(name, place, text, hidden.append)
+
+        if entry.url:
+            headers = {key: filled(f"headers.{key}", value) for key, value in entry.headers.items()}
+            url = filled("url", entry.url)
+            return Http(url, headers=headers, only=entry.only, without=entry.without, hidden=hidden)
+        return Stdio(
+            filled("command", entry.command or "-"),
+            [filled(f"args.{number}", each) for number, each in enumerate(entry.args)],
+            env={key: filled(f"env.{key}", value) for key, value in entry.env.items()},
+            keep=entry.keep,
+            cwd=None if entry.cwd is None else filled("cwd", entry.cwd),
+            only=entry.only,
+            without=entry.without,
+            hidden=hidden,
+        )
+
+    def _check(self, name: str, entry: _Entry) -> None:
+        others = entry.model_extra or {}
+        kind = None if entry.type is None else entry.type.lower().replace("-", "").replace("_", "")
+        if kind == "sse":
+            hint = "Give the address at which it speaks streamable HTTP, often …/mcp, and the type http."
+            wrong = f"Server {name!r} is of type sse, the transport before streamable HTTP, which is not spoken here."
+            self.problems.append(Problem("INVALID_ENTRY", wrong, hint))
+        elif kind is not None and kind not in _TYPES:
+            self.problems.append(
+                Problem("INVALID_ENTRY", f"Server {name!r} is of type {entry.type!r}.", "There are stdio and http.")
+            )
+        elif bool(entry.command) == bool(entry.url):
+            unknown = f" It has also {', '.join(others)}." if others else ""
+            hint = f"Give one of them: a program to start, or an address to call.{unknown}"
             self.problems.append(
                 Problem("COMMAND_OR_URL", f"Server {name!r} has both command and url, or neither.", hint)
             )
-        hidden: list[str] = []
+        elif kind is not None and not getattr(entry, _TYPES[kind]):
+            wrong = f"Server {name!r} is of type {entry.type}, and has no {_TYPES[kind]}."
+            self.problems.append(Problem("COMMAND_OR_URL", wrong, "Correct the type, or leave it out."))
+        for key in others:
+            if key in _IN_OUR_WORDS:
+                wrong = f"Server {name!r} has both {key} and {_IN_OUR_WORDS[key]}, which mean the same."
+                self.problems.append(Problem("INVALID_ENTRY", wrong, "Leave one out."))
+            elif key in _NEEDED or (key not in _IGNORED and _RESTRICTS.search(key)):
+                hint = "Leave it out; only and without say which tools to take, and env holds ${NAME}."
+                self.problems.append(
+                    Problem("INVALID_ENTRY", f"Server {name!r} has {key}, which is not known here.", hint)
+                )
 
-        def filled(text: str) -> str:
-            return _VARIABLE.sub(lambda found: self._value(name, found, hidden.append), text)
-
-        if entry.url:
-            headers = {key: filled(value) for key, value in entry.headers.items()}
-            return Http(filled(entry.url), headers=headers, only=entry.only, hidden=hidden)
-        return Stdio(
-            filled(entry.command or "-"),
-            [filled(each) for each in entry.args],
-            env={key: filled(value) for key, value in entry.env.items()},
-            keep=entry.keep,
-            cwd=None if entry.cwd is None else filled(entry.cwd),
-            only=entry.only,
-            hidden=hidden,
-        )
+    def _filled(self, name: str, place: str, text: str, hide: Callable[[str], None]) -> str:
+        """Return a text with the environment's values. A placeholder that is none of ours is a problem."""
+        around = [*_VARIABLE.split(text)[::3], *[found[2] or "" for found in _VARIABLE.finditer(text)]]
+        left = next(filter(None, map(_LEFT.search, around)), None)
+        whole = _OF_OTHERS.fullmatch(text.strip()) if place.startswith(("env.", "headers.")) else None
+        shown = left[0] if left is not None else whole[1][:80] if whole is not None else None
+        if shown is not None:
+            wrong = f"Server {name!r} has {shown!r} at {place}, which nothing here fills in."
+            self.problems.append(
+                Problem("UNFILLED_PLACEHOLDER", wrong, "Write ${NAME}, and set the environment variable NAME.")
+            )
+        return _VARIABLE.sub(lambda found: self._value(name, found, hide), text)
 
     def _value(self, name: str, found: re.Match[str], hide: Callable[[str], None]) -> str:
         variable, otherwise = found[1], found[2]

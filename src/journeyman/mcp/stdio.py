@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from journeyman.cancel import within
 from journeyman.errors import count, name_and_words, quoted
-from journeyman.mcp.contents import message_fault
+from journeyman.mcp.contents import leave_out_bad_tools, message_fault
 from journeyman.mcp.servers import Stdio
 from journeyman.processes import Processes, filtered, marked, plain, signal_name
 from journeyman.tools.issues import bounded
@@ -194,6 +194,8 @@ class StdioTransport:
             return None
         if isinstance(message, JSONRPCNotification) and message.method == _LOG:
             return None
+        if isinstance(message, JSONRPCResponse):
+            leave_out_bad_tools(message.result)
         return SessionMessage(message)
 
     async def _note_the_end(self) -> None:

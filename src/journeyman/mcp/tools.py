@@ -12,7 +12,8 @@ Needs `pip install 'journeyman[mcp]'`.
 from __future__ import annotations
 
 import asyncio
-import re
+import json
+import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -28,16 +29,21 @@ from journeyman.mcp.connection import Connection
 from journeyman.mcp.contents import to_tool_result
 from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pinned, save_pins
 from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
-from journeyman.mcp.servers import Server, Target, to_servers
+from journeyman.mcp.servers import Server, Target, plain_name, to_servers
 from journeyman.tools.context import ToolContext
+from journeyman.tools.issues import bounded
+from journeyman.tools.raw_schema import size_problems
+from journeyman.tools.schema import flattened
 from journeyman.tools.tools import AnyTool, Tool, tool_problems
 from journeyman.types import Effect, JsonObject, ToolResult
 
+_log = logging.getLogger("journeyman")
 START_TIMEOUT_S: Final = 30.0
 CALL_TIMEOUT_S: Final = 120.0
 MAX_CHARS: Final = 50_000
 MAX_DESCRIPTION: Final = 16_000
 """The longest description that a model is shown, in characters."""
+_SHOWN: Final = 300
 _LONGEST_NAME: Final = 64  # what every provider takes
 
 
@@ -92,7 +98,11 @@ async def mcp(
     async with _opened(named, start_timeout_s, call_timeout_s) as opened:
         if known is not None:
             differing = [
-                line for _, offer in opened for line in differences(known, offer, only=named[offer.server].only)
+                line
+                for _, offer in opened
+                for line in differences(
+                    known, offer, only=named[offer.server].only, without=named[offer.server].without
+                )
             ]
             if differing:
                 raise PinsDiffer(str(pins), differing)
@@ -175,7 +185,9 @@ class _Taking:
     def effect(self, name: str) -> Effect:
         return self.effects if isinstance(self.effects, str) else self.effects.get(name, "once")
 
-    def made(self, name: str, description: str, schema: JsonObject, call: _Handler) -> AnyTool:
+    def made(
+        self, name: str, description: str, schema: JsonObject, call: _Handler, *, origin: tuple[str, str] | None = None
+    ) -> AnyTool:
         return Tool(
             name,
             description,
@@ -187,6 +199,7 @@ class _Taking:
             max_chars=self.max_chars,
             untrusted=True if self.pinned else "throughout",
             foreign=True,
+            server_names=() if origin is None else server_names(*origin),
         )
 
 
@@ -208,7 +221,8 @@ async def _tools(
         )
     tools: list[AnyTool] = []
     for (at, each), name in zip(taken, names, strict=False):
-        tools.append(_tool(at, each, name, options))
+        made = _tool(at, each, name, options)
+        tools += [] if made is None else [made]
         await asyncio.sleep(0)
     return [
         *tools,
@@ -242,24 +256,38 @@ def _readers(servers: Mapping[str, ConnectedServer]) -> list[tuple[str, str, Jso
 
 
 def _taken(server: Server, offer: Offer) -> list[Definition]:
-    if server.only is None:
-        return list(offer.tools)
     offered = {each.name: each for each in offer.tools}
+    if absent := [name for name in server.without if name not in offered]:
+        _log.warning("MCP server %r does not offer %s, which it is taken without.", offer.server, ", ".join(absent))
+    if server.only is None:
+        return [each for each in offer.tools if each.name not in server.without]
     missing = [name for name in server.only if name not in offered]
     if missing:
         reason = f"it does not offer {', '.join(map(repr, missing))}"
         raise McpUnavailable(offer.server, reason, hint=f"It offers: {', '.join(offered) or 'nothing'}. Correct only=.")
-    return [offered[name] for name in server.only]
+    return [offered[name] for name in server.only if name not in server.without]
 
 
-def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -> AnyTool:
+def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -> AnyTool | None:
+    """Return a tool of a server; None for one that cannot be used, which is told."""
+
     async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
         return to_tool_result(await at.call(definition.name, arguments, context.progress, context.path))
 
-    made = options.made(name, _description(definition), definition.input_schema, call)
-    if problems := tool_problems(made):
-        raise DefinitionError(f"Tool {definition.name!r} of MCP server {at.name!r}", problems)
-    return made
+    origin = (at.name, definition.name)
+    schema, description = flattened(definition.input_schema, _description(definition))
+    made = options.made(name, description, schema, call, origin=origin)
+    problems = tool_problems(made)
+    if not problems:
+        return made
+    said = " ".join([bounded(str(problem), _SHOWN) for problem in problems])
+    if made.schema_fault is None or size_problems(schema):
+        _log.warning("MCP server %r: the tool %r is left out. %s", *origin, said)
+        return None
+    # The server checks its arguments itself; a faulty schema would have the provider refuse every request.
+    _log.warning("MCP server %r: the arguments of the tool %r are not checked. %s", *origin, said)
+    text = bounded(json.dumps(schema, ensure_ascii=False), MAX_DESCRIPTION)
+    return options.made(name, f"{description}\n\nIts arguments: {text}", {"type": "object"}, call, origin=origin)
 
 
 def _description(definition: Definition) -> str:
@@ -283,9 +311,14 @@ def unique_names(offered: Sequence[tuple[str, str]]) -> list[str]:
     return list(names)
 
 
+def server_names(server: str, tool: str) -> tuple[str, str]:
+    """Return what rules call a tool of a server, and all tools of it."""
+    return f"mcp__{plain_name(server)}__{plain_name(tool)}", f"mcp__{plain_name(server)}"
+
+
 def _fit(name: str) -> str:
     """Return a name that every provider takes."""
-    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
+    fit = plain_name(name)
     return fit if len(fit) <= _LONGEST_NAME else _marked(fit, name)
 
 

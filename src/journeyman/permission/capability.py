@@ -38,6 +38,8 @@ class Action:
     """The agents to which it gives a task."""
     digest: str = ""
     """The digest of the call's tool and arguments; `Permission` adds it."""
+    server_names: tuple[str, ...] = ()
+    """The names that a tool of an MCP server has by its server: `mcp__git__log`, `mcp__git`; `Permission` adds them."""
     resembles: Action | None = None
     """What the call would do if the tool were the ready tool of its name. This can only forbid a call or have it asked
     about; it never allows anything."""

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -80,6 +80,7 @@ class Permission:
         mode: Mode = "balanced",
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
+        ask: Sequence[str] = (),
         roots: Sequence[str | Path | Root] = (),
         internal: Sequence[str | Path | Root] = (),
         approvals: Approvals | None = None,
@@ -91,8 +92,9 @@ class Permission:
     ) -> None:
         """Without `roots`, the agent may work in the current folder. Relative paths belong to the first root.
 
-        `mode` says what happens to calls that no rule speaks of. `allow` and `deny` are rules, such as `Bash(ls *)`;
-        what is denied is never allowed. `classify` says what a call would do.
+        `mode` says what happens to calls that no rule speaks of. `allow`, `deny` and `ask` are rules, such as
+        `Bash(ls *)`; what is denied is never allowed, and what is to be asked about is allowed by a person only.
+        `classify` says what a call would do.
 
         `internal` are folders of your program itself. `audit` is a file, or a function, that gets every decision.
         `protected` are files and folders that no tool may change; the files of the approvals, of the audit and of
@@ -102,14 +104,14 @@ class Permission:
         Raises:
             DefinitionError: a rule, the mode or a root is wrong; lists every problem.
         """
-        problems = [*_problems(mode, allow, deny, [*roots, *internal, *protected])]
+        problems = [*_problems(mode, {"allow": allow, "deny": deny, "ask": ask}, [*roots, *internal, *protected])]
         if problems:
             raise DefinitionError("The permission", problems)
         self.mode: Mode = mode
         """What happens to calls that no rule covers. If you change it, the new mode holds from the next call on."""
         self.approvals: Final = approvals or Approvals()
         self._roots: Final = Roots(roots or [Path.cwd()], internal, resolve)
-        self._rules: Final = Rules(allow, deny, self._roots)
+        self._rules: Final = Rules(allow, deny, ask, self._roots)
         self._classify: Final = classify
         self._judged_paths: Final[dict[tuple[RunPath, str], tuple[str, ...]]] = {}
         """Where the paths of a call led when it was judged, for the latest calls."""
@@ -160,7 +162,17 @@ class Permission:
             return True  # no paths: a tool of the program's own, which was judged by its name
         if use == "exec":
             return False
-        return self._rules.denying(Action(tool="", capability=use, paths=(path,)), ()) is not None
+        touched = Action(tool="", capability=use, paths=(path,))
+        was_asked = path in (judged or ())  # by its own name, so that somebody knew which file it is
+        needs_asking = not was_asked and self._rules.asking(touched, ()) is not None
+        return needs_asking or self._rules.denying(touched, ()) is not None
+
+    def tool_problems(self, names: Collection[str]) -> Iterator[Problem]:
+        """Give the deny and ask rules that are about no tool. `names` are those of all tools that there are."""
+        for rule in self._rules.without_effect(names):
+            wrong = f"The permission's rule {rule!r} matches no kind of calls and no tool of this agent."
+            listed = ", ".join(sorted(names)[:_NAMES_SHOWN]) or "none"
+            yield Problem("RULE_WITHOUT_EFFECT", wrong, f"Correct it, or take it out. The tools are: {listed}.")
 
     def _note_paths(self, request: GateRequest, action: Action) -> None:
         key = (request.path, request.tool_use_id)
@@ -173,7 +185,9 @@ class Permission:
     # -- judging
 
     def _action(self, request: GateRequest) -> Action:
-        return replace(self._classify(request), digest=request.digest)
+        action = self._classify(request)
+        names = request.server_names if action.tool == request.tool_name else ()
+        return replace(action, digest=request.digest, server_names=names)
 
     def _judged(self, request: GateRequest, action: Action) -> _Judgement:
         try:
@@ -191,7 +205,7 @@ class Permission:
         allowed = action.tool in self._in_plan if action.capability == "internal" else action.capability in _LOOKS
         if self.mode == "plan" and not allowed:
             return _Judgement("deny", "this is a plan: look, and describe what you would do, but change nothing.")
-        judgement = self._by_rule_or_mode(action)
+        judgement = self._by_ask_rule(request, action) or self._by_rule_or_mode(action)
         is_outside = any("outside" in each for each in places)
         why = self._asked_once(request, action, is_outside=is_outside) if judgement.step != "deny" else None
         return judgement if why is None else _Judgement("ask", why)
@@ -203,7 +217,7 @@ class Permission:
             return f"{_summary(action, request)}: this decides about the agent itself, and no tool may change it."
         if changes and any(place in ("read_only", "internal_read_only") for place in places):
             return f"{_summary(action, request)}: the folder is read-only."
-        rule = self._rules.denying(action, (request.tool_name, action.tool))
+        rule = self._rules.denying(action, _names(request, action))
         return None if rule is None else f"the rule {rule} forbids it."
 
     def _asked_once(self, request: GateRequest, action: Action, *, is_outside: bool) -> str | None:
@@ -222,6 +236,15 @@ class Permission:
             if any(starts_by_itself(path) or is_loaded(path) for path in located):
                 return "it changes what this program, a shell or another tool runs by itself."
         return None
+
+    def _by_ask_rule(self, request: GateRequest, action: Action) -> _Judgement | None:
+        asking = [self._rules.asking(each, _names(request, each)) for each in action.readings()]
+        rule = next(filter(None, asking), None)
+        if rule is None:
+            return None
+        if self.mode != "plan" and self.approvals.allows(self.key(action)):
+            return _Judgement("allow", "approved before.")
+        return _Judgement("ask", f"the rule {rule} asks about it.", _WIDER)
 
     def _by_rule_or_mode(self, action: Action) -> _Judgement:
         rule = self._rules.allowing(action)
@@ -330,7 +353,14 @@ class Permission:
 _LABELS: Final[dict[type, Decided]] = {Allow: "allow", Deny: "deny", Rewrite: "rewrite", Stop: "stop"}
 
 _LONGEST_SUMMARY: Final = 200
+_NAMES_SHOWN: Final = 40
 _LONGEST_QUESTION: Final = 2_000
+
+
+def _names(request: GateRequest, action: Action) -> list[str]:
+    """Return every name by which a rule may forbid a call."""
+    ready = [] if request.acts_as is None else [request.acts_as]
+    return [request.tool_name, action.tool, *ready, *request.server_names]
 
 
 def _hashed(*parts: str) -> str:
@@ -350,17 +380,15 @@ def _summary(action: Action, request: GateRequest, longest: int = _LONGEST_SUMMA
     return f"{request.tool_name} {with_its_end(about, longest)}"
 
 
-def _problems(
-    mode: str, allow: Sequence[str], deny: Sequence[str], roots: Sequence[str | Path | Root]
-) -> Iterator[Problem]:
+def _problems(mode: str, rules: Mapping[str, Sequence[str]], roots: Sequence[str | Path | Root]) -> Iterator[Problem]:
     if mode not in get_args(Mode):
         yield Problem("INVALID_MODE", f"The mode is {mode!r}.", f"Use one of {', '.join(get_args(Mode))}.")
-    for where, rules in (("allow", allow), ("deny", deny)):
-        if isinstance(rules, str):
-            yield Problem("INVALID_RULE", f"{where} is the text {rules!r}.", "Pass a list of rules.")
+    for where, listed in rules.items():
+        if isinstance(listed, str):
+            yield Problem("INVALID_RULE", f"{where} is the text {listed!r}.", "Pass a list of rules.")
             continue
-        for rule in rules:
-            yield from rule_problems(rule, where=where, allows=where == "allow")
+        for rule in listed:
+            yield from rule_problems(rule, where=where)
     for given in roots:
         path = given.path if isinstance(given, Root) else given
         if not str(path).strip() or "\0" in str(path):

@@ -1,8 +1,8 @@
-"""Rules that allow or deny calls: `Bash(git *)`, `Edit(src/**)`, `Read(**/.env)`, `WebFetch(*.example.org)`,
-`Subagent(writer)`, `mcp_*`; and the folders that paths are judged by.
+"""Rules that allow, ask about or deny calls: `Bash(git *)`, `Edit(src/**)`, `Read(**/.env)`, `WebFetch(*.example.org)`,
+`Subagent(writer)`, `mcp__git`; and the folders that paths are judged by.
 
-An allow rule matches only if it surely covers everything that the call touches; a deny rule matches everything that
-might be meant.
+An allow rule matches only if it surely covers everything that the call touches; a deny or ask rule matches everything
+that might be meant.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
+from journeyman.gate import READY_TOOLS
 from journeyman.permission.bash import Word
 from journeyman.permission.capability import Action, Capability, fits_name
 from journeyman.permission.programs import RUNS_OTHERS, program_name, taken_apart
@@ -25,6 +26,23 @@ from journeyman.permission.shell import every_command, plain_words
 
 Kind: TypeAlias = Literal["Bash", "Edit", "Write", "Read", "WebFetch", "Subagent"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
+KINDS_ELSEWHERE: Final[dict[str, Kind]] = {
+    "MultiEdit": "Edit",
+    "NotebookEdit": "Edit",
+    "NotebookRead": "Read",
+    "Task": "Subagent",
+    "Agent": "Subagent",
+}
+"""What other programs call these kinds."""
+TOOLS_ELSEWHERE: Final = {
+    "Grep": "grep",
+    "Glob": "glob",
+    "LS": "ls",
+    "Skill": "skill",
+    "AskUserQuestion": "ask_user",
+    "ToolSearch": "tool_search",
+}
+"""What other programs call these tools."""
 
 _TOOL = re.compile(r"[A-Za-z0-9_-]*\*?")
 _TOKEN = re.compile(r"[A-Za-z0-9_@%+=:,./*-]+")
@@ -39,36 +57,68 @@ class Rule:
     kind: Kind | None
     """None when the rule is about tools by their names."""
     pattern: str
+    also: str | None = None
+    """What a deny or ask rule forbids besides: `Bash(x:*)` may mean the words of `x *`, or one word `x:1`."""
 
 
-def rule_problems(text: object, *, where: str, allows: bool) -> Iterator[Problem]:
+def rule_problems(text: object, *, where: str) -> Iterator[Problem]:
     """Give everything that is wrong with a rule."""
     if not isinstance(text, str) or not text.strip():
         hint = "Write a rule such as 'Bash(git *)' or 'Edit(src/**)'."
         yield Problem("INVALID_RULE", f"{where} holds {text!r}.", hint)
-    elif "(" in text and not text.rstrip().endswith(")"):
+        return
+    name, bracket, rest = text.strip().partition("(")
+    if bracket and not rest.endswith(")"):
         yield Problem("UNCLOSED_RULE", f"The rule {text!r} in {where} does not end with ')'.", "Close the parenthesis.")
-    elif "(" not in text:
-        if _TOOL.fullmatch(text) is None:
-            hint = "Give the name of a tool, perhaps with a '*' at its end, or a rule such as 'Bash(git *)'."
-            yield Problem("INVALID_RULE", f"The rule {text!r} in {where} names no tool.", hint)
-    elif text.partition("(")[0] not in KINDS:
-        hint = f"There are {', '.join(f'{kind}(…)' for kind in KINDS)}, and names of tools."
+    elif not bracket:
+        yield from _name_problems(text, where)
+    elif (kind := KINDS_ELSEWHERE.get(name, name)) not in KINDS:
+        meant = "Read" if name in TOOLS_ELSEWHERE else _in_another_case(name)
+        listed = f"There are {', '.join(f'{kind}(…)' for kind in KINDS)}, and names of tools."
+        hint = listed if meant is None else f"Write {meant}(…)."
         yield Problem("UNKNOWN_RULE_KIND", f"The rule {text!r} in {where} is of no known kind.", hint)
     else:
-        kind, _, rest = text.partition("(")
-        fault = _FACTS[kind].fault(rest.rstrip()[:-1], allows)
+        fault = _FACTS[kind].fault(_pattern_of(kind, rest[:-1]), where == "allow")
         if fault is not None:
             yield Problem("INVALID_RULE", f"The pattern of {text!r} in {where} {fault[0]}.", fault[1])
+
+
+def _name_problems(text: str, where: str) -> Iterator[Problem]:
+    if _TOOL.fullmatch(text.strip()) is None:
+        hint = "Give the name of a tool, perhaps with a '*' at its end, or a rule such as 'Bash(git *)'."
+        yield Problem("INVALID_RULE", f"The rule {text!r} in {where} names no tool.", hint)
+    elif text.strip() not in (*KINDS, *READY_TOOLS) and (kind := _in_another_case(text.strip())) is not None:
+        hint = f"Write {kind!r} for every call of this kind. Letters count, small or capital."
+        yield Problem("UNKNOWN_RULE_KIND", f"The rule {text!r} in {where} is of no known kind.", hint)
+
+
+def _in_another_case(name: str) -> str | None:
+    return next((kind for kind in KINDS if kind.casefold() == name.casefold()), None)
+
+
+def _pattern_of(kind: str, given: str) -> str:
+    """Return the pattern between the parentheses of a rule in our words."""
+    pattern = given.strip()
+    if kind == "Bash" and pattern.endswith(":*"):
+        return f"{pattern[:-2]} *".strip()
+    return pattern.removeprefix("domain:") if kind == "WebFetch" else pattern
 
 
 def read_rule(text: str) -> Rule:
     """Return a rule that has no problems."""
     name, bracket, rest = text.strip().partition("(")
-    kind = next((each for each in get_args(Kind) if each == name), None)
-    if bracket:
-        return Rule(text, kind, rest[:-1].strip())
-    return Rule(text, kind, name if kind is None else _FACTS[kind].anything)
+    called = KINDS_ELSEWHERE.get(name, name)
+    kind = next((each for each in get_args(Kind) if each == called), None)
+    if bracket and kind is not None:
+        pattern = _pattern_of(kind, rest[:-1])
+        also = rest[:-1].strip()
+        return Rule(text, kind, pattern, also if kind == "Bash" and also != pattern else None)
+    return Rule(text, kind, TOOLS_ELSEWHERE.get(name, name) if kind is None else _FACTS[kind].anything)
+
+
+def names_nothing(rule: Rule, names: Collection[str]) -> bool:
+    """Tell whether a rule is about a tool that is neither a ready one nor among these names."""
+    return rule.kind is None and not any(fits_name(rule.pattern, name) for name in (*READY_TOOLS, *names))
 
 
 # -- matching ---------------------------------------------------------------------------------------------------------
@@ -77,14 +127,23 @@ def read_rule(text: str) -> Rule:
 class Rules:
     """The rules of one permission."""
 
-    def __init__(self, allow: Sequence[str], deny: Sequence[str], roots: Roots) -> None:
+    def __init__(self, allow: Sequence[str], deny: Sequence[str], ask: Sequence[str], roots: Roots) -> None:
         self._allow: Final = tuple(map(read_rule, allow))
         self._deny: Final = tuple(map(read_rule, deny))
+        self._ask: Final = tuple(map(read_rule, ask))
         self._roots: Final = roots
 
     def denying(self, action: Action, names: Sequence[str]) -> str | None:
         """Return the rule that forbids an action; None if there is none. `names` are those of all tools involved."""
         return next((rule.text for rule in self._deny if self._may_mean(rule, action, names)), None)
+
+    def asking(self, action: Action, names: Sequence[str]) -> str | None:
+        """Return the rule that has an action asked about; None if there is none."""
+        return next((rule.text for rule in self._ask if self._may_mean(rule, action, names)), None)
+
+    def without_effect(self, names: Collection[str]) -> list[str]:
+        """Return the deny and ask rules that can match no call, where these are all the names of tools."""
+        return [rule.text for rule in (*self._deny, *self._ask) if names_nothing(rule, names)]
 
     def allowing(self, action: Action) -> str | None:
         """Return the rule that allows an action; None if there is none."""
@@ -93,7 +152,7 @@ class Rules:
     def doubting(self, action: Action) -> str | None:
         """Return why a rule may forbid a command, although it cannot be told; None if none does. What a program starts
         that a rule allows by its name, although it runs others, is no doubt: somebody has thought of it."""
-        denying = [rule for rule in self._deny if rule.kind == "Bash"]
+        denying = [rule for rule in (*self._deny, *self._ask) if rule.kind == "Bash"]
         if action.command is None or not denying:
             return None
         reading = taken_apart(action.command)
@@ -116,15 +175,20 @@ class Rules:
             return False
         match rule.kind:
             case "Bash":
-                return action.command is not None and _may_run(rule.pattern.split(), action.command)
+                patterns = [each.split() for each in (rule.pattern, rule.also) if each is not None]
+                return action.command is not None and any(_may_run(each, action.command) for each in patterns)
             case "WebFetch":
                 return action.url is not None and _may_reach(rule.pattern, action.url)
             case "Subagent":
                 return any(fits_name(rule.pattern, agent) for agent in action.agents)
             case _:
+                # Programs whose rules people bring write `/x` for what is below the root, and `//x` for a whole path.
+                is_doubtful = rule.pattern.startswith("/") and not rule.pattern.startswith("//")
+                below = self._absolute(f".{rule.pattern}") if is_doubtful else []
+                meant = [*self._absolute(rule.pattern), *below]
                 # Of a path that can be none, no rule is asked.
                 places = [place(path) for path in action.paths for place in (self._roots.locate, self._roots.spelled)]
-                wanted = [_path_regex(folded(each), below=True) for each in self._absolute(rule.pattern)]
+                wanted = [_path_regex(folded(each), below=True) for each in meant]
                 return any(regex.fullmatch(folded(place)) for regex in wanted for place in places)
 
     # -- an allow: only what is sure
@@ -132,7 +196,9 @@ class Rules:
     def _surely_means(self, rule: Rule, action: Action) -> bool:
         if rule.kind is None:
             is_plain = action.capability != "exec" or self._runs_plainly("*", action)
-            return is_plain and fits_name(rule.pattern, action.tool)
+            # The name that a server gives its tool is no proof of which server it is.
+            names = action.server_names if rule.pattern.startswith("mcp__") and action.server_names else (action.tool,)
+            return is_plain and any(fits_name(rule.pattern, name) for name in names)
         if action.capability != _FACTS[rule.kind].capability:
             return False
         match rule.kind:
@@ -183,6 +249,7 @@ class Rules:
 
     def _absolute(self, pattern: str) -> list[str]:
         """Return a pattern as patterns of absolute paths: below each root, or anywhere."""
+        pattern = f"/{pattern.lstrip('/')}" if pattern.startswith("//") else pattern
         if pattern.startswith("**"):
             return [f"/{pattern}"]
         if not pattern.startswith(("/", "~")):
@@ -283,7 +350,8 @@ def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:
     starts = [1]
     while starts[-1] < len(words) and (_is_option(words[starts[-1]]) or _is_option(words[starts[-1] - 1])):
         starts.append(starts[-1] + 1)  # an option, or perhaps its value
-    return not program.is_known or any(_begins(tokens[1:], words, start) for start in starts)
+    behind = tokens if tokens[0] == "*" else tokens[1:]
+    return not program.is_known or any(_begins(behind, words, start) for start in starts)
 
 
 def _is_option(word: Word) -> bool:
@@ -291,8 +359,27 @@ def _is_option(word: Word) -> bool:
 
 
 def _begins(tokens: Sequence[str], words: Sequence[Word], start: int) -> bool:
-    for index, token in enumerate(tokens, start):
-        if index == len(words):
+    """Tell whether the words from `start` on may begin as the tokens say. A `*` by itself stands for any number of
+    words; what follows it need only be tried at the first place where it fits."""
+    runs: list[list[str]] = [[]]
+    for token in tokens:
+        if token == "*":
+            runs.append([])
+        else:
+            runs[-1].append(token)
+    place = start
+    for number, run in enumerate(runs):
+        places = range(place, place + 1 if number == 0 else len(words) + 1)
+        found = next((each for each in places if _may_stand(run, words, each)), None)
+        if found is None:
+            return False
+        place = found + len(run)
+    return True
+
+
+def _may_stand(tokens: Sequence[str], words: Sequence[Word], place: int) -> bool:
+    for index, token in enumerate(tokens, place):
+        if index >= len(words):
             return False
         if not words[index].is_known:
             return True
@@ -344,6 +431,8 @@ def _command_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
     if not tokens or not all(map(_TOKEN.fullmatch, tokens)):
         hint = "Write a program and its arguments, with '*' for what may vary; several commands are several rules."
         return "is not a plain command", hint
+    if ":" in tokens[0]:
+        return "has a ':' in the name of its program", "Write 'git *', or 'git:*' with nothing behind it."
     if allows and "/" in tokens[0]:
         hint = "Name it without: a command that names its program with a path is never allowed by a rule."
         return "names a program with its path", hint

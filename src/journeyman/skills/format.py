@@ -36,6 +36,9 @@ _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _FENCED: Final = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"\]\(\s*<?([^()\s<>#?]+)")
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:|//")
+_RULES: Final = re.compile(r"[^\s,(]+(?:\([^()]*\))?|\([^()]*\)")
+"""The names of tools in a text, separated by commas and blanks; what stands in parentheses belongs to the name."""
+_DISABLED: Final = "disable-model-invocation"
 _NOT_PART_OF_IT: Final = frozenset({".git", "__pycache__"})
 _TEXTS: Final = ("name", "description", "license", "compatibility")
 
@@ -58,6 +61,10 @@ class Skill:
     """The tools that its author would approve beforehand. This is kept for programs to read; it allows nothing."""
     instructions: str = field(repr=False)
     """The Markdown below the front matter."""
+    model_may_load: bool = True
+    """False where its author says `disable-model-invocation: true`: models are not told of it."""
+    warnings: Sequence[Problem] = field(default=(), repr=False)
+    """What is odd about it, and does not keep it from being used."""
     folder: str
     """The folder of the skill: absolute, with links followed."""
     files: Sequence[str] = field(repr=False)
@@ -89,14 +96,21 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
     except _Unusable as unusable:
         problems.append(unusable.problem)
     else:
-        problems += [*_field_problems(fields, named, shown), *_link_problems(instructions, shown)]
+        links = [*_links(instructions, shown)]
+        problems += [
+            *_field_problems(fields, named, shown),
+            *(problem for may_stand, problem in links if not may_stand),
+        ]
         if not problems:
             texts = {name: " ".join(cast("str", fields.get(name, "")).split()) for name in _TEXTS}
             tools = fields.get("allowed-tools", "")
+            listed = [tools] if isinstance(tools, str) else cast("Sequence[str]", tools)
             return Skill(
                 **texts,
                 metadata=cast("Mapping[str, str]", fields.get("metadata") or {}),
-                allowed_tools=tuple(tools.split() if isinstance(tools, str) else cast("Sequence[str]", tools)),
+                allowed_tools=tuple([name for each in listed for name in _RULES.findall(each)]),
+                model_may_load=fields.get(_DISABLED, "false") != "true",
+                warnings=tuple([problem for _, problem in links]),
                 instructions=instructions,
                 folder=root,
                 files=tuple(sorted(each for each in files if each != SKILL_FILE)),
@@ -277,6 +291,8 @@ def _field_problems(fields: Mapping[str, object], named: str, shown: str) -> Ite
     if not (is_flat or metadata == ""):
         text = f"metadata in {shown} is {said}."
         yield Problem("INVALID_SKILL_FIELD", text, "Write names with one text each below it.")
+    if (given := fields.get(_DISABLED, "false")) not in ("true", "false", ""):
+        yield Problem("INVALID_SKILL_FIELD", f"{_DISABLED} in {shown} is {_cut(given)}.", "Write true or false.")
     if not (isinstance(tools, str) or _are_texts(tools)):
         text = f"allowed-tools in {shown} is {_cut(tools)}."
         yield Problem("INVALID_SKILL_FIELD", text, "Write names of tools, in one text or in a list.")
@@ -299,10 +315,20 @@ def _are_texts(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(each, str) for each in cast("list[object]", values))
 
 
-def _link_problems(instructions: str, shown: str) -> Iterator[Problem]:
-    """Give the links of the instructions that lead out of the skill. What stands in code is no link."""
+def _links(instructions: str, shown: str) -> Iterator[tuple[bool, Problem]]:
+    """Give what is wrong with the links that lead out of the skill, each with whether the skill can still be
+    used: nothing is read through a link to a skill beside it. What stands in code is no link."""
     for found in dict.fromkeys(_LINK.findall(_FENCED.sub("", instructions))):
         leads_out = found.startswith(("/", "~")) or os.path.normpath(found).startswith("..")
-        if leads_out and not _SCHEME.match(found):
-            hint = "Put the file into the skill, or link to an address of the web."
-            yield Problem("OUTSIDE_SKILL", f"{shown} has a link that leads out of the skill: {_cut(found)}.", hint)
+        if not leads_out or _SCHEME.match(found):
+            continue
+        parts = os.path.normpath(found).split("/")
+        if len(parts) > 1 and parts[0] == ".." and parts[1] != "..":
+            text = f"{shown} has a link to another skill, which a model cannot follow: {_cut(found)}."
+            yield True, Problem("OUTSIDE_SKILL", text, "Name the skill instead.")
+        else:
+            text = f"{shown} has a link that leads out of the skill: {_cut(found)}."
+            yield (
+                False,
+                Problem("OUTSIDE_SKILL", text, "Put the file into the skill, or link to an address of the web."),
+            )

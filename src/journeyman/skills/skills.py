@@ -80,12 +80,19 @@ class Skills(Tool[..., Any]):
             raise DefinitionError("Skills", [*problems, *broken])
         for problem in broken:
             _log.warning("A skill is left out: %s", problem)
+        for warning in [warning for each in found.values() for warning in each.warnings]:
+            _log.warning("A skill is taken as it is: %s", warning)
+        offered = {name: each for name, each in found.items() if each.model_may_load}
+        if not offered:
+            hint = "Take out disable-model-invocation, or give another skill."
+            problem = Problem("NO_SKILLS", f"No model may load any of the skills: {', '.join(found)}.", hint)
+            raise DefinitionError("Skills", [problem])
         self.__dict__.update(skills=MappingProxyType(found), skipped=tuple(broken))
-        listed = "".join(f"\n- {each.name}: {each.description}" for each in found.values())
+        listed = "".join(f"\n- {each.name}: {each.description}" for each in offered.values())
         super().__init__(
             name,
             f"{_ABOUT}{listed}",
-            _schema_of(found),
+            _schema_of(offered),
             self._load,
             parallel=True,
             effect="pure",

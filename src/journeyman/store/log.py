@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from journeyman.inbox import Queue
 from journeyman.session import Snapshot, Step, TurnStart, Waiting
-from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, adapter_of, load_messages
+from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, adapter_of
 from journeyman.window import SentView
 
 Kind: TypeAlias = Literal["message", "cut", "staged", "waiting", "gone", "used", "title", "turns", "view"]
@@ -207,7 +207,7 @@ def readable(records: Sequence[Record], session: str) -> tuple[list[Record], Sna
 
 def _messages(total: _Sum) -> list[Message]:
     try:
-        return load_messages(b"[" + b",".join(total.bodies) + b"]")
+        return adapter_of(list[Message]).validate_json(b"[" + b",".join(total.bodies) + b"]")
     except ValidationError:
         for n, body in zip(total.numbers, total.bodies, strict=True):
             try:

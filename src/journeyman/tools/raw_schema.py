@@ -88,6 +88,15 @@ class RawSchema:
             raise InvalidArguments(subject, issue_lines(faults))
         return arguments
 
+    def fault(self) -> str | None:
+        """Return why nothing can be checked by the schema; None if it can."""
+        try:
+            if self._validator is None:
+                self._validator = _compile(self._schema, self.input_schema)
+        except (ValueError, RecursionError) as error:
+            return bounded(str(error).partition("\n")[0]) or "it is nested too deeply"
+        return None
+
     def _steps(self, arguments: dict[str, object], input_json: str | bytes) -> _Steps:
         if self._weight is None:
             self._weight = _Weight(self._schema)

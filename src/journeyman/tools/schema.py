@@ -15,7 +15,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Annotated, Any, Final, Generic, NotRequired, Protocol, Required, TypeVar, cast, get_args
 
-from pydantic import ConfigDict, Field, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, with_config
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, JsonValue, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError, core_schema
@@ -452,6 +452,36 @@ def _inlined(schema: JsonObject) -> JsonObject:
     if not isinstance(definition, dict) or "$ref" in definition:
         return schema
     return {**definition, **{key: value for key, value in schema.items() if key != "$ref"}}
+
+
+def flattened(schema: JsonObject, description: str) -> tuple[JsonObject, str]:
+    """Return the schema of a tool without the keywords that some APIs refuse at its top, and the description with them.
+
+    The properties that only stand inside of these keywords become ordinary ones. Arguments are checked by the schema as
+    it was.
+    """
+    moved = {key: schema[key] for key in sorted(_NOT_AT_THE_TOP & schema.keys())}
+    if not moved:
+        return schema, description
+    properties = {**_properties(schema)}
+    lists = [moved[key] for key in sorted(UNIONS & moved.keys())]
+    inside: dict[str, list[JsonValue]] = {}
+    for branch in [branch for each in lists if isinstance(each, list) for branch in each]:
+        for name, each in _properties(branch).items():
+            if name not in properties and each not in (known := inside.setdefault(name, [])):
+                known.append(each)
+    properties |= {name: each[0] if len(each) == 1 else {"anyOf": each} for name, each in inside.items()}
+    said = f"The arguments as a whole must also fit this JSON Schema: {json.dumps(moved, ensure_ascii=False)}"
+    rest = {key: value for key, value in schema.items() if key not in moved}
+    return {**rest, "properties": properties}, f"{description}\n\n{said}".strip()
+
+
+_NOT_AT_THE_TOP: Final = UNIONS | {"enum", "not"}
+
+
+def _properties(schema: JsonValue) -> JsonObject:
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def anthropic_problems(tool: ToolSpec) -> list[Problem]:

@@ -160,12 +160,12 @@ class Tool(SentByName, Generic[P, R, Needs]):
     foreign: bool = False
     """True: another program describes it and does its work, as with a tool of an MCP server; or it passes calls on to
     such."""
+    server_names: tuple[str, ...] = ()
+    """What rules call a tool of an MCP server: `mcp__SERVER__TOOL`, and `mcp__SERVER`."""
     spec: ToolSpec = field(init=False, repr=False)
     """The tool as the model sees it."""
     in_thread: bool = field(init=False, repr=False)
     """Whether the loop runs it in a thread."""
-    wants_context: bool = field(init=False, repr=False)
-    """False when the handler has no place for a `ToolContext`, so that none need be made."""
     _binding: _Binding = field(default=cast("_Binding", None), repr=False)
 
     def __post_init__(self) -> None:
@@ -183,7 +183,6 @@ class Tool(SentByName, Generic[P, R, Needs]):
         )
         object.__setattr__(self, "_binding", binding)
         object.__setattr__(self, "in_thread", not binding.is_async if self.thread is None else self.thread)
-        object.__setattr__(self, "wants_context", binding.wants_context)
         object.__setattr__(self, "spec", spec)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -197,6 +196,17 @@ class Tool(SentByName, Generic[P, R, Needs]):
             InvalidArguments: they do not fit; it lists every issue.
         """
         return self._binding.arguments.parse(input_json, f"arguments for tool {self.name!r}")
+
+    @property
+    def wants_context(self) -> bool:
+        """False when the handler has no place for a `ToolContext`, so that none need be made."""
+        return self._binding.wants_context
+
+    @property
+    def schema_fault(self) -> str | None:
+        """Why no arguments can be checked by the schema; None if they can, as by every schema of a signature."""
+        arguments = self._binding.arguments
+        return arguments.fault() if isinstance(arguments, RawSchema) else None
 
     @property
     def is_async(self) -> bool:
@@ -355,7 +365,12 @@ TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 def tool_problems(tool: AnyTool) -> list[Problem]:
     """Return everything that is wrong with the definition of a tool: the check of one that was built directly."""
     schema = tool.spec.input_schema
-    return [*_name_problems(tool.name), *schema_problems(schema), *size_problems(schema), *_option_problems(tool)]
+    wrong = [*schema_problems(schema), *size_problems(schema)]
+    if not wrong and (fault := tool.schema_fault) is not None:
+        hint = "Correct it: https://json-schema.org/draft/2020-12 says what a schema may hold."
+        text = f"The input schema of tool {tool.name!r} is faulty, so that no call could be checked: {fault}."
+        wrong = [Problem("INVALID_INPUT_SCHEMA", text, hint)]
+    return [*_name_problems(tool.name), *wrong, *_option_problems(tool)]
 
 
 def _name_problems(name: str) -> list[Problem]:

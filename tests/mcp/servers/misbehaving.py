@@ -263,6 +263,21 @@ class Odd(Server):
         return text(f"{name}: {arguments['word']}")
 
 
+class Mixed(Server):
+    """Most of its tools have schemas that no provider takes."""
+
+    listed: ClassVar[Json] = {
+        "tools": [
+            tool("good"),
+            tool("untyped", inputSchema={"properties": {"word": {"type": "string"}}}),
+            tool("listed", inputSchema={"type": "array"}),
+            {"name": "none"},
+            tool("faulty", inputSchema={"type": "object", "properties": {"word": {"type": "str"}}}),
+            tool("told", outputSchema={"type": "array"}),
+        ]
+    }
+
+
 class Telling(Server):
     """It says a secret instead of listing its tools."""
 
@@ -311,7 +326,7 @@ def no_server() -> None:
 
 
 KINDS: Final = (
-    *(Server, Sour, Changing, Dawdling, Departing, Fragile, Silent, Stubborn, Odd, Telling, Toolless),
+    *(Server, Sour, Changing, Dawdling, Departing, Fragile, Silent, Stubborn, Odd, Mixed, Telling, Toolless),
     *(Curious, Paging, Slow),
 )
 LISTS: Final[dict[str, Json]] = {

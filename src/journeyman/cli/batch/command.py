@@ -28,6 +28,7 @@ from journeyman.cli.batch.files import (
     Format,
     InputLine,
     Results,
+    Written,
     format_of,
     is_whole,
     open_inputs,
@@ -75,8 +76,12 @@ _STEP_LINES: Final = 1_000
 
 OrderName = Annotated[Order, Parameter(help="Write results as runs end (done), or as the inputs come (input).")]
 FormatName = Annotated[
-    Format | None, Parameter(help="How the inputs are written; else the end of the file's name says it: .jsonl, .csv.")
+    Format | None,
+    Parameter(help="How the inputs are written; else the end of the file's name says it: .jsonl, .json, .csv, .tsv."),
 ]
+SeparatorName = Annotated[str | None, Parameter(help="What stands between the cells of a row; else a comma, or a tab.")]
+EncodingName = Annotated[str | None, Parameter(help="How the text of the inputs is encoded; else UTF-8.")]
+InputFieldName = Annotated[str | None, Parameter(help="The field that is given to the agent; else the whole line.")]
 KeyName = Annotated[
     str | None, Parameter(help="The field by which a line is known again; else its number. Then lines may come and go.")
 ]
@@ -97,6 +102,38 @@ DurableName = Annotated[
 AskStoreName = Annotated[Flag, Parameter(help="With --durable, wait here for `journeyman approve`.")]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How the inputs are read."""
+
+    format: FormatName = None
+    separator: SeparatorName = None
+    encoding: EncodingName = None
+    input_field: InputFieldName = None
+    key: KeyName = None
+    files: FilesName = None
+
+    def written(self, inputs: Path) -> Written:
+        """Return how a file is written.
+
+        Raises:
+            Mistake: that cannot be known, or be so.
+        """
+        return Written(format=format_of(inputs, self.format), separator=self.separator, encoding=self.encoding)
+
+    def fields(self, inputs: Path, agent: Agent[Any, Any, Any]) -> Fields:
+        """Return which fields of a line say what, for an agent."""
+        is_object = agent.input is not str and not agent.plan.input.is_wrapped
+        return Fields(
+            key=self.key,
+            files=self.files,
+            folder=Path() if str(inputs) == "-" else inputs.parent,
+            input=self.input_field,
+            schema=agent.plan.input.input_schema if is_object else None,
+        )
+
+
 def batch(  # noqa: PLR0913 - one for each option, all by name
     target: Annotated[str, Parameter(name="FILE:AGENT")],
     inputs: Annotated[Path, Parameter(name="INPUTS", allow_leading_hyphen=True)],
@@ -107,9 +144,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     budget: BudgetName = None,
     cost: CostName = None,
     order: OrderName = "done",
-    format: FormatName = None,
-    key: KeyName = None,
-    files: FilesName = None,
+    reading: Reading | None = None,
     durable: DurableName = None,
     mode: ModeName = None,
     ask_store: AskStoreName = False,
@@ -129,7 +164,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
 
     Args:
         target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
-        inputs: A file of JSON lines, or of CSV with a header; - is stdin.
+        inputs: A file of JSON lines, a JSON array, or CSV or TSV with a header; - is stdin.
         out: The file for the results, one JSON line each, with the number of the input's line.
         at_once: How many runs go on at the same time.
         record: Record what happens, in the store of --durable, else JOURNEYMAN_STORE or .journeyman/runs.db.
@@ -137,7 +172,8 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     """
     if ask_store and durable is None:
         raise Mistake("--ask-store is for durable runs.", "Add --durable FILE.")
-    allowance, written = _allowance(at_once, budget, cost), format_of(inputs, format)
+    allowance, said = _allowance(at_once, budget, cost), reading or Reading()
+    written = said.written(inputs)
     Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
         job = _Job(
@@ -146,10 +182,10 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             ),
             loop=loop,
             written=written,
-            fields=Fields(key=key, files=files, folder=Path() if str(inputs) == "-" else inputs.parent),
+            fields=said.fields(inputs, agent),
             allowance=allowance,
             file=stack.enter_context(open_inputs(inputs, out)),
-            results=stack.enter_context(closing(Results(out, agent.name, has_keys=key is not None))),
+            results=stack.enter_context(closing(Results(out, agent.name, has_keys=said.key is not None))),
             host=Host(model=load_model(model), record=tape, telemetry=stack.enter_context(telemetry_in(wish=otel))),
             store=durable,
             ask_store=ask_store,
@@ -181,7 +217,7 @@ class _Job:
     loop: AgentLoop
     results: Results
     file: BinaryIO
-    written: Format
+    written: Written
     fields: Fields
     host: Host
     store: str | None
@@ -205,6 +241,10 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
             shown.note(f"The last line of {job.results.path} was torn, and is cut. Its input is done again.")
         if n_before:
             shown.note(f"{count(n_before, 'line')} had a result before.")
+        if bad := job.results.unreadable:
+            n_bad = count(len(bad), "line")
+            first = one_line(bad[0].fault, _SHOWN_CHARACTERS)
+            shown.note(f"{n_bad} cannot be read, and no request is sent for them; line {bad[0].number}: {first}.")
         interrupt = Interrupt(abort, lambda: shown.note("Stopping; interrupt again to quit at once."))
         may_wait = job.store is not None
         here = nullcontext() if job.ask_store else asking(job.agent, shown.paused, shown.say, may_wait=may_wait)

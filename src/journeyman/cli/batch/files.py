@@ -7,34 +7,43 @@ goes on where it stopped, however it was stopped.
 from __future__ import annotations
 
 import asyncio
-import csv
 import errno
+import io
 import json
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO, Final, Literal, TypeAlias, cast
 
 from pydantic_core import from_json
 
+from journeyman.batch.table import TableError, read_table, separator_meant
 from journeyman.cli.app import Mistake, Refused
 from journeyman.errors import count, quoted
 from journeyman.files import take_lock
+from journeyman.types import JsonObject
 
-Format: TypeAlias = Literal["jsonl", "csv"]
-FORMATS: Final[Mapping[str, Format]] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv"]
+FORMATS: Final[Mapping[str, Format]] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+}
 _BEGINNING: Final = b'{"line":'
 """How every line of an output begins."""
 _DIGEST_CHARACTERS: Final = 16
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_LONGEST_CELL: Final = 16 * 1024 * 1024
+_SHOWN_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +51,7 @@ class InputLine:
     """One line of the inputs."""
 
     number: int
-    """From 1, as editors count; of a row of CSV that has several lines, the last one."""
+    """From 1, as editors count; of a row that has several lines, the last one; of a JSON array, the place."""
     digest: str
     """Of what stands there."""
     plain: str | None = None
@@ -53,6 +62,8 @@ class InputLine:
     """True for CSV."""
     key: str | None = None
     """What its result is found by, where that is not the number: the value of the field that `--key` names."""
+    custom_id: str | None = None
+    """The caller's own name of a line that was written for OpenAI's batches."""
     files: tuple[Path, ...] = ()
     """What is sent after its text: the files of the field that `--files` names."""
     fault: str = ""
@@ -68,6 +79,15 @@ class Fields:
     files: str | None = None
     """The paths of files that are sent after the line's text, from `folder` on."""
     folder: Path = Path()
+    schema: JsonObject | None = None
+    """What the agent takes, where that is an object whose fields are the columns of a table."""
+    input: str | None = None
+    """What is given to the agent; None: the whole line."""
+
+    @property
+    def are_named(self) -> bool:
+        """Tell whether there are any."""
+        return (self.key, self.files, self.input) != (None, None, None)
 
     def read(self, line: InputLine) -> InputLine:
         """Return the line with what its fields say; `files` is no part of its text any more."""
@@ -79,8 +99,10 @@ class Fields:
         if self.key is not None and (not isinstance(key, str | int) or isinstance(key, bool) or key == ""):
             return replace(line, fault=f"its field {quoted(self.key)} is no text and no number, so it has no key")
         line = replace(line, key=None if key is None else str(key))
+        if self.input is not None and self.input not in given:
+            return replace(line, fault=f"it has no field {quoted(self.input)}, which --input-field names")
         if self.files is None:
-            return line
+            return self._with_input(line, given)
         paths = given.pop(self.files, [])
         named = [paths] if isinstance(paths, str) else paths
         if not isinstance(named, list) or not all([isinstance(each, str) for each in cast("list[object]", named)]):
@@ -88,7 +110,16 @@ class Fields:
         rest = [each for name, each in given.items() if name != self.key]
         plain = rest[0] if len(rest) == 1 and isinstance(rest[0], str) else None
         files = tuple([self.folder / each for each in cast("list[str]", named) if each])
-        return replace(line, text=json.dumps(given, ensure_ascii=False), plain=plain, files=files)
+        line = replace(line, text=json.dumps(given, ensure_ascii=False), plain=plain, files=files)
+        return self._with_input(line, given)
+
+    def _with_input(self, line: InputLine, given: Mapping[str, object]) -> InputLine:
+        if self.input is None:
+            return line
+        value = given.get(self.input)
+        return replace(
+            line, text=json.dumps(value, ensure_ascii=False), plain=value if isinstance(value, str) else None
+        )
 
 
 def format_of(inputs: Path, given: Format | None) -> Format:
@@ -99,8 +130,43 @@ def format_of(inputs: Path, given: Format | None) -> Format:
     """
     known = given or ("jsonl" if str(inputs) == "-" else FORMATS.get(inputs.suffix.lower()))
     if known is None:
-        raise Mistake(f"The name of {inputs} does not tell how it is written.", "Say it: --format jsonl or csv.")
+        raise Mistake(
+            f"The name of {inputs} does not tell how it is written.", "Say it: --format jsonl, json, csv or tsv."
+        )
     return known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How the inputs are written."""
+
+    format: Format
+    separator: str | None = None
+    """What stands between the cells of a row; None: a comma, or in TSV a tab."""
+    encoding: str | None = None
+    """None: UTF-8."""
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+            raise Mistake(f"--separator {self.separator!r} is not one character.", "Give one: --separator ';'")
+        if self.separator is not None and not self.is_table:
+            raise Mistake("--separator is for tables.", "Leave it out, or add --format csv.")
+        if self.encoding is not None:
+            try:
+                "".encode(self.encoding)
+            except (LookupError, ValueError, TypeError) as error:
+                hint = "Give one that Python knows: --encoding windows-1252"
+                raise Mistake(f"--encoding {self.encoding!r} is no encoding of text.", hint) from error
+
+    @property
+    def is_table(self) -> bool:
+        """Tell whether the inputs are rows with a header."""
+        return self.format in ("csv", "tsv")
+
+    @property
+    def between(self) -> str:
+        """What stands between the cells of a row."""
+        return self.separator or ("\t" if self.format == "tsv" else ",")
 
 
 @contextmanager
@@ -131,14 +197,21 @@ def is_whole(file: BinaryIO) -> bool:
     return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
-def read_lines(file: BinaryIO, written: Format, fields: Fields) -> Iterator[InputLine]:
+def read_lines(file: BinaryIO, written: Written, fields: Fields) -> Iterator[InputLine]:
     """Give the lines that are not blank.
 
     Raises:
-        Mistake: CSV has no header.
+        Mistake: a table has no header that can be used, or no column of a name that is asked for; or what has to be a
+            JSON array is none.
     """
-    lines = _rows(file) if written == "csv" else _documents(file)
-    return lines if fields.key is None and fields.files is None else _with_fields(lines, fields)
+    match written.format:
+        case "csv" | "tsv":
+            lines = _rows(file, written, fields)
+        case "json":
+            lines = _items(file, written)
+        case "jsonl":
+            lines = _documents(_utf8(file, written))
+    return _with_fields(lines, fields) if fields.are_named else lines
 
 
 def _with_fields(lines: Iterator[InputLine], fields: Fields) -> Iterator[InputLine]:
@@ -150,7 +223,7 @@ def _with_fields(lines: Iterator[InputLine], fields: Fields) -> Iterator[InputLi
         yield line
 
 
-async def streamed(file: BinaryIO, written: Format, fields: Fields) -> AsyncIterator[InputLine]:
+async def streamed(file: BinaryIO, written: Written, fields: Fields) -> AsyncIterator[InputLine]:
     """Give the lines as they come. They are read by a thread that ends with the process: nothing can interrupt it."""
     loop, waiting = asyncio.get_running_loop(), asyncio.Queue[InputLine | Exception | None](1)
 
@@ -170,7 +243,57 @@ async def streamed(file: BinaryIO, written: Format, fields: Fields) -> AsyncIter
         yield line
 
 
-def _documents(file: BinaryIO) -> Iterator[InputLine]:
+def _decoded(file: BinaryIO, encoding: str, newline: str) -> Iterator[str]:
+    """Give the lines of a file. Bytes that are not UTF-8 stay, so that their row can be told; in another encoding they
+    end it.
+
+    Raises:
+        Mistake: it is not in this encoding.
+    """
+    errors = "surrogateescape" if encoding == "utf-8-sig" else "strict"
+    text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
+    try:
+        for number, line in enumerate(text):
+            yield line if number else line.removeprefix("\ufeff")
+    except UnicodeError as error:
+        raise Mistake(f"The inputs are not in {encoding}: {error}.", "Give another --encoding.") from error
+    finally:
+        with suppress(ValueError):  # the file was closed before
+            text.detach()  # closing it is for whoever has opened it
+
+
+def _utf8(file: BinaryIO, written: Written) -> Iterator[bytes]:
+    if written.encoding is None:
+        return iter(file)
+    return (line.encode("utf-8", "surrogatepass") for line in _decoded(file, written.encoding, "\n"))
+
+
+def _items(file: BinaryIO, written: Written) -> Iterator[InputLine]:
+    """Give the items of a JSON array."""
+    content = b"".join(_utf8(file, written)).removeprefix(b"\xef\xbb\xbf")
+    try:
+        items: object = from_json(content)
+    except ValueError as error:
+        hint = "Correct it; or, if each line is a JSON value of its own, add --format jsonl."
+        raise Mistake(f"The inputs are no JSON: {str(error)[:_SHOWN_CHARACTERS]}.", hint) from error
+    if not isinstance(items, list):
+        raise Mistake("The inputs are no JSON array.", "Give a list of inputs: [{…}, {…}]; or JSON lines.")
+    for number, value in enumerate(cast("list[object]", items), 1):
+        text = json.dumps(value, ensure_ascii=False)
+        digest = _digest(text.encode("utf-8", "surrogatepass"))
+        plain = value if isinstance(value, str) else None
+        yield InputLine(number=number, digest=digest, plain=plain, text=text, custom_id=_custom_id(value))
+
+
+def _custom_id(value: object) -> str | None:
+    """Return the `custom_id` of a line of OpenAI's batches."""
+    if not isinstance(value, dict) or "body" not in value:
+        return None
+    id = cast("dict[str, object]", value).get("custom_id")
+    return id if isinstance(id, str) else None
+
+
+def _documents(file: Iterator[bytes]) -> Iterator[InputLine]:
     for number, raw in enumerate(file, 1):
         line = (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).strip()
         if not line:
@@ -187,39 +310,64 @@ def _documents(file: BinaryIO) -> Iterator[InputLine]:
             yield InputLine(number=number, digest=digest, fault=f"it is no JSON: {error}")
         else:
             plain = value if isinstance(value, str) else None
-            yield InputLine(number=number, digest=digest, plain=plain, text=text)
+            yield InputLine(number=number, digest=digest, plain=plain, text=text, custom_id=_custom_id(value))
 
 
-def _rows(file: BinaryIO) -> Iterator[InputLine]:
-    csv.field_size_limit(_LONGEST_CELL)
-    first = file.readline().removeprefix(b"\xef\xbb\xbf")
-    reader = csv.reader(line.decode("utf-8", "surrogateescape") for line in chain([first], file))
+def _rows(file: BinaryIO, written: Written, fields: Fields) -> Iterator[InputLine]:
+    lines = _decoded(file, written.encoding or "utf-8-sig", "")
     try:
-        header = next(reader, list[str]())
-    except csv.Error as error:
-        raise Mistake(f"The header of the CSV cannot be read: {error}.", "Save it again as CSV in UTF-8.") from error
-    if not any(header) or any(_is_broken(name) for name in header):
-        raise Mistake("The CSV has no header in UTF-8.", "Its first line has to name the columns.")
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            yield InputLine(number=reader.line_num, digest=_digest(str(error).encode()), fault=f"it is no CSV: {error}")
-            continue
-        if row is None:
-            return
-        if not row:
-            continue
-        number, digest = reader.line_num, _digest(json.dumps([header, row]).encode())
-        if len(row) != len(header):
-            fault = f"it has {len(row)} cells, and the header has {len(header)}"
-            yield InputLine(number=number, digest=digest, fault=fault)
-        elif any(_is_broken(cell) for cell in row):
-            yield InputLine(number=number, digest=digest, fault="it is not UTF-8")
+        header, rows = read_table(lines, written.between)
+    except TableError as fault:
+        hint = "Correct the first line; if the table is not in UTF-8, say --encoding, such as windows-1252 or utf-16."
+        raise Mistake(f"The inputs cannot be used: {fault}.", hint) from fault
+    _check_header(header, written, fields)
+    for row in rows:
+        digest = _digest(json.dumps([header, [*row.cells]]).encode())
+        if row.error:
+            yield InputLine(number=row.first_line, digest=_digest(row.error.encode()), fault=row.fault)
+        elif row.fault:
+            yield InputLine(number=row.last_line, digest=digest, fault=row.fault)
+        elif any(_is_broken(cell) for cell in row.cells):
+            yield InputLine(number=row.last_line, digest=digest, fault="it is not UTF-8")
         else:
-            text = json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False)
-            plain = row[0] if len(row) == 1 else None
-            yield InputLine(number=number, digest=digest, plain=plain, text=text, is_row=True)
+            text = json.dumps(dict(zip(header, row.cells, strict=True)), ensure_ascii=False)
+            plain = row.cells[0] if len(row.cells) == 1 else None
+            yield InputLine(number=row.last_line, digest=digest, plain=plain, text=text, is_row=True)
+
+
+def _check_columns(header: Sequence[str], fields: Fields) -> None:
+    """Refuse a table that lacks what the agent needs, or has a column whose name seems to be misspelt: no row of it
+    would be read as it is meant."""
+    schema = fields.schema
+    if schema is None or fields.input is not None:
+        return
+    known = [*cast("JsonObject", schema.get("properties", {}))]
+    missing = [name for name in cast("list[str]", schema.get("required", [])) if name not in header]
+    used = {*known, fields.key, fields.files}
+    for name in header:
+        near = get_close_matches(name, [each for each in known if each not in header], 1) if name not in used else []
+        if near:
+            text = f"The agent takes no {quoted(name)}, but {quoted(near[0])}, which the inputs have no column for."
+            raise Mistake(text, "Correct the name in the first line.")
+    if missing:
+        text = f"The agent needs {', '.join(map(quoted, missing))}, and the inputs have no such column."
+        raise Mistake(text, f"There are: {', '.join(map(quoted, header))[:_SHOWN_CHARACTERS]}.")
+
+
+def _check_header(header: Sequence[str], written: Written, fields: Fields) -> None:
+    if any(_is_broken(name) for name in header) or "\0" in "".join(header):
+        hint = "Save it in UTF-8, or say how it is written: --encoding windows-1252, or utf-16."
+        raise Mistake("The header of the inputs is not in UTF-8.", hint)
+    if (meant := separator_meant(header, written.between)) is not None:
+        character, name = meant
+        given = "$'\\t'" if character == "\t" else f"'{character}'"
+        text = f"The inputs have one column, {quoted(header[0])}: its cells seem to be separated by {name}."
+        raise Mistake(text, f"Say it: --separator {given}")
+    _check_columns(header, fields)
+    for option, name in (("--key", fields.key), ("--files", fields.files), ("--input-field", fields.input)):
+        if name is not None and name not in header:
+            text = f"{option} names {quoted(name)}, and the inputs have no such column."
+            raise Mistake(text, f"There are: {', '.join(map(quoted, header))[:_SHOWN_CHARACTERS]}.")
 
 
 def _is_broken(cell: str) -> bool:
@@ -257,6 +405,8 @@ class Results:
         self.done: Final[dict[int | str, str]] = {}
         """The digests of the inputs that have a result, by the line's number or its key."""
         self._has_keys = has_keys
+        self.unreadable: Final[list[InputLine]] = []
+        """The lines that cannot be read, as far as they were checked."""
         self.n_failed = 0
         """How many of the results are failures."""
         self.was_torn = False
@@ -342,6 +492,8 @@ class Results:
         """
         n_open, n_known = 0, 0
         for line in lines:
+            if line.fault and not self.has(line):
+                self.unreadable.append(line)
             is_there = self.has(line)
             n_known += is_there
             n_open += not is_there
@@ -358,7 +510,8 @@ class Results:
             Mistake: it cannot be written for another reason.
         """
         key = {"key": line.key} if self._has_keys else {}
-        record = {"line": line.number, "digest": line.digest, **key, "agent": agent, **facts}
+        own = {} if line.custom_id is None else {"custom_id": line.custom_id}
+        record = {"line": line.number, "digest": line.digest, **key, **own, "agent": agent, **facts}
         data = memoryview(json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         try:

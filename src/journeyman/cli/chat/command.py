@@ -36,7 +36,7 @@ from journeyman.cli.chat.sessions import LATEST, SessionFile
 from journeyman.cli.chat.tree import recalled
 from journeyman.cli.chat.view import Entry, Keys, View
 from journeyman.cli.loading import load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
+from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, RulesFile, SkillFolders, Timeout
 from journeyman.cli.permit.asker import Asker, asking
 from journeyman.cli.permit.policy import Nobody, data_folder
 from journeyman.cli.run import (
@@ -93,6 +93,7 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
     session_file: str | None = None,
     model: ModelName = None,
     mode: ModeName = None,
+    rules: RulesFile = None,
     tools: str | None = None,
     plain: PlainFlag = False,
     debug: DebugFlag = False,
@@ -124,7 +125,7 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
     if tools is not None and target is not None:
         raise Mistake(f"--tools is for the assistant; {target} has its own tools.", "Leave one of them out.")
     stdout = None if os.isatty(0) and os.isatty(1) else Stdout()
-    with AgentLoop(timeout) as loop, telemetry_in(wish=otel) as telemetry:
+    with AgentLoop(timeout, rules=rules) as loop, telemetry_in(wish=otel) as telemetry:
         make: Callable[..., Agent[Any, Any, Any]] | None = None
         if target is None:  # imported for it alone
             make = resolve_name("journeyman.cli.chat.assistant:assistant")

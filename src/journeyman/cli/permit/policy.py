@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from pydantic import BaseModel, ValidationError
+
 from journeyman.agent import Agent
+from journeyman.cli.app import Mistake
 from journeyman.cli.show.lines import Line, one_line
+from journeyman.cli.show.screen import stderr_console
 from journeyman.endings import Place
-from journeyman.errors import count
+from journeyman.errors import DefinitionError, count
 from journeyman.gate import Approval, Decision, Deny, GateRequest
 from journeyman.inbox import Outside
 from journeyman.loop.record import current_run
@@ -39,28 +44,77 @@ def data_folder() -> Path:
     return (Path(given) if given.startswith("/") else Path.home() / ".local" / "share") / "journeyman"
 
 
-def with_policy(agent: Agent[Any, Any, Any], target: str, mode: Mode | None) -> Agent[Any, Any, Any]:
-    """Return the agent with the gate that the mode means: one that has no gate of its own, or where a mode is asked
-    for, beside its own. What is approved forever is kept by the file that `target` names."""
-    if mode is None and agent.gate:
+class _RulesSection(BaseModel):
+    allow: list[str] = []
+    deny: list[str] = []
+    ask: list[str] = []
+
+
+class _SettingsFile(BaseModel):
+    permissions: _RulesSection
+
+
+class FileRules(NamedTuple):
+    """The rules of a file of settings."""
+
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
+    ask: Sequence[str] = ()
+
+
+def load_rules(path: Path) -> FileRules:
+    """Return the rules below `permissions` in a file of settings such as Claude Code's. Nothing else of it is read. A
+    file of the working folder only narrows: the agent may have written it, so what it allows is left out, and told.
+
+    Raises:
+        Mistake: it cannot be read, or a rule is wrong.
+    """
+    try:
+        rules = _SettingsFile.model_validate_json(path.read_bytes().removeprefix(BOM_UTF8)).permissions
+        Permission(allow=rules.allow, deny=rules.deny, ask=rules.ask)
+    except OSError as error:
+        raise Mistake(f"--rules {path} cannot be read: {error.strerror}.", "Name a file of settings.") from error
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        hint = 'It holds {"permissions": {"allow": […], "ask": […], "deny": […]}}.'
+        raise Mistake(f"--rules {path} is no file of rules: {place or 'it'}: {first['msg']}.", hint) from None
+    except DefinitionError as error:
+        raise Mistake(f"--rules {path}: {error}", "Correct the rules, or take them out.") from error
+    if rules.allow and path.resolve().is_relative_to(Path.cwd().resolve()):
+        left_out = f"{path} lies in the working folder, so what it allows is left out: {', '.join(rules.allow)}"
+        stderr_console().print(one_line(left_out, _SHOWN_CHARACTERS), markup=False)
+        return FileRules((), rules.deny, rules.ask)
+    return FileRules(rules.allow, rules.deny, rules.ask)
+
+
+def with_policy(
+    agent: Agent[Any, Any, Any], target: str, mode: Mode | None, rules: FileRules | None = None
+) -> Agent[Any, Any, Any]:
+    """Return the agent with the gate that the mode means: one that has no gate of its own, or where a mode or rules are
+    asked for, beside its own. What is approved forever is kept by the file that `target` names."""
+    if mode is None and rules is None and agent.gate:
         return agent
     own = [] if agent.gate is None else [*agent.gate] if isinstance(agent.gate, Sequence) else [agent.gate]
-    return replace(agent, gate=[*own, _permission(agent.name, target, mode or DEFAULT)])
+    if mode is None:
+        mode = "trust" if own else DEFAULT  # beside a gate of its own, rules alone only narrow
+    return replace(agent, gate=[*own, _permission(agent.name, target, mode, rules or FileRules())])
 
 
-def _permission(name: str, target: str, mode: Mode) -> Permission:
+def _permission(name: str, target: str, mode: Mode, rules: FileRules) -> Permission:
     place = hashlib.sha256(os.path.abspath(target).encode("utf-8", "surrogatepass")).hexdigest()[:12]  # noqa: PTH100 - it may be no path
     path = data_folder() / "approvals" / f"{name}-{place}.json"
     above = next(each for each in path.parents if each.exists())
     kept = path if os.access(above, os.W_OK | os.X_OK) else None  # in memory, where nothing can be kept
-    return Policy(mode, Approvals(kept, expires_s=_EXPIRES_S))
+    return Policy(mode, Approvals(kept, expires_s=_EXPIRES_S), rules)
 
 
 class Policy(Permission):
     """The gate of an agent that a command runs. The functions of the agent's own file are trusted, but in strict."""
 
-    def __init__(self, mode: Mode, approvals: Approvals) -> None:
-        super().__init__(mode=mode, approvals=approvals, classify=self._classified)
+    def __init__(self, mode: Mode, approvals: Approvals, rules: FileRules | None = None) -> None:
+        allow, deny, ask = rules or FileRules()
+        super().__init__(mode=mode, approvals=approvals, classify=self._classified, allow=allow, deny=deny, ask=ask)
 
     def _classified(self, request: GateRequest) -> Action:
         if self.mode == "strict":

@@ -46,6 +46,7 @@ from journeyman.models.wire import (
     safe_name,
     to_json,
 )
+from journeyman.tools.schema import flattened
 from journeyman.types import (
     Audio,
     Base64,
@@ -342,9 +343,10 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     strict = strict and spec.strict and is_enforceable(spec.input_schema)
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
-        parameters = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
+        schema, description = flattened(spec.input_schema, spec.description)
+        parameters = {**schema, "properties": schema.get("properties", {})}
         name = safe_name(spec.name, longest=NAME_CHARACTERS)
-        function: JsonObject = {"name": name, "description": spec.description, "parameters": parameters}
+        function: JsonObject = {"name": name, "description": description, "parameters": parameters}
         if strict:
             function["strict"] = True
         spec.wire[key] = to_json({"type": "function", "function": function})

@@ -38,6 +38,7 @@ from journeyman.models.wire import (
     says_nothing,
     to_json,
 )
+from journeyman.tools.schema import flattened
 from journeyman.types import (
     Audio,
     Block,
@@ -109,9 +110,10 @@ def _tools(prefix: Prefix, *, strict: bool) -> bytes:
 def _tool(spec: ToolSpec, *, may_be_strict: bool) -> bytes:
     key = f"{_TOOLS}/{may_be_strict}"
     if key not in spec.wire:
+        schema, description = flattened(spec.input_schema, spec.description)
         name = safe_name(spec.name, longest=NAME_CHARACTERS)
-        tool: JsonObject = {"type": "function", "name": name, "description": spec.description}
-        tool["parameters"] = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
+        tool: JsonObject = {"type": "function", "name": name, "description": description}
+        tool["parameters"] = {**schema, "properties": schema.get("properties", {})}
         # Always said: left out, the API would take it for true.
         tool["strict"] = may_be_strict and spec.strict and is_enforceable(spec.input_schema)
         spec.wire[key] = to_json(tool)
