@@ -16,6 +16,8 @@ from journeyman.budget import Limits
 from journeyman.chat.questions import ask_user
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_model
+from journeyman.cli.show.log import log_shown
+from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.errors import DefinitionError
 from journeyman.toolbox import Workspace, fetch_tool, project_memory
@@ -53,16 +55,18 @@ def assistant(*, model: str | None, tools: str | None) -> Agent:
     """Return the assistant for the current folder. `tools` names a group of tools, or tools, with commas between them.
 
     Raises:
-        Mistake: there is no model for it, no such tool, or the project's memory cannot be read.
+        Mistake: there is no model for it, or no such tool.
     """
     folder = Path.cwd()
     chosen = model or _model()
     load_model(chosen)
     try:
+        with log_shown(PlainScreen(stderr_console()).say, debug=False):
+            memory = project_memory(folder, skip_broken=True)
         return Agent(
             name=NAME,
             model=chosen,
-            system=[Text(_SYSTEM.format(folder=folder, system=os.uname().sysname)), *project_memory(folder)],
+            system=[Text(_SYSTEM.format(folder=folder, system=os.uname().sysname)), *memory],
             tools=list(_tools(tools or CODING)),
             compaction=(ClearToolResults(), Summarise()),
             limits=Limits(iterations=_ITERATIONS),
