@@ -19,7 +19,7 @@ import orjson
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from journeyman.content.media import Media, n_bytes_of
+from journeyman.content.media import Media
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart, current_tap
 from journeyman.models.sse import MAX_VALUES
@@ -215,7 +215,7 @@ def is_taken(block: Image | Document | Audio, media: Media) -> bool:
     source = block.source
     if not isinstance(source, Base64):
         return True
-    return media.lack(block.type, source.media_type, n_bytes_of(source.data), model="") is None
+    return media.lack(block.type, source.media_type, source.data, model="") is None
 
 
 def missing(block: Image | Document | Audio) -> str:

@@ -100,7 +100,7 @@ class AnthropicModel(OverHttp):
             context_window=known.context_window,
             price=self.price,
             loads_tools=loads_tools,
-            media=media(by_url=self.base_url == BASE_URL),
+            media=media(by_url=self.base_url == BASE_URL, context_window=known.context_window),
             native_output=known.native_output,
             hosted=Hosting(
                 web_search=frozenset({"max_uses", "allowed_domains", "blocked_domains", "location"}),
