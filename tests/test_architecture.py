@@ -27,7 +27,7 @@ FRONT_PAGE = "__init__"
 # The rooms: a folder each, but for those whose modules stand at the top, so that users import them by name.
 TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version",
-    "ports": "model budget cancel gate journal history inbox session window files processes proxies",
+    "ports": "model budget cancel gate journal history inbox session window files processes proxies env_file",
     "agent": "agent output prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",

@@ -63,7 +63,8 @@ def missing_module(name: str, error: ModuleNotFoundError, *, target: Path | str)
     last = _frames(error)[-1:]
     verb = "imports" if last and place == line_of(last[0].filename, last[0].lineno) else "needs"
     text = f"{place} {verb} {name}" if place else f"There is no module {name}"
-    parent = next((sys.modules[each] for each in _parents_of(name) if each in sys.modules), None)
+    above = [name.rsplit(".", n_parts)[0] for n_parts in range(1, name.count(".") + 1)]
+    parent = next((sys.modules[each] for each in above if each in sys.modules), None)
     if parent is not None:
         return _lacking(text, name, parent, is_target=not place)
     starts = [Path.cwd(), *(Path(frame.filename).resolve().parent for frame in _frames(error))]
@@ -95,13 +96,6 @@ def _is_in(filename: str, folders: Sequence[str]) -> bool:
     return any(Path(filename).is_relative_to(folder) for folder in folders)
 
 
-def _parents_of(name: str) -> Iterator[str]:
-    """Return the packages that a module would be in, the nearest first."""
-    while "." in name:
-        name = name.rpartition(".")[0]
-        yield name
-
-
 def _lacking(text: str, name: str, parent: ModuleType, *, is_target: bool) -> Mistake:
     """Return what is said of a part of a module that is there."""
     held, file = parent.__name__, getattr(parent, "__file__", None)
@@ -125,15 +119,15 @@ def _find_own(name: str, starts: Sequence[Path]) -> Path | None:
         for path in (folder / name, folder / f"{name}.py"):
             if os.path.exists(path):  # noqa: PTH110 - the name may be too long
                 return path
-    tops = dict.fromkeys(_top_of(start) for start in starts if not _is_in(str(start), _INSTALLED))
+    tops: dict[Path, None] = {}
+    for start in starts:
+        if not _is_in(str(start), _INSTALLED):
+            project = (
+                each for each in (start, *start.parents) if any((each / mark).exists() for mark in _MARKS_OF_A_PROJECT)
+            )
+            tops[next(project, start)] = None
     below = (path for top in tops for path in islice(_paths_below(top), _MOST_FOLDERS))
     return next((path for paths in below for path in paths if _module_name(path) == _module_name(Path(name))), None)
-
-
-def _top_of(folder: Path) -> Path:
-    """Return the folder of the project that a folder belongs to; itself, if it belongs to none."""
-    marked = (each for each in (folder, *folder.parents) if any((each / mark).exists() for mark in _MARKS_OF_A_PROJECT))
-    return next(marked, folder)
 
 
 def _paths_below(top: Path) -> Iterator[list[Path]]:

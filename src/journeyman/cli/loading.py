@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
@@ -156,7 +156,7 @@ def _search_first(folder: Path) -> None:
 
 def _import(name: str) -> ModuleType:
     _search_first(Path.cwd())
-    return import_module(name)
+    return resolve_name(f"{name}:")  # without the colon, a failing import is taken for an attribute
 
 
 def _execute(path: Path, name: str) -> ModuleType:

@@ -19,6 +19,7 @@ from journeyman.cli.loading import load_model
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.compaction import ClearToolResults, Summarise
+from journeyman.env_file import hint_of_env_file
 from journeyman.errors import DefinitionError
 from journeyman.toolbox import Workspace, fetch_tool, project_memory
 from journeyman.toolbox.workspace import ToolName
@@ -81,7 +82,9 @@ def _model() -> str:
     found = next((model for key, model in _MODELS if key in given), None)
     if found is None:
         keys = " or ".join(key for key, _ in _MODELS)
-        hint = f"Set {keys}, or name another model: --model ollama:qwen3"
+        hint = hint_of_env_file([*(key for key, _ in _MODELS), *_ALSO]) or (
+            f"Set {keys}, or name another model: --model ollama:qwen3"
+        )
         raise Mistake("There is no model to talk with: no key is set.", hint)
     return found
 
