@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import orjson
 
 from journeyman import Message, Settings, Text, ToolResult, dump_messages, load_messages
 from journeyman.events import ModelResponded
 from journeyman.history import History
+from journeyman.loop.prepare import closing_of
 from journeyman.model import Prefix, Request, ToolSpec
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import Block, Document, Image, Opaque, RedactedThinking, Thinking, ToolUse
@@ -63,11 +64,9 @@ def _judged(body: bytes) -> tuple[str, ...]:
 
 def origin_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """Yield where the history is not: what was given, and then what the model said, word for word."""
-    forgetful = History(record.given)
+    given, forgetful = (History(record.given, closing=partial(closing_of, record.agent)) for _ in range(2))
     forgetful.forget_server_calls()  # as a prompt does that follows
-    n_given = next(
-        (n for each in (History(record.given), forgetful) if (n := _begins(result.history, each)) is not None), None
-    )
+    n_given = next((n for each in (given, forgetful) if (n := _begins(result.history, each)) is not None), None)
     if n_given is None:
         yield "it does not begin with what was given"
         return
