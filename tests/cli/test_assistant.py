@@ -128,3 +128,11 @@ async def test_over_a_pipe_it_answers_and_has_the_tools_that_were_named(warm: Wa
         tools = cast("list[dict[str, object]]", api.requests[0].body["tools"])
         names = [each["name"] for each in tools]
     assert names == ["read", "glob", "grep", "ls", "ask_user"]
+
+
+def test_a_chat_starts_in_a_project_whose_memory_is_too_long(warm: Warm, project: Path) -> None:
+    (project / "AGENTS.md").write_text("Write tests.\n" * 3_000)
+    done = warm("chat", "-m", "ollama:none", cwd=project, env=surroundings(project))
+    assert (done.code, done.stdout) == (0, "")
+    told = " ".join(done.stderr.split())
+    assert "Not all of the project's memory is taken: The memory in AGENTS.md is longer than 32,768 bytes." in told

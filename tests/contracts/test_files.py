@@ -125,3 +125,27 @@ async def test_an_address_that_the_provider_fetches_is_sent_as_it_is(name: str) 
 
 def test_the_jpeg_of_the_tests_is_one() -> None:
     assert Image.from_bytes(JPEG).source == Base64.of(JPEG, "image/jpeg")
+
+
+WIDE = png(size=(9_000, 10))
+LOCKED = PDF.replace(b"/Root 1 0 R", b"/Root 1 0 R/Encrypt 2 0 R")
+LONG = PDF.replace(
+    b"trailer", b"".join(b"%d 0 obj<</Type/Page>>endobj\n" % number for number in range(2, 1_100)) + b"trailer"
+)
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name.startswith(("anthropic", "vertex-anthropic"))])
+async def test_what_claude_is_known_to_refuse_is_told_before_it_is_sent(name: str) -> None:
+    refusal = await refused_by(CARRIER[name], Image.from_bytes(WIDE), Document.from_bytes(LOCKED))
+    assert "item 1, image: it has 9,000 x 10 pixels, and " in refusal
+    assert "takes pictures of at most 8,000 pixels wide and high. Make it smaller" in refusal
+    assert "item 2, document: it is protected by a password, and " in refusal
+    refusal = await refused_by(CARRIER[name], Document.from_bytes(LONG))
+    assert "item 1, document: it has 1,098 pages, and " in refusal
+    assert ". Send it in parts" in refusal
+
+
+@pytest.mark.parametrize("name", ["google-events", "vertex-google"])
+async def test_what_gemini_is_known_to_refuse_is_told_before_it_is_sent(name: str) -> None:
+    assert "it has 1,098 pages, and " in await refused_by(CARRIER[name], Document.from_bytes(LONG))
+    await said_over(CARRIER[name], [Image.from_bytes(WIDE), Document.from_bytes(LOCKED)])

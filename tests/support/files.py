@@ -15,9 +15,9 @@ def _riff(kind: bytes, data: bytes) -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(data)) + kind + data
 
 
-def png(noise: bytes = b"") -> bytes:
-    """Return a picture of one pixel, with `noise` in it to make it larger."""
-    header = _chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+def png(noise: bytes = b"", size: tuple[int, int] = (1, 1)) -> bytes:
+    """Return a picture of one pixel, with `noise` in it to make it larger; its head says that it has `size`."""
+    header = _chunk(b"IHDR", struct.pack(">IIBBBBB", *size, 8, 2, 0, 0, 0))
     pixel = _chunk(b"IDAT", zlib.compress(b"\0\xff\0\0"))
     return b"\x89PNG\r\n\x1a\n" + header + (_chunk(b"juNk", noise) if noise else b"") + pixel + _chunk(b"IEND", b"")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -84,3 +85,75 @@ def test_what_cannot_be_read_is_one_line(project: Path) -> None:
     assert len(project_memory(project / "docs", max_bytes=50_000)) == 2
     assert problem(project / "nowhere")[0] == "NO_WORKSPACE"
     assert problem(project, top=project / "src")[0] == "NO_WORKSPACE"
+
+
+def test_with_skip_broken_what_fits_is_taken_nearest_first(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (project / "AGENTS.md").write_text("Use tabs.\n" * 10)
+    (project / "src" / "AGENTS.md").write_text("Use spaces.\n" * 3)
+    memory = words(project_memory(project / "src", max_bytes=60, skip_broken=True))
+    assert memory == [
+        "Use tabs.\nUse tabs.\n\n[The rest of this file is left out: it is too long.]",
+        "Use spaces.\n" * 2 + "Use spaces.",
+    ]
+    assert words(project_memory(project / "src", max_bytes=36, skip_broken=True)) == [memory[1]]
+    cut = f"Not all of the project's memory is taken: The memory in {project}/AGENTS.md is longer than 60 bytes."
+    assert caplog.messages[0] == cut
+    (project / "AGENTS.md").write_text("é" * 40)
+    assert words(project_memory(project, max_bytes=61, skip_broken=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "taken", "words_of_log"),
+    [
+        (b"Say caf\xe9.", ["Say caf\ufffd."], "AGENTS.md is not UTF-8: byte 0xe9 at offset 7."),
+        ("Use tabs.".encode("utf-16"), ["Use tabs."], ""),
+        (b"PK\x03\x04\0\0", [], "AGENTS.md is no text."),
+    ],
+)
+def test_with_skip_broken_what_can_be_read_is_taken(
+    project: Path, caplog: pytest.LogCaptureFixture, data: bytes, taken: list[str], words_of_log: str
+) -> None:
+    (project / "AGENTS.md").write_bytes(data)
+    assert words(project_memory(project, skip_broken=True)) == taken
+    assert words_of_log in caplog.text
+    assert bool(words_of_log) == bool(caplog.records)
+
+
+def test_a_file_that_is_imported_follows_once(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (project / "docs" / "style.md").write_text("Style. See @../AGENTS.md and @more.md.\n")
+    (project / "docs" / "more.md").write_text("More.")
+    (project / "AGENTS.md").write_text(
+        "Tabs (@docs/style.md). By @maria, with @types/node; `@docs/a.md`\n```\n@docs/b.md\n"
+    )
+    texts = project_memory(project)
+    assert words(texts)[0].startswith("Tabs")
+    assert words(texts)[1:] == ["Style. See @../AGENTS.md and @more.md.", "More."]
+    assert "from docs/more.md." in texts[2].text
+    assert caplog.messages == []
+
+
+def test_a_file_that_is_not_of_the_project_or_may_be_secret_is_not_imported(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (project / ".env").write_text("KEY=secret")
+    (project / "link.md").symlink_to(project.parent / "AGENTS.md")
+    (project / "AGENTS.md").write_text("@/etc/passwd @~/notes.md @../AGENTS.md @link.md @.env @gone.md")
+    assert len(project_memory(project)) == 1
+    outside = "which is outside of the project. It is left out."
+    said = [outside] * 4 + ["whose name begins with a dot. It is left out.", "which is not there."]
+    assert [(record.levelno, record.getMessage().partition(", ")[2]) for record in caplog.records] == [
+        (logging.WARNING, each) for each in said
+    ]
+
+
+def test_imports_end_after_five_files(project: Path) -> None:
+    for number in range(9):
+        (project / f"{number}.md").write_text(f"Part {number}. @{number + 1}.md")
+    (project / "AGENTS.md").write_text("@0.md")
+    assert len(project_memory(project)) == 6
+
+
+def test_claude_md_counts_where_there_is_no_agents_md(project: Path) -> None:
+    (project / "CLAUDE.md").write_text("Not read.")
+    (project / "docs" / "CLAUDE.md").write_text("Use semicolons.")
+    assert words(project_memory(project / "docs")) == ["Use tabs.", "Use semicolons."]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import struct
 from base64 import b64decode
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from journeyman import Audio, Document, Image
 from journeyman.content import LARGEST_BYTES
+from journeyman.content.signatures import has_password, n_pages_of, size_of
 from journeyman.types import Base64, Url
 from tests.support.files import GIF, JPEG, MP3, PDF, PNG, WAV, WEBP
 
@@ -160,3 +163,104 @@ def test_any_bytes_are_taken_or_refused_in_one_sentence(data: bytes, media_type:
             assert b64decode(made.source.data) == data
         assert refusal[-1:] in ("", ".")
         assert "\n" not in refusal
+
+
+def mp4(*brands: bytes, behind: bytes = b"") -> bytes:
+    return struct.pack(">I", 8 + 4 * len(brands) + 4) + b"ftyp" + brands[0] + bytes(4) + b"".join(brands[1:]) + behind
+
+
+def track(kind: bytes) -> bytes:
+    return b"moov" + b"hdlr" + bytes(8) + kind
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (mp4(b"mif1", b"mif1", b"heic"), "image/heic"),
+        (mp4(b"mif1", b"avif"), "image/avif"),
+        (mp4(b"msf1", b"hevc"), "image/heic"),
+        (mp4(b"heix", b"mif1"), "image/heic"),
+        (mp4(b"avis", b"avif"), "image/avif"),
+        (mp4(b"M4A ", b"mp42"), "audio/mp4"),
+        (mp4(b"M4B "), "audio/mp4"),
+        (mp4(b"mp42", b"isom", behind=track(b"soun")), "audio/mp4"),
+        (mp4(b"dash", b"iso6", behind=track(b"soun")), "audio/mp4"),
+        (mp4(b"M4V ", b"M4A ", b"mp42", behind=track(b"vide") + track(b"soun")), None),
+        (b"\xff\xfa\x90\0" + bytes(9), "audio/mpeg"),
+        (b"\xff\xf2\x90\0" + bytes(9), "audio/mpeg"),
+        (b"\xff\xe3\x18\xc4" + bytes(9), "audio/mpeg"),
+        (b"\xff\xfd\x90\0" + bytes(9), "audio/mpeg"),
+        (b"ID3\3\0\0\0\0\0\2xxfLaC\0", "audio/flac"),
+        (b"\xff\xf0\x50\x80", "audio/aac"),
+        (b"\xff\xfb\xf0\0", None),
+        (b"\xff\xfe" + "Ein Text".encode("utf-16-le"), None),
+        (b"\xef\xbb\xbf" + PDF, "application/pdf"),
+        (b"\x1b%-12345X@PJL ENTER LANGUAGE=PDF\r\n" + PDF, "application/pdf"),
+        (PDF + b"\0" * 5_000, "application/pdf"),
+        (PDF + b"<html>ad</html>" * 500, "application/pdf"),
+        (b"BMW sells 12 cars", "text/plain"),
+        (b"ID3 tags are old", "text/plain"),
+        (b"The ftyp box is first", "text/plain"),
+        (b"%PDF- is how it begins", "text/plain"),
+        (b"FORM 1040, with AIFF", "text/plain"),
+    ],
+)
+def test_a_file_is_what_the_standard_of_its_format_says(data: bytes, media_type: str | None) -> None:
+    kinds = (Image, Audio, Document)
+    made: list[str] = []
+    for kind in kinds:
+        with suppress(ValueError):
+            source = kind.from_bytes(data).source
+            assert isinstance(source, Base64)
+            made.append(source.media_type)
+    assert made == ([] if media_type is None else [media_type])
+
+
+@pytest.mark.parametrize("said", [None, "image/heif", "image/heic"])
+@pytest.mark.parametrize("name", ["a.heic", "a.heif"])
+def test_a_photo_of_a_phone_is_taken_whatever_it_is_called(tmp_path: Path, name: str, said: str | None) -> None:
+    (tmp_path / name).write_bytes(mp4(b"mif1", b"mif1", b"heic"))
+    source = Image.from_path(tmp_path / name, said).source
+    assert isinstance(source, Base64)
+    assert source.media_type == "image/heic"
+
+
+def test_a_text_about_pdf_stays_a_text() -> None:
+    page = b"```\n" + PDF + b"```\n"
+    assert Document.from_bytes(page, "text/markdown").source == Base64.of(page, "text/markdown")
+
+
+def test_a_pdf_that_breaks_off_within_what_was_added_to_it_is_refused() -> None:
+    with pytest.raises(ValueError, match="its end is missing"):
+        Document.from_bytes(PDF + b"2 0 obj<</Type/Annot>>endobj\nxref")
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (PNG, "image/png"),
+        (GIF, "image/gif"),
+        (WEBP, "image/webp"),
+        (JPEG[:2] + b"\xff\xc0\0\x0b\x08\0\1\0\1\1\1\x11\0" + JPEG[2:], "image/jpeg"),
+        (b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0", "image/webp"),
+        (b"RIFF\x16\0\0\0WEBPVP8 \x0a\0\0\0\0\0\0\x9d\1\x2a\1\0\1\0", "image/webp"),
+    ],
+)
+def test_the_size_of_a_picture_stands_in_its_head(data: bytes, media_type: str) -> None:
+    assert size_of(data, media_type) == (1, 1)
+    for end in range(len(data)):
+        size_of(data[:end], media_type)
+
+
+def pages(n_pages: int, *, first: int = 2) -> bytes:
+    return b"".join(b"%d 0 obj\n<</Type /Page/Parent 1 0 R>>endobj\n" % (first + number) for number in range(n_pages))
+
+
+def test_pages_are_counted_where_they_can_be() -> None:
+    paper = b"%PDF-1.4\n1 0 obj<</Type /Pages>>endobj\n" + pages(3) + b"startxref\n9\n%%EOF\n"
+    assert n_pages_of(paper) == 3
+    assert n_pages_of(paper + pages(3) + b"startxref\n9\n%%EOF\n") == 0
+    linear = b"%PDF-1.5\n1 0 obj<</Linearized 1/L 9/N 700/T 5>>endobj\nstartxref\n0\n%%EOF startxref %%EOF"
+    assert n_pages_of(linear) == 700
+    assert not has_password(paper)
+    assert has_password(paper.replace(b"startxref", b"trailer<</Encrypt 8 0 R>>startxref"))

@@ -63,6 +63,8 @@ Run agents that hand in checked work.
 
   --help (-h)              Show this; after a command, show its options.
   --version (-V)           Show the version.
+  --env-file FILE          Before the command: set the variables in FILE that
+                           are not set, as JOURNEYMAN_ENV_FILE=FILE does.
 
 The result goes to stdout, everything else to stderr.
 Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM;
@@ -80,7 +82,9 @@ def main() -> None:
     if isinstance(output, TextIOWrapper) and output.errors in ("strict", "surrogateescape"):
         output.reconfigure(errors="journeyman")  # stderr escapes what it has not got
     try:
-        code = _done(sys.argv[1:])
+        words, fault = _read_env_files(sys.argv[1:])
+        code = 2 if fault else _done(words)
+        sys.stderr.write(fault)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(nothing, 1)
@@ -104,6 +108,39 @@ def ascii_of(character: str) -> str:
     if kind in ("Pi", "Pf"):
         return "'" if "SINGLE" in name(character) else '"'
     return "-" if kind == "Pd" else "?"
+
+
+def _read_env_files(words: list[str]) -> tuple[list[str], str]:
+    """Set the variables of the files that are named, and return the words of the command, and what is wrong with one.
+
+    A variable that is set stays, and of two files the first counts.
+    """
+    files: list[str] = []
+    while words and words[0].partition("=")[0] == "--env-file":
+        _, equals, file = words[0].partition("=")
+        rest = words[1:] if equals else words[2:]
+        file = file if equals else "".join(words[1:2])
+        if not file:
+            return (
+                [],
+                "error: --env-file names no file. Give one before the command: journeyman --env-file .env run …\n",
+            )
+        files.append(file)
+        words = rest
+    if named := os.environ.get("JOURNEYMAN_ENV_FILE", "").strip():
+        files.append(named)
+    for file in files:
+        try:
+            read = resolve_name("journeyman.env_file:read_env_file")(file)
+        except OSError as error:
+            hint = "Check --env-file and JOURNEYMAN_ENV_FILE."
+            return [], f"error: {file} cannot be read: {error.strerror or error}. {hint}\n"
+        except ValueError as error:
+            return [], f"error: The env-file {file} cannot be read: {error}. Fix it.\n"
+        for variable, value in read.items():
+            if not os.environ.get(variable, "").strip():  # an empty one counts as none everywhere
+                os.environ[variable] = value
+    return words, ""
 
 
 def _done(words: list[str]) -> int:

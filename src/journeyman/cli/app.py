@@ -90,6 +90,8 @@ def execute(words: Sequence[str]) -> int:
             told = f"{quoted(error.unused_tokens[0])} is one word too many"
         named = next((name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS), "")
         see = " ".join(["See: journeyman", *named.split(), "--help"])
+        if any(word.startswith("--env-file") for word in words):
+            see = "--env-file stands before the command: journeyman --env-file FILE run …"
         print_error(f"{told.rstrip('.')} …" if told.endswith("..") else f"{told}.", see)
         return USAGE
     except ImportError as error:  # cyclopts imports a command when it is called, and says so

@@ -7,29 +7,28 @@ from __future__ import annotations
 
 import inspect
 import os
-import pkgutil
 import sys
-import sysconfig
-import traceback
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from journeyman.agent import Agent
 from journeyman.cli.app import Misdefined, Mistake
+from journeyman.cli.faults import missing_module, place_of_import, shown
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, ModelUnavailable, count
 from journeyman.model import Model
 
+T = TypeVar("T")
+
 _EXAMPLE: Final = "agents.py:analyst"
-_MACHINERY: Final = (__file__, pkgutil.__file__)
-_PACKAGE: Final = Path(__file__).parent.parent
-_INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_NOTHING: Final = object()
 
 
 def find_object(target: str) -> object:
@@ -44,11 +43,11 @@ def find_object(target: str) -> object:
         return _only_agent(module, origin)
     found: object = module
     for name in attribute.split("."):
-        if not hasattr(found, name):
+        found = _attribute(found, name, origin)
+        if found is _NOTHING:
             close = get_close_matches(attribute, [*_agents_in(module), *vars(module)], n=1)
             meant = f"Did you mean {origin}:{close[0]}? " if close else ""
             raise Mistake(f"{origin} has no {attribute!r}.", f"{meant}{_agents_hint(module, origin)}")
-        found = getattr(found, name)
     value: object = found
     if not (isinstance(value, Agent | partial) or inspect.isroutine(value) or is_context(found)):
         raise Mistake(f"{target} is {kind_of(found)}, not an agent.", _agents_hint(module, origin))
@@ -64,8 +63,8 @@ def load_value(target: str) -> object:
     origin, attribute = _split(target)
     found: object = load_file(Path(origin)) if _is_file(origin) else _guarded(origin, lambda: _import(origin))
     for name in attribute.split("."):
-        found = getattr(found, name, None)
-    return found
+        found = _attribute(found, name, origin)
+    return None if found is _NOTHING else found
 
 
 def is_context(value: object) -> bool:
@@ -157,10 +156,7 @@ def _search_first(folder: Path) -> None:
 
 def _import(name: str) -> ModuleType:
     _search_first(Path.cwd())
-    module: object = pkgutil.resolve_name(name)
-    if not isinstance(module, ModuleType):
-        raise ImportError(f"{name} is {kind_of(module)}, not a module")
-    return module
+    return resolve_name(f"{name}:")  # without the colon, a failing import is taken for an attribute
 
 
 def _execute(path: Path, name: str) -> ModuleType:
@@ -185,7 +181,12 @@ def _execute(path: Path, name: str) -> ModuleType:
 # -- what a file may do when it is imported ---------------------------------------------------------------------------
 
 
-def _guarded(origin: str, load: Callable[[], ModuleType]) -> ModuleType:
+def _attribute(value: object, name: str, origin: str) -> object:
+    """Return an attribute, which a lazy package imports only now; `_NOTHING` if there is none."""
+    return _guarded(origin, lambda: getattr(value, name, _NOTHING))
+
+
+def _guarded(origin: str, load: Callable[[], T]) -> T:
     """Import, and make a mistake of whatever is raised."""
     try:
         return load()
@@ -197,7 +198,7 @@ def _guarded(origin: str, load: Callable[[], ModuleType]) -> ModuleType:
 
 
 def _mistake_of(origin: str, error: BaseException) -> Mistake:
-    place = _place(error) or origin
+    place = place_of_import(error) or origin
     match error:
         case Mistake():
             return error
@@ -207,7 +208,7 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
             text, _, hint = str(error).partition(": ")
             return Mistake(f"{place}: {text}.", hint)
         case ModuleNotFoundError(name=str(name)):
-            return _not_found(origin, place, name)
+            return missing_module(name, error, target=Path(origin) if _is_file(origin) else origin)
         case SyntaxError():
             text, hint = f"{place} does not parse: {error.msg}", "Fix that line."
         case SystemExit(code=code):
@@ -216,7 +217,7 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
         case _:
             reason = str(error).strip().rstrip(".")
             text = f"{place} raises {type(error).__name__}{': ' if reason else ''}{reason}"
-            hint = f"Fix it; the whole traceback: python {'' if _is_file(origin) else '-m '}{_shown(origin)}"
+            hint = f"Fix it; the whole traceback: python {'' if _is_file(origin) else '-m '}{shown(origin)}"
     return Mistake(f"{one_line(text)}.", hint)
 
 
@@ -226,48 +227,7 @@ def misdefined(origin: str, place: str, error: DefinitionError) -> Misdefined:
     if len(error.problems) == 1:
         return Misdefined(f"{error.subject}: {one_line(first.message)}", first.hint, place=place, error=error)
     text = f"{error.subject} has {count(len(error.problems), 'problem')}, first: {first.message}"
-    return Misdefined(one_line(text), f"See them all: journeyman check {_shown(origin)}", place=place, error=error)
-
-
-def _not_found(origin: str, place: str, name: str) -> Mistake:
-    if f"{origin}.".startswith(f"{name}."):
-        return Mistake(f"There is no module {name}.", f"Install it, or name a file, for example {_EXAMPLE}.")
-    text = f"{place} imports {name}, which is not installed."
-    return Mistake(text, f"Install it where journeyman is: {sys.executable} -m pip install {name.partition('.')[0]}")
-
-
-def _place(error: BaseException) -> str:
-    """Say where in the user's file it happened: `agents.py, line 3`."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return line_of(error.filename, error.lineno)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not (frame.filename.startswith("<frozen") or frame.filename in _MACHINERY)
-        and Path(frame.filename).parent.name != "importlib"
-    ]
-    mine = [frame for frame in frames if frame.filename == frames[0].filename]
-    return line_of(mine[-1].filename, mine[-1].lineno) if mine else ""
-
-
-def place_of_raise(error: BaseException) -> str:
-    """Say where in the user's own files it was raised: `agents.py, line 3`. Empty: in none of them."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        is_ours = Path(frame.filename).is_relative_to(_PACKAGE) or frame.filename.startswith("<")
-        if not is_ours and not any(Path(frame.filename).is_relative_to(folder) for folder in _INSTALLED):
-            return line_of(frame.filename, frame.lineno)
-    return ""
-
-
-def line_of(filename: str, number: int | None) -> str:
-    """Name a line as people would: `agents.py, line 3`."""
-    return _shown(filename) if number is None else f"{_shown(filename)}, line {number}"
-
-
-def _shown(origin: str) -> str:
-    """Return a path as people would type it; a module's name as it is."""
-    path = Path(origin)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else origin
+    return Misdefined(one_line(text), f"See them all: journeyman check {shown(origin)}", place=place, error=error)
 
 
 # -- the agents of a module -------------------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ from cyclopts import Parameter
 
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Mistake, Refused
-from journeyman.cli.loading import find_object, is_context, kind_of, line_of, misdefined, place_of_raise
+from journeyman.cli.faults import line_of, place_of_raise
+from journeyman.cli.loading import find_object, is_context, kind_of, misdefined
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown

@@ -33,7 +33,8 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_screen, print_error, stderr_console
 from journeyman.connect import connect
-from journeyman.content.media import kind_of, media_type_of
+from journeyman.content.media import LARGEST_BYTES, kind_of
+from journeyman.content.signatures import media_type_of
 from journeyman.endings import Ending, ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count, visible_json
 from journeyman.events import Event, Listener
@@ -478,7 +479,7 @@ def read_files(files: Sequence[Path]) -> Sequence[UserContent]:
     for file in files:
         try:
             with file.open("rb") as opened:
-                kind = kind_of(media_type_of(opened.read(64)) or "text/plain")
+                kind = kind_of(media_type_of(opened.read(LARGEST_BYTES)) or "text/plain")
             kinds: dict[str | None, type[Image] | type[Document] | type[Audio]] = {"image": Image, "audio": Audio}
             blocks.append(kinds.get(kind, Document).from_path(file))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What kind of file some bytes are, whether all of it is there, and what a model takes of such files.
+"""Whether some bytes are the file that they are said to be, and what a model takes of such files.
 
 The bytes decide what a file is, and not its name or label: a file is what it begins with. Each fault is told in one
 sentence.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from journeyman.content.signatures import has_password, lack_of, media_type_of, n_pages_of, size_of
 from journeyman.data import lazy_dataclass
 
 FileKind: TypeAlias = Literal["image", "document", "audio"]
@@ -22,30 +23,8 @@ FileKind: TypeAlias = Literal["image", "document", "audio"]
 LARGEST_BYTES: Final = 64_000_000
 """No larger file is read: no provider takes one within a request."""
 MAX_URL_CHARS: Final = 8_000
+_HEAD_CHARS: Final = 400_000  # of Base64: a photo has its size behind a preview and its colours
 
-_BEGINNINGS: Final[tuple[tuple[bytes, str], ...]] = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"BM", "image/bmp"),
-    (b"II*\0", "image/tiff"),
-    (b"MM\0*", "image/tiff"),
-    (b"%PDF-", "application/pdf"),
-    (b"ID3", "audio/mpeg"),
-    (b"\xff\xfb", "audio/mpeg"),
-    (b"\xff\xf3", "audio/mpeg"),
-    (b"\xff\xf2", "audio/mpeg"),
-    (b"\xff\xf1", "audio/aac"),
-    (b"\xff\xf9", "audio/aac"),
-    (b"fLaC", "audio/flac"),
-    (b"OggS", "audio/ogg"),
-    (b"PK\x03\x04", "application/zip"),
-    (b"\x1f\x8b", "application/gzip"),
-)
-_RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
-_FORM: Final = {b"AIFF": "audio/aiff", b"AIFC": "audio/aiff"}
-_FTYP: Final = {b"heic": "image/heic", b"mif1": "image/heif", b"avif": "image/avif", b"M4A ": "audio/mp4"}
 _SUFFIXES: Final[Mapping[str, str]] = {
     **{".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"},
     **{".bmp": "image/bmp", ".tif": "image/tiff", ".tiff": "image/tiff", ".heic": "image/heic", ".heif": "image/heif"},
@@ -66,48 +45,12 @@ _CLASSES: Final[Mapping[FileKind, str]] = {"image": "Image", "document": "Docume
 # -- what some bytes are -----------------------------------------------------------------------------------------------
 
 
-def media_type_of(data: bytes) -> str | None:
-    """Return what a file is by how it begins, such as `image/png`; None for texts and all that is not known here."""
-    if data[:4] in (b"RIFF", b"FORM"):
-        return (_RIFF if data[:4] == b"RIFF" else _FORM).get(data[8:12])
-    if data[4:8] == b"ftyp":
-        return _FTYP.get(data[8:12], "video/mp4")
-    return next((media_type for beginning, media_type in _BEGINNINGS if data.startswith(beginning)), None)
-
-
 def kind_of(media_type: str) -> FileKind | None:
     """Return what stands for files of this type: `image`, `audio`, `document` (PDF and texts), or None."""
     main = media_type.partition("/")[0]
     if main in ("image", "audio"):
         return "image" if main == "image" else "audio"
     return "document" if main == "text" or media_type == "application/pdf" else None
-
-
-def lack_of(data: bytes, media_type: str) -> str | None:
-    """Say that the end of a file is missing, if it is; only formats that mark their end are looked at."""
-    match media_type:
-        case "image/png":
-            whole = b"IEND\xaeB`\x82" in data
-        case "image/jpeg":
-            whole = data.find(b"\xff\xd9", _end_of_jpeg_head(data)) >= 0
-        case "image/gif":
-            whole = data.rstrip(b"\0")[-1:] == b";"
-        case "image/webp" | "audio/wav":
-            said = int.from_bytes(data[4:8], "little")
-            whole = said + 8 <= len(data) or (media_type == "audio/wav" and said == 0xFFFF_FFFF)  # it was streamed
-        case "application/pdf":
-            whole = b"%%EOF" in data[-2048:]
-        case _:
-            whole = True
-    return None if whole else f"its end is missing: it has {len(data):,} bytes, and breaks off there"
-
-
-def _end_of_jpeg_head(data: bytes) -> int:
-    """Return where the picture itself begins: what stands before may hold a smaller picture, with an end of its own."""
-    place = 2
-    while data[place : place + 1] == b"\xff" and data[place + 1 : place + 2] != b"\xda":
-        place += 2 + max(2, int.from_bytes(data[place + 2 : place + 4], "big"))
-    return place
 
 
 def checked(data: bytes, kind: FileKind, media_type: str | None, *, name: str, named: bool = False) -> str:
@@ -124,7 +67,10 @@ def checked(data: bytes, kind: FileKind, media_type: str | None, *, name: str, n
         raise ValueError(f"{name} has {len(data):,} bytes; at most {LARGEST_BYTES:,} can be sent. Make it smaller.")
     said = None if media_type is None else media_type.partition(";")[0].strip().lower()
     said = said and _SAME.get(said, said)
-    found = media_type_of(data) or _text_type(data, said, kind, name)
+    found = media_type_of(data)
+    is_about_pdf = found == "application/pdf" and (said or "").startswith("text/") and not data.startswith(b"%PDF-")
+    if found is None or is_about_pdf:
+        found = _text_type(data, said, kind, name)
     if said is not None and found != said and not (said == "audio/webm" and found == "video/mp4"):
         what = "is called" if named else "is said to be"
         how = f"pass media_type={found!r}" if kind_of(found) == kind else "give the right file"
@@ -222,6 +168,12 @@ class Taken:
     """How many bytes one file may have, before it is written as Base64."""
     by_url: bool = False
     """Whether the service fetches such files by their address."""
+    largest_side: int | None = None
+    """How many pixels wide and high a picture may be. None: not known."""
+    most_pages: int | None = None
+    """How many pages a PDF may have. None: not known."""
+    takes_passwords: bool = True
+    """Whether a PDF may be encrypted; False where it is known that none is taken."""
 
     def takes(self, media_type: str) -> bool:
         """Tell whether a type is among them."""
@@ -250,17 +202,46 @@ class Media:
         """Return what is taken of a kind."""
         return {"image": self.image, "document": self.document, "audio": self.audio}[kind]
 
-    def lack(self, kind: FileKind, media_type: str, n_bytes: int, *, model: str) -> str | None:
+    def lack(self, kind: FileKind, media_type: str, base64: str, *, model: str) -> str | None:
         """Say why a model does not take a file, if it does not; and then what to do."""
         taken = self.of(kind)
         if taken is None:
             return f"{model} takes no {_NOUNS[kind]}s. Use another model, or leave it out"
         if not taken.takes(media_type):
             return f"{model} takes no {media_type}. Convert it to one of these: {taken.shown()}"
-        if n_bytes > taken.largest_bytes:
+        if (n_bytes := n_bytes_of(base64)) > taken.largest_bytes:
             most = f"at most {taken.largest_bytes:,} bytes"
             return f"it has {n_bytes:,} bytes, and {model} takes {_NOUNS[kind]}s of {most}. Make it smaller"
+        if media_type.startswith("image/"):
+            return _lack_of_picture(taken, media_type, base64, model)
+        return _lack_of_paper(taken, base64, model) if media_type == "application/pdf" else None
+
+
+def _lack_of_picture(taken: Taken, media_type: str, base64: str, model: str) -> str | None:
+    if taken.largest_side is None:
         return None
+    try:
+        size = size_of(decoded(base64[:_HEAD_CHARS]), media_type)
+    except ValueError as error:
+        return str(error)
+    if size is None or max(size) <= taken.largest_side:
+        return None
+    most = f"at most {taken.largest_side:,} pixels wide and high"
+    return f"it has {size[0]:,} x {size[1]:,} pixels, and {model} takes pictures of {most}. Make it smaller"
+
+
+def _lack_of_paper(taken: Taken, base64: str, model: str) -> str | None:
+    if taken.takes_passwords and taken.most_pages is None:
+        return None
+    try:
+        data = decoded(base64)
+    except ValueError as error:
+        return str(error)
+    if not taken.takes_passwords and has_password(data):
+        return f"it is protected by a password, and {model} takes no such PDF. Save it without"
+    if taken.most_pages is not None and (n_pages := n_pages_of(data)) > taken.most_pages:
+        return f"it has {n_pages:,} pages, and {model} takes at most {taken.most_pages:,}. Send it in parts"
+    return None
 
 
 PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

@@ -19,7 +19,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host, MessageContext
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Scope, is_awaited, is_failure, running_loop
 from journeyman.connect import connect, connect_fetch
-from journeyman.content.media import LARGEST_BYTES, Media, n_bytes_of
+from journeyman.content.media import LARGEST_BYTES, Media
 from journeyman.endings import (
     Context,
     Ending,
@@ -622,7 +622,7 @@ async def _file(block: Image | Document | Audio, media: Media, *, model: str) ->
             return block
         block = await connect_fetch()(block, max_bytes=min(LARGEST_BYTES, 2 * taken.largest_bytes))
     media_type, data = (block.source.media_type, block.source.data) if isinstance(block.source, Base64) else ("", "")
-    if (lack := media.lack(block.type, media_type, n_bytes_of(data), model=model)) is not None:
+    if (lack := media.lack(block.type, media_type, data, model=model)) is not None:
         raise ValueError(lack)
     return block
 

@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from journeyman.env_file import hint_of_env_file
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.hosted.tools import Location
 from journeyman.model import Facts, Request, Settings
@@ -80,9 +81,15 @@ def _join_path(above: str, path: str) -> str:
     return above + path
 
 
-def missing(what: str, *, model: str, shown: str = "", hint: str) -> ModelUnavailable:
-    """Return the error of a model for which there is no key or no address; `shown` is its name, if not all of it."""
-    return ModelUnavailable(f"There is no {what} for the model {shown or model!r}.", model=model, hint=hint)
+def missing(
+    what: str, *, model: str, shown: str = "", hint: str, variables: Sequence[str | None] = ()
+) -> ModelUnavailable:
+    """Return the error of a model for which there is no key or no address; `shown` is its name, if not all of it.
+
+    `variables`: those that would give it. One that only stands in `.env` is what the hint is about.
+    """
+    text = f"There is no {what} for the model {shown or model!r}."
+    return ModelUnavailable(text, model=model, hint=hint_of_env_file(variables) or hint)
 
 
 def by_longest_prefix(table: Mapping[str, _Known], name: str) -> _Known:

@@ -19,7 +19,7 @@ import orjson
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from journeyman.content.media import Media, n_bytes_of
+from journeyman.content.media import Media
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
 from journeyman.json_numbers import read_json, write_json
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart, ToolSpec, current_tap
@@ -243,7 +243,7 @@ def is_taken(block: Image | Document | Audio, media: Media) -> bool:
     source = block.source
     if not isinstance(source, Base64):
         return True
-    return media.lack(block.type, source.media_type, n_bytes_of(source.data), model="") is None
+    return media.lack(block.type, source.media_type, source.data, model="") is None
 
 
 def missing(block: Image | Document | Audio) -> str:

@@ -10,7 +10,8 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from journeyman.content.media import PICTURES, media_type_of
+from journeyman.content.media import PICTURES
+from journeyman.content.signatures import media_type_of
 from journeyman.errors import count
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import (

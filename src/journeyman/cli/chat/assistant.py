@@ -16,7 +16,10 @@ from journeyman.budget import Limits
 from journeyman.chat.questions import ask_user
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_model
+from journeyman.cli.show.log import log_shown
+from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.compaction import ClearToolResults, Summarise
+from journeyman.env_file import hint_of_env_file
 from journeyman.errors import DefinitionError
 from journeyman.toolbox import Workspace, fetch_tool, project_memory
 from journeyman.toolbox.workspace import ToolName
@@ -53,16 +56,18 @@ def assistant(*, model: str | None, tools: str | None) -> Agent:
     """Return the assistant for the current folder. `tools` names a group of tools, or tools, with commas between them.
 
     Raises:
-        Mistake: there is no model for it, no such tool, or the project's memory cannot be read.
+        Mistake: there is no model for it, or no such tool.
     """
     folder = Path.cwd()
     chosen = model or _model()
     load_model(chosen)
     try:
+        with log_shown(PlainScreen(stderr_console()).say, debug=False):
+            memory = project_memory(folder, skip_broken=True)
         return Agent(
             name=NAME,
             model=chosen,
-            system=[Text(_SYSTEM.format(folder=folder, system=os.uname().sysname)), *project_memory(folder)],
+            system=[Text(_SYSTEM.format(folder=folder, system=os.uname().sysname)), *memory],
             tools=list(_tools(tools or CODING)),
             compaction=(ClearToolResults(), Summarise()),
             limits=Limits(iterations=_ITERATIONS),
@@ -77,7 +82,9 @@ def _model() -> str:
     found = next((model for key, model in _MODELS if key in given), None)
     if found is None:
         keys = " or ".join(key for key, _ in _MODELS)
-        hint = f"Set {keys}, or name another model: --model ollama:qwen3"
+        hint = hint_of_env_file([*(key for key, _ in _MODELS), *_ALSO]) or (
+            f"Set {keys}, or name another model: --model ollama:qwen3"
+        )
         raise Mistake("There is no model to talk with: no key is set.", hint)
     return found
 

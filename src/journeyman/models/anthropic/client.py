@@ -93,7 +93,8 @@ class AnthropicClientModel:
         form = AnthropicModel(self.name)
         object.__setattr__(self, "_form", form)
         by_url = _host(self.client) == urlsplit(BASE_URL).netloc
-        own: dict[str, Any] = {"price": self.price, "loads_tools": self.loads_tools, "media": media(by_url=by_url)}
+        files = media(by_url=by_url, context_window=form.facts.context_window)
+        own: dict[str, Any] = {"price": self.price, "loads_tools": self.loads_tools, "media": files}
         object.__setattr__(self, "facts", replace(form.facts, **own))
 
     def __repr__(self) -> str:

@@ -79,15 +79,22 @@ _MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|(\w+_)?tool_result|contai
 _NAME_CHARACTERS: Final = 128
 
 _REQUEST_BYTES: Final = 32_000_000
+# As "Vision" and "PDF support" of the API's documentation say; of more than 20 pictures less is taken, which is not
+# looked at.
+_SIDE: Final = 8_000
+_PAGES: Final = 600
+_PAGES_OF_SHORT_WINDOW: Final = 100
+_SHORT_WINDOW: Final = 200_000
 _PICTURE_BYTES: Final = 5 * 1024 * 1024 * 3 // 4  # the API counts the 5 MB of a picture as Base64
 
 
-def media(*, by_url: bool) -> Media:
+def media(*, by_url: bool, context_window: int | None = None) -> Media:
     """Return which files Claude takes; `by_url`: the service fetches them by their address."""
+    pages = _PAGES if context_window is None or context_window > _SHORT_WINDOW else _PAGES_OF_SHORT_WINDOW
     papers = frozenset({"application/pdf", "text/"})
     return Media(
-        image=Taken(PICTURES, _PICTURE_BYTES, by_url=by_url),
-        document=Taken(papers, _REQUEST_BYTES * 3 // 4, by_url=by_url),
+        image=Taken(PICTURES, _PICTURE_BYTES, by_url=by_url, largest_side=_SIDE),
+        document=Taken(papers, _REQUEST_BYTES * 3 // 4, by_url=by_url, most_pages=pages, takes_passwords=False),
         largest_request_bytes=_REQUEST_BYTES,
     )
 

@@ -100,7 +100,7 @@ class AnthropicModel(OverHttp):
             context_window=known.context_window,
             price=self.price,
             loads_tools=loads_tools,
-            media=media(by_url=self.base_url == BASE_URL),
+            media=media(by_url=self.base_url == BASE_URL, context_window=known.context_window),
             native_output=known.native_output,
             hosted=Hosting(
                 web_search=frozenset({"max_uses", "allowed_domains", "blocked_domains", "location"}),
@@ -264,7 +264,8 @@ def from_environment(
         auth_token = environment("ANTHROPIC_AUTH_TOKEN") if api_key is None else None
     if api_key is None and auth_token is None:
         hint = "Set the environment variable ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a bearer token."
-        raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint)
+        keys = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]
+        raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint, variables=keys)
     base_url = options.get("base_url") or environment("ANTHROPIC_BASE_URL") or BASE_URL
     price = options.get("price")
     if price is None and base_url.rstrip("/").removesuffix("/v1") == BASE_URL:

@@ -66,6 +66,7 @@ _TWO_IN_A_ROW: Final = "assistantassistant"
 _LOOK: Final = b"?"  # compared by identity
 _FIRST: Final = _USER % b'{"text":"[The beginning of the conversation is left out.]"}'
 _LAST: Final = _USER % b'{"text":"Go on."}'
+_PAGES: Final = 1_000  # "Document understanding" of the API's documentation
 _IN_RESULTS: Final = frozenset(("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"))
 
 
@@ -75,7 +76,7 @@ def media(*, by_url: bool) -> Media:
     sounds = frozenset(f"audio/{kind}" for kind in ("wav", "mpeg", "aiff", "aac", "ogg", "flac", "mp4"))
     return Media(
         image=Taken(pictures, 7_000_000, by_url=by_url),
-        document=Taken(frozenset({"application/pdf", "text/"}), 50_000_000, by_url=by_url),
+        document=Taken(frozenset({"application/pdf", "text/"}), 50_000_000, by_url=by_url, most_pages=_PAGES),
         audio=Taken(sounds, 50_000_000, by_url=by_url),
     )
 

@@ -385,7 +385,8 @@ def from_environment(name: str, *, api_key: str | None = None, **options: Unpack
     key = api_key if api_key is not None else environment("GOOGLE_API_KEY") or environment("GEMINI_API_KEY")
     if key is None:
         hint = "Set the environment variable GOOGLE_API_KEY, or GEMINI_API_KEY, or give api_key."
-        raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint)
+        keys = ["GOOGLE_API_KEY", "GEMINI_API_KEY"]
+        raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint, variables=keys)
     address = (options.get("base_url") or environment("GOOGLE_GEMINI_BASE_URL") or BASE_URL).strip().rstrip("/")
     if address.count("/") == 2:  # the host alone
         address += urlsplit(BASE_URL).path
@@ -416,7 +417,7 @@ def on_vertex(
     project = project or environment("GOOGLE_CLOUD_PROJECT")
     if project is None and base_url is None:
         hint = "Give project=, or set the environment variable GOOGLE_CLOUD_PROJECT."
-        raise missing("project", model=shown, hint=hint)
+        raise missing("project", model=shown, hint=hint, variables=["GOOGLE_CLOUD_PROJECT"])
     location = location or environment("GOOGLE_CLOUD_LOCATION") or "global"
     if not _LOCATION.fullmatch(location):
         hint = "Give a location such as 'global' or 'europe-west4'."

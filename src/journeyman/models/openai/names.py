@@ -146,7 +146,7 @@ def _base_url(endpoint: Endpoint, model: str, *, given: str | None) -> str:
     address = given or environment(endpoint.base_url_variable) or endpoint.base_url
     if address is None:
         hint = f"Set the environment variable {endpoint.base_url_variable}, or give base_url."
-        raise missing("address", model=model, hint=hint)
+        raise missing("address", model=model, hint=hint, variables=[endpoint.base_url_variable])
     # An address without a path gets that of the endpoint's own: everybody forgets the `/v1`.
     try:
         parts = urlsplit(address.strip())
@@ -161,7 +161,7 @@ def _key(endpoint: Endpoint, model: str, *, given: str | None) -> str | None:
     key = given if given is not None else environment(endpoint.key_variable)
     if key is None and endpoint.needs_key:
         hint = f"Set the environment variable {endpoint.key_variable}, or give api_key."
-        raise missing("key", model=model, hint=hint)
+        raise missing("key", model=model, hint=hint, variables=[endpoint.key_variable])
     return key
 
 

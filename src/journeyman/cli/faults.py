@@ -1,0 +1,156 @@
+"""Where in the user's own files something was raised, and what is said of a module that Python does not find.
+
+The rule: what has the name of a file or a folder of the user's is never something to install; the package that has
+this name in a public index is a stranger's.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from journeyman.cli.app import Mistake
+
+_PACKAGE: Final = Path(__file__).parent.parent
+_LIBRARY: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+_INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
+_MARKS_OF_A_PROJECT: Final = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_NOBODYS: Final = frozenset({"node_modules", "__pycache__", "site-packages"})
+_MOST_FOLDERS: Final = 5_000
+"""In how many folders of a project a name is looked for: a tenth of a second."""
+
+
+def shown(origin: str) -> str:
+    """Return a path as people would type it; a module's name as it is."""
+    path = Path(origin)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else origin
+
+
+def line_of(filename: str, number: int | None) -> str:
+    """Name a line as people would: `agents.py, line 3`."""
+    return shown(filename) if number is None else f"{shown(filename)}, line {number}"
+
+
+def place_of_raise(error: BaseException) -> str:
+    """Say where in the user's own files it was raised: `agents.py, line 3`. Empty: in none of them."""
+    own = [frame for frame in _frames(error) if not _is_in(frame.filename, _INSTALLED)]
+    return line_of(own[-1].filename, own[-1].lineno) if own else ""
+
+
+def place_of_import(error: BaseException) -> str:
+    """Say where importing a user's file has failed: `agents.py, line 3`. Empty: it is not one that was imported."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return line_of(error.filename, error.lineno)
+    if place := place_of_raise(error):
+        return place
+    frames = _frames(error)  # the user's files are an installed package themselves
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(Path(frames[0].filename).parent)]
+    return line_of(own[-1].filename, own[-1].lineno) if own else ""
+
+
+def missing_module(name: str, error: ModuleNotFoundError, *, target: Path | str) -> Mistake:
+    """Return what is said of a module called `name` that importing `target`, a file or a module, did not find."""
+    place, (top, _, _) = place_of_import(error), name.partition(".")
+    last = _frames(error)[-1:]
+    verb = "imports" if last and place == line_of(last[0].filename, last[0].lineno) else "needs"
+    text = f"{place} {verb} {name}" if place else f"There is no module {name}"
+    above = [name.rsplit(".", n_parts)[0] for n_parts in range(1, name.count(".") + 1)]
+    parent = next((sys.modules[each] for each in above if each in sys.modules), None)
+    if parent is not None:
+        return _lacking(text, name, parent, is_target=not place)
+    starts = [Path.cwd(), *(Path(frame.filename).resolve().parent for frame in _frames(error))]
+    if (own := _find_own(top, starts)) is not None:
+        text = f"{text}, which Python does not find." if place else f"{text}."
+        return Mistake(text, f"{top} is yours: {shown(str(own))}. {_way(own, target)}")
+    if not place:
+        return Mistake(f"{text}.", "Install it, or name a file, for example agents.py:analyst.")
+    if top in sys.stdlib_module_names:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return Mistake(f"{text}, which Python {version} does not have.", "Use what has taken its place.")
+    return Mistake(
+        f"{text}, which is not installed.", f"Install it where journeyman is: {sys.executable} -m pip install {top}"
+    )
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames that are in files, but not in ours, nor in Python's own."""
+    return [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<")
+        and not Path(frame.filename).is_relative_to(_PACKAGE)
+        and (not _is_in(frame.filename, _LIBRARY) or _is_in(frame.filename, _INSTALLED))
+    ]
+
+
+def _is_in(filename: str, folders: Sequence[str]) -> bool:
+    return any(Path(filename).is_relative_to(folder) for folder in folders)
+
+
+def _lacking(text: str, name: str, parent: ModuleType, *, is_target: bool) -> Mistake:
+    """Return what is said of a part of a module that is there."""
+    held, file = parent.__name__, getattr(parent, "__file__", None)
+    if not hasattr(parent, "__path__"):
+        where = f": {shown(file)}" if file else ""
+        hint = "Rename it, if another is meant." if where and not is_target else "Name a module, then a colon."
+        return Mistake(f"{text}. {held} is a file, not a package{where}.", hint)
+    wanted = name.removeprefix(f"{held}.").partition(".")[0]
+    close = get_close_matches(wanted, [each.name for each in pkgutil.iter_modules(parent.__path__)], n=1)
+    hint = f"Did you mean {held}.{close[0]}?" if close else f"Look at what {held} has."
+    return Mistake(f"{text}." if is_target else f"{text}, which {held} does not have.", hint)
+
+
+# -- what is the user's own --------------------------------------------------------------------------------------------
+
+
+def _find_own(name: str, starts: Sequence[Path]) -> Path | None:
+    """Return the file or folder of that name beside or above where it is looked for, or in the same project."""
+    above = dict.fromkeys(folder for start in starts for folder in (start, *start.parents))
+    for folder in above:
+        for path in (folder / name, folder / f"{name}.py"):
+            if os.path.exists(path):  # noqa: PTH110 - the name may be too long
+                return path
+    tops: dict[Path, None] = {}
+    for start in starts:
+        if not _is_in(str(start), _INSTALLED):
+            project = (
+                each for each in (start, *start.parents) if any((each / mark).exists() for mark in _MARKS_OF_A_PROJECT)
+            )
+            tops[next(project, start)] = None
+    below = (path for top in tops for path in islice(_paths_below(top), _MOST_FOLDERS))
+    return next((path for paths in below for path in paths if _module_name(path) == _module_name(Path(name))), None)
+
+
+def _paths_below(top: Path) -> Iterator[list[Path]]:
+    """Return what each folder below `top` holds, without the packages of others."""
+    for place, folders, files in os.walk(top):
+        folder = Path(place)
+        folders[:] = [
+            each
+            for each in sorted(folders)
+            if not (each.startswith(".") or each in _NOBODYS or (folder / each / "pyvenv.cfg").exists())
+        ]
+        yield [folder / each for each in (*folders, *sorted(files))]
+
+
+def _module_name(path: Path) -> str:
+    """Return what a file or folder would be imported as: `acme-tools` is where `acme_tools` is at home."""
+    name = path.name.partition(".")[0] if path.suffix in (".py", ".pyi", ".pyx", ".so", ".pyd") else path.name
+    return name.replace("-", "_").casefold()
+
+
+def _way(own: Path, target: Path | str) -> str:
+    """Say how Python finds a file or folder of the user's."""
+    above = own.parent
+    if isinstance(target, Path) and above == Path.cwd() and target.is_relative_to(own):
+        return f"Name it as a module: {'.'.join(target.relative_to(above).with_suffix('').parts)}:agent"
+    return f"Set PYTHONPATH={shown(str(above))}, or install your project in editable form."
