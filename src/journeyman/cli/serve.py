@@ -29,7 +29,15 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, hearing, stderr_console
 from journeyman.errors import DefinitionError, StoreError, quoted
 from journeyman.serve.api import AgentApp, Authorize, app
-from journeyman.serve.listening import address_problems, asking_for, in_url, known_hosts, naming, serve_on
+from journeyman.serve.listening import (
+    address_problems,
+    asking_for,
+    in_url,
+    known_hosts,
+    listening_socket,
+    naming,
+    serve_on,
+)
 from journeyman.serve.live import ServeLimits
 
 TOKEN: Final = "JOURNEYMAN_SERVE_TOKEN"
@@ -154,9 +162,8 @@ def _check(targets: Sequence[str], grace: float, runs: int, port: int) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        return listening_socket(host, port)
     except OSError as error:
         raise Mistake(
             f"{host}:{port} cannot be used: {one_line(error.strerror or str(error))}.", "Choose another --port."
