@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 import orjson
 from ag_ui.core import events as ui
@@ -62,14 +63,12 @@ class Threads:
     """Which runs of the protocol the turns of chats are told as."""
 
     def __init__(self) -> None:
-        self._segments: dict[Live, list[Segment]] = {}
+        self._segments: WeakKeyDictionary[Live, list[Segment]] = WeakKeyDictionary()
+        """Forgotten with the turn."""
 
     def of(self, live: Live, run_id: str, answered: Collection[str] = ()) -> Segment:
         """Return the part of a turn that is told as this run: a new one, unless there is one. `answered` are the ids of
         what its request answers."""
-        for gone in [each for each in self._segments if each.ended is not None and each is not live]:
-            if not gone.n_followers:
-                del self._segments[gone]
         known = self._segments.setdefault(live, [])
         found = self.find(live, run_id)
         if found is None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
@@ -77,11 +77,17 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._memory: Memory | None = None
         self._lives: dict[str, Live] = {}
         """Runs by their names, chats by the ids of their sessions after `TURN`."""
+        self._going: dict[Live, str] = {}
+        """Those that go on, each with its name in `_lives`: only these are looked at each second."""
+        self._idle: dict[Live, tuple[str, float]] = {}
+        """Those that have ended, or only wait in the store, each with its name and since when nothing has happened to
+        it; the oldest first."""
         self._chat_used_s: dict[str, float] = {}
-        """When chats that are kept in memory were last used."""
+        """When chats that are kept in memory were last used; the oldest first."""
         self._keys: dict[str, tuple[str, str]] = {}
         """Of chats, the key of the newest turn, and what it was asked."""
-        self._n_starting = 0
+        self._n_going = 0
+        """How many runs and turns are driven by requests, or begin."""
         self.n_followers = 0
         self.is_closing = False
 
@@ -176,25 +182,76 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         while True:
             await asyncio.sleep(_TICK_S)
             now_s = asyncio.get_running_loop().time()
-            for name, live in list(self._lives.items()):
-                self._look_at(name, live, now_s)
-            if self._memory is not None:
-                await self.durable.forget(older_s=self.limits.kept_s)
-                for id, used_s in list(self._chat_used_s.items()):
-                    if TURN + id not in self._lives and now_s - used_s > self.limits.kept_s:
-                        del self._chat_used_s[id]
-                        self._memory.sessions.pop(id, None)
+            for live, name in list(self._going.items()):
+                if _is_idle(live):
+                    del self._going[live]
+                    self._idle[live] = name, live.moved_s
+                else:
+                    self._look_at(live, now_s)
+            self._forget_idle()
 
-    def _look_at(self, name: str, live: Live, now_s: float) -> None:
+    def _look_at(self, live: Live, now_s: float) -> None:
         limits, quiet_s = self.limits, now_s - live.moved_s
-        is_idle = live.ended is not None or (live.is_suspended and live.task is None)
-        if is_idle and not live.n_followers and quiet_s > limits.kept_s:
-            del self._lives[name]
-            self._keys.pop(name, None)
-        elif live.is_driven and limits.run_s is not None and now_s - live.began_s > limits.run_s:
+        if live.is_driven and limits.run_s is not None and now_s - live.began_s > limits.run_s:
             live.abort.abort(f"it took longer than {limits.run_s:g} s")
         elif self._memory is not None and live.open and not live.n_followers and quiet_s > limits.patience_s:
             live.abort.abort(f"nobody answered within {limits.patience_s:g} s")
+
+    def _forget_idle(self) -> None:
+        """Forget what was not used for long, and the oldest of what is too much."""
+        now_s, kept_s, most = asyncio.get_running_loop().time(), self.limits.kept_s, self.limits.kept_runs
+        for live in list(self._idle):
+            name, since_s = self._idle[live]
+            if now_s - since_s <= kept_s and len(self._idle) <= most:
+                break
+            del self._idle[live]
+            if not _is_idle(live):
+                self._going[live] = name
+            elif live.n_followers or (live.moved_s > since_s and len(self._idle) < most):
+                self._idle[live] = name, now_s if live.n_followers else live.moved_s
+            elif self._lives.get(name) is live:
+                del self._lives[name]
+                self._keys.pop(name, None)
+        if self._memory is not None:
+            self._memory.forget_ended(before=self.durable.hub.now() - kept_s, most=most)
+            self._forget_chats(self._memory, now_s)
+
+    def _forget_chats(self, memory: Memory, now_s: float) -> None:
+        for id in list(self._chat_used_s):
+            is_much = len(self._chat_used_s) > self.limits.kept_runs
+            if now_s - self._chat_used_s[id] <= self.limits.kept_s and not is_much:
+                return
+            live = self._lives.get(TURN + id)
+            if live is None or (is_much and live.ended is not None and not live.n_followers):
+                del self._chat_used_s[id]
+                memory.sessions.pop(id, None)
+            else:
+                self._use_chat(id)
+
+    def _use_chat(self, id: str) -> None:
+        self._chat_used_s.pop(id, None)
+        self._chat_used_s[id] = asyncio.get_running_loop().time()
+
+    def _keep(self, name: str, live: Live) -> Live:
+        """Let something be found under a name, instead of what was before it."""
+        before = self._lives.get(name)
+        if before is not None:
+            self._going.pop(before, None)
+            self._idle.pop(before, None)
+        self._lives[name] = live
+        self._going[live] = name
+        return live
+
+    def _go(self, live: Live, driving: Coroutine[Any, Any, None]) -> None:
+        """Let a request's run or turn go on."""
+
+        def note(_: object) -> None:
+            self._n_going -= 1
+
+        self._n_going += 1
+        live.is_driven = True
+        live.task = asyncio.create_task(driving)
+        live.task.add_done_callback(note)
 
     # -- runs
 
@@ -220,7 +277,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         known = await self.durable.hub.engine.get(name)
         if known is None:
             self._check_room()
-        self._n_starting += 1
+        self._n_going += 1
         try:
             handle = await self.durable.start(agent, value, id=name, host=self.host, here=True)
         except InvalidArguments as invalid:
@@ -229,13 +286,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             hint = "Take another key for another request."
             raise Refusal(409, "KEY_REUSED", f"This Idempotency-Key was used before: {differs}", hint) from None
         finally:
-            self._n_starting -= 1
+            self._n_going -= 1
         live = self._lives.get(name)
         if live is None:
-            live = self._lives[name] = self._live(name, agent, is_tied=is_tied and self._is_tied)
+            live = self._keep(name, self._live(name, agent, is_tied=is_tied and self._is_tied))
             if known is None:
-                live.is_driven = True
-                live.task = asyncio.create_task(self._drive(live, handle.id))
+                self._go(live, self._drive(live, handle.id))
         return await self._caught_up(live)
 
     def _check_room(self) -> None:
@@ -244,7 +300,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise Refusal(
                 503, "CLOSING", "The server is closing, and begins no more runs.", "Ask again.", retry_s=retry_s
             )
-        if sum(live.is_driven for live in self._lives.values()) + self._n_starting >= self.limits.runs:
+        if self._n_going >= self.limits.runs:
             text = f"{self.limits.runs} runs are under way, and the server begins no more."
             raise Refusal(429, "TOO_MANY_RUNS", text, "Ask again when one has ended.", retry_s=retry_s)
 
@@ -288,7 +344,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             return replace(program, deps=None if self._deps is None else self._deps(owner))
         live = self._lives.get(name)
         if live is None or live.ended is not None:
-            live = self._lives[name] = self._live(name, program.agent, base=row.epoch)
+            live = self._keep(name, self._live(name, program.agent, base=row.epoch))
         return self._program(live, program)
 
     def _watch(self, live: Live) -> None:
@@ -326,7 +382,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live = self._lives.get(name)
         if live is None:
             row = await self._row(name)
-            live = self._lives.setdefault(name, self._live(name, self.agent(row.agent), base=row.epoch))
+            live = self._lives.get(name)  # as it may have been found meanwhile
+            live = live or self._keep(name, self._live(name, self.agent(row.agent), base=row.epoch))
         return await self._caught_up(live)
 
     async def info(self, name: str) -> RunInfo:
@@ -429,14 +486,14 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         before = self._lives.get(TURN + id)
         if before is not None and before.ended is None:
             return await self.turn(id, agent, value, key=key)  # somebody was faster: says so
-        self._lives[TURN + id] = live
-        live.is_driven = True
-        live.task = asyncio.create_task(self._talk(live, value, begun, goes_on=goes_on))
+        self._keep(TURN + id, live)
+        self._go(live, self._talk(live, value, begun, goes_on=goes_on))
         try:
             await asyncio.shield(begun)
         except Refusal:
             if self._lives.get(TURN + id) is live:
                 del self._lives[TURN + id]
+                self._going.pop(live, None)
             raise
         if key is not None:
             self._keys[TURN + id] = key
@@ -445,7 +502,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     async def _talk(self, live: Live, value: object, begun: asyncio.Future[None], *, goes_on: bool) -> None:
         """Do one turn of a chat."""
         id, deps = live.name, None if self._deps is None else self._deps(owner_of(live.name))
-        self._chat_used_s[id] = asyncio.get_running_loop().time()
+        self._use_chat(id)
         try:
             with closing(self.durable.session(id, agent=live.agent.name, create=True)) as session:
                 live.number = session.snapshot.n_runs
@@ -554,6 +611,11 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
 
 _OPERATOR: Final = "The server's operator can see why: journeyman show RUN."
+
+
+def _is_idle(live: Live) -> bool:
+    """Tell whether nothing more happens to something here."""
+    return live.ended is not None or (live.is_suspended and live.task is None)
 
 
 def _is_ours(error: Exception) -> bool:
