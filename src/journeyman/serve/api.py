@@ -104,7 +104,8 @@ def app(
 class AgentApp:
     """An ASGI application that serves agents. `app` makes it.
 
-    If you mount it, give its lifespan to the application around it: `FastAPI(lifespan=agents.lifespan)`.
+    If you mount it, give its lifespan to the application around it: `FastAPI(lifespan=agents.lifespan)`. Otherwise it
+    opens at the first request, and closes when the event loop ends.
     """
 
     def __init__(self, hosting: Hosting, authorize: Authorize | None) -> None:
@@ -129,7 +130,7 @@ class AgentApp:
     async def lifespan(self, around: object = None) -> AsyncGenerator[None]:
         """Keep the store and the models open. Leaving the block stops the runs that go on, or leaves them to another
         process."""
-        async with self._hosting.opened():
+        async with self._hosting.lifespan():
             yield
 
     async def drain(self, grace_s: float) -> None:
@@ -225,6 +226,7 @@ class _Endpoint:
     async def _answer(self, request: Request) -> ASGIApp:
         asked = Exchange(request, owner=_EVERYBODY, who=_EVERYBODY)
         if not self.is_open:
+            await self.hosting.open_for_request()
             _ = self.hosting.durable  # it must be open
             if self.authorize is not None:
                 owner = self.authorize(request)
@@ -324,8 +326,9 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
 
     async def ready(self, asked: Exchange) -> ASGIApp:
         hosting = self._hosting
-        if not hosting.is_open or hosting.is_closing:
-            text = "The server is closing, or not open yet."
+        await hosting.open_for_request()
+        if hosting.is_closing:
+            text = "The server is closing."
             raise Refusal(503, "CLOSING", text, "Ask another one.", retry_s=hosting.limits.retry_s)
         await hosting.durable.hub.engine.get("")
         return json_response({"status": "ready"})
@@ -347,7 +350,8 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         return await self._followed(asked, live, f"/runs/{key}")
 
     async def _followed(self, asked: Exchange, live: Live, place: str) -> ASGIApp:
-        """Answer with the events, or with the result once it is there."""
+        """Answer with the events, or with the result once it is there. `place`: where it is found, in this app."""
+        place = asked.request.scope.get("root_path", "") + place
         if asked.is_stream:
             headers = [(b"location", place.encode()), (b"x-run-id", live.name.partition(":")[2].encode())]
             return EventStream(self._hosting, live, Plain(live, 0), headers=headers)

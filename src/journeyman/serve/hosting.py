@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from contextvars import Context
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -53,7 +54,7 @@ _LAST_WORDS_S: Final = 5.0
 
 
 class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask for
-    """All that goes on for clients. It is used from one event loop, inside `opened`."""
+    """All that goes on for clients. It is used from one event loop, while it is open."""
 
     def __init__(
         self,
@@ -90,33 +91,71 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """How many runs and turns are driven by requests, or begin."""
         self.n_followers = 0
         self.is_closing = False
+        self._has_lifespan = False
+        """True once the lifespan of the app has begun: then only it opens and closes."""
+        self._keeper: asyncio.Task[None] | None = None
+        """What keeps it open where there is no lifespan."""
+        self._is_there: asyncio.Future[None]
+        """Done when the keeper has opened it."""
 
     # -- opening and closing
-
-    @property
-    def is_open(self) -> bool:
-        """True while clients are served."""
-        return self._durable is not None
 
     @property
     def durable(self) -> Durable:
         """The store of the runs.
 
         Raises:
-            RuntimeError: it is not open.
+            Refusal: it is not open.
         """
         if self._durable is None:
-            raise RuntimeError(
-                "The agents are not open. Where the app is mounted, open it with the one around: "
-                "FastAPI(lifespan=agents.lifespan)."
-            )
+            text = "The server is closing, or not open yet."
+            raise Refusal(503, "CLOSING", text, "Ask another one, or ask again.", retry_s=self.limits.retry_s)
         return self._durable
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[None]:
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Keep it open for the lifespan of an application."""
+        self._has_lifespan = True
+        async with self._opened():
+            yield
+
+    async def open_for_request(self) -> None:
+        """Open it where the application that mounts it has not passed its lifespan on.
+
+        It is then closed when the event loop ends, which cancels the task that keeps it open.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
+        loop = asyncio.get_running_loop()
+        if self._has_lifespan:
+            return
+        if self._keeper is None or self._keeper.done() or self._keeper.get_loop() is not loop:
+            self._durable = None  # of another event loop, which has ended
+            self._is_there = loop.create_future()
+            self._keeper = loop.create_task(self._keep_open(self._is_there), context=Context())
+        if not self._is_there.done() or self._durable is None:
+            await asyncio.shield(self._is_there)
+
+    async def _keep_open(self, is_there: asyncio.Future[None]) -> None:
+        try:
+            async with self._opened():
+                is_there.set_result(None)
+                await asyncio.get_running_loop().create_future()
+        except Exception as error:
+            if is_there.done():
+                raise
+            is_there.set_exception(error)  # for the requests that wait
+        finally:
+            is_there.cancel()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[None]:
         """Keep the store and the models open, and go on with what another process has left."""
         if self._durable is not None:
             raise RuntimeError("The agents are open already: an app can be opened only once.")
+        for kept in (self._lives, self._going, self._idle, self._chat_used_s, self._keys):
+            kept.clear()  # of the time before it was closed
         async with AsyncExitStack() as stack:
             for model in (self.host.model or agent.model for agent in self.agents.values()):
                 with suppress(ModelUnavailable):  # the run that needs it says so
