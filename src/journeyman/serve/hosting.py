@@ -507,7 +507,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             live = self._live(turn_name(id, number), self.agents[last.agent], base=number + 0.5)
             return await self._caught_up(live)
         known = self.agents[row.agent] if agent is None or agent.name != row.agent else agent
-        return await self._begin(id, known, None, key=None, is_tied=False, goes_on=True)
+        try:
+            return await self._begin(id, known, None, key=None, is_tied=False, goes_on=True)
+        except Refusal as refusal:
+            if refusal.code != "OVER":
+                raise
+        return await self.go_on(id, agent)  # somebody else has just ended it
 
     async def _begin(
         self,
@@ -552,6 +557,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                     if chat.turn is not None and not goes_on:
                         text = f"In the chat {key_of(id)!r} a turn was cut off, and has not ended."
                         raise Refusal(409, "CHAT_IN_USE", text, "Follow it, answer it, or stop it; then say more.")
+                    if chat.turn is None and goes_on:
+                        text = f"The turn of the chat {key_of(id)!r} has ended."
+                        raise Refusal(409, "OVER", text, "Say more.")
                     turn = chat.turn or chat.start(value)
                     live.answer = chat.answer
                     unsubscribe = live.abort.subscribe(lambda: turn.abort(live.abort.reason or ""))
