@@ -20,6 +20,7 @@ from tests.support.players import Door
 
 RUN, SAID = {"input": "Hello."}, "You said: Hello."
 DETACHED = {"prefer": "respond-async"}
+JSON = {"Content-Type": "application/json"}
 
 
 async def test_a_run_is_answered_with_the_document_of_its_result() -> None:
@@ -132,7 +133,7 @@ async def test_what_is_no_json_or_too_long_is_refused_on_every_route(body: bytes
         for method, path in served.app.routes:
             if method == "POST":
                 place = served.url + path.format(agent="clerk", id="one", question="abcdef")
-                async with served.client.post(place, data=body) as response:
+                async with served.client.post(place, data=body, headers=JSON) as response:
                     assert (response.status, (await response.json())["error"]["code"]) == (status, code), path
 
 

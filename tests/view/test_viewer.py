@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx2
@@ -292,7 +293,10 @@ async def test_the_last_words_are_shown_while_an_answer_is_written(place: str) -
         ({"host": "127.0.0.1.evil.example.org:80"}, 421),
         ({"origin": "https://evil.example.org"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:9"}, 403),  # another program of this machine
+        ({"origin": "http://localhost"}, 403),
         ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-site"}, 403),
         ({}, 200),
     ],
 )
@@ -313,8 +317,14 @@ async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
             cookie = answer.headers["set-cookie"]
             assert "HttpOnly" in cookie
             assert "SameSite=strict" in cookie
+            assert TOKEN not in cookie
         async with browser.get(f"{desk.url}/api/runs") as answer:
             assert answer.status == 200
+        [(name, value)] = [(each.key, each.value) for each in jar]
+        assert name == f"journeyman-view-{urlsplit(desk.url).port}"
+        assert await desk.status("/api/runs", "GET", None, authorization=f"Bearer {value}") == 401
+        assert await desk.status("/api/runs", "GET", None, authorization="", cookie=f"{name}={TOKEN}") == 401
+        assert await desk.status("/api/runs", "GET", None, authorization="", cookie=f"{name}={value}") == 200
         async with browser.get(f"{desk.url}/") as answer:
             policy = answer.headers["content-security-policy"]
             assert policy.startswith("default-src 'self';")

@@ -105,7 +105,8 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
             host=around,
             limits=ServeLimits(runs=runs),
         )
-        guarded = naming(known_hosts(host, allow_host or ()), made if token is None else asking_for(token, made))
+        names = allow_host or ()
+        guarded = naming(known_hosts(host, names), made if token is None else asking_for(token, made), pages=names)
         gc.collect()
         gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
         with _listening(host, port) as listening:

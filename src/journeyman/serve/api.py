@@ -47,6 +47,7 @@ from journeyman.serve.bodies import (
     wrong,
 )
 from journeyman.serve.hosting import Hosting, OnDisconnect
+from journeyman.serve.listening import check_type
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.openapi import ID, openapi
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_key, served_problems
@@ -237,6 +238,8 @@ class _Endpoint:
                     )
                 asked.who, asked.owner = owner, owner_key(owner)
         if request.method == "POST":
+            if (unwelcome := check_type(request.headers)) is not None:
+                raise Refusal(unwelcome.status, "WRONG_TYPE", unwelcome.message, unwelcome.hint)
             asked.raw = await self._body(request)
             asked.body = parsed_body(asked.raw)
         above, telemetry = request.headers.get("traceparent"), self.hosting.host.telemetry

@@ -2,7 +2,8 @@
 that are slow or silent on purpose.
 
 By default only programs of this machine reach it, and no web page does: requests must name a known host and, if they
-come from a page, a known origin. An address that others can reach asks for a token.
+come from a page, its origin must be the server's own, or a known one. An address that others can reach asks for a
+token.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from ipaddress import ip_address
-from typing import Final, cast
-from urllib.parse import urlsplit
+from typing import Final, NamedTuple, cast
 
 import uvicorn
 from starlette.datastructures import Headers
@@ -102,28 +102,64 @@ def asking_for(token: str, app: ASGIApp) -> ASGIApp:
     return guarded
 
 
-def naming(hosts: Sequence[str], app: ASGIApp) -> ASGIApp:
-    """Return `app` behind a check of what a request says it goes to, and of the page that it comes from."""
-    known = {host.lower() for host in hosts}
+class Unwelcome(NamedTuple):
+    """The reason for which a request is refused."""
 
-    def is_known(place: str) -> bool:
-        name = place.lower()
-        return name in known or name.rpartition(":")[0] in known
+    status: int
+    message: str
+    hint: str
+
+
+def check_page(
+    exchange: Scope, hosts: Collection[str], *, pages: Collection[str] = (), may_be_opened: bool = False
+) -> Unwelcome | None:
+    """Return why a request is refused for the name that it goes to, or for the page that it comes from.
+
+    This is the rule of everything on a port. A page may ask if the server has sent it: its origin is the `Host` of the
+    request, port included. Pages at other ports of the same machine are other programs.
+
+    Args:
+        exchange: The request.
+        hosts: The names under which the server is reached, in small letters, without ports, or with one.
+        pages: The other places, as in URLs, whose pages may ask.
+        may_be_opened: Any page may lead a browser there, as to a page.
+    """
+    headers = Headers(scope=exchange)
+    host, origin = headers.get("host", "").lower(), headers.get("origin")
+    if host not in hosts and host.rpartition(":")[0] not in hosts:
+        return Unwelcome(
+            421, f"This server does not have the host name {host[:100]!r}.", "Allow the name: --allow-host."
+        )
+    is_anothers = headers.get("sec-fetch-site", "none") in ("cross-site", "same-site") and not may_be_opened
+    if origin is not None:
+        scheme, _, place = origin.lower().partition("://")
+        is_anothers = scheme not in ("http", "https") or (place != host and place not in pages)
+    if is_anothers:
+        text = f"Pages of the origin {(origin or 'of another server')[:100]!r} may not use this server."
+        return Unwelcome(403, text, "Allow the place, with its port if it has one: --allow-host.")
+    return None
+
+
+def check_type(headers: Headers) -> Unwelcome | None:
+    """Return why the body of a request is not taken for what it is said to be: a form of a page is no JSON."""
+    given = headers.get("content-type", "application/json")
+    if given.partition(";")[0].strip().lower() == "application/json":
+        return None
+    text = f"The body is said to be {given[:80]!r}, and not JSON."
+    return Unwelcome(415, text, "Send Content-Type: application/json.")
+
+
+def naming(hosts: Sequence[str], app: ASGIApp, *, pages: Sequence[str] = ()) -> ASGIApp:
+    """Return `app` behind `check_page`."""
+    known, others = {host.lower() for host in hosts}, {page.lower() for page in pages}
 
     async def guarded(exchange: Scope, receive: Receive, send: Send) -> None:
         if exchange["type"] == "http":
-            headers = Headers(scope=exchange)
-            origin = headers.get("origin")
-            if not is_known(headers.get("host", "")):
-                refused = PlainTextResponse(
-                    "This server does not have this host name. Allow the name: --allow-host.", 421
-                )
-                return await refused(exchange, receive, send)
-            if origin is not None and not is_known(urlsplit(origin).netloc):
-                refused = PlainTextResponse(
-                    "Pages of this origin may not use this server. Allow the origin: --allow-host.", 403
-                )
-                return await refused(exchange, receive, send)
+            is_read = exchange["method"] in ("GET", "HEAD")
+            refused = check_page(exchange, known, pages=others, may_be_opened=is_read)
+            if refused is not None:
+                text = f"{refused.message} {refused.hint}"
+                return await PlainTextResponse(text, refused.status)(exchange, receive, send)
         await app(exchange, receive, send)
 
     return guarded

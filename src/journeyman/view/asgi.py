@@ -319,8 +319,6 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         """Return the answer to what would change the store and must not; None to what may."""
         if self._read_only:
             return refusal(403, "The store is only looked at here.", "Do it where the store is yours.")
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            return refusal(415, "The body is not said to be JSON.", "Send content-type: application/json.")
         return None
 
     @_told
