@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from journeyman import Agent, Output
+from journeyman import Agent, Output, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.serve.agui import changes
 from journeyman.types import Thinking
-from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, serving, waiter
+from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, send, serving, waiter
 from tests.support.players import Door
 
 ROOT = Path(__file__).parents[2]
@@ -162,6 +163,73 @@ async def test_a_run_that_fails_and_one_that_is_stopped_are_told_apart() -> None
         assert (await following)[-1]["outcome"] == {"type": "cancelled"}
 
 
+# -- resumes that cannot be used --------------------------------------------------------------------------------------
+
+
+def two_letters() -> Agent:
+    """Return an agent that wants to send two letters at once."""
+
+    def answer(request: Request) -> Answer:
+        told = [block.text for block in request.messages[-1].content if block.type == "tool_result"]
+        return " and ".join(told) if told else say(call("send", letter="Dear Ada"), call("send", letter="Dear Bob"))
+
+    @tool(parallel=True)
+    async def send(letter: str) -> str:
+        return "sent"
+
+    return replace(clerk(), model=FromFunction(answer), tools=[send])
+
+
+def answered(*ids: str, payload: object = True) -> list[Json]:
+    given = {"approved": True} if payload is True else payload
+    return [{"interruptId": id, "status": "resolved", "payload": given} for id in ids]
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["plain", "stored"])
+async def test_a_resume_that_cannot_be_used_is_a_run_that_fails_and_leaves_what_waits(
+    tmp_path: Path, is_stored: bool
+) -> None:
+    options = AppOptions(store=str(tmp_path / "runs.db")) if is_stored else AppOptions()
+    async with serving([two_letters()], **options) as served:
+        first = await told(served, "clerk", asked("r1", "Send both."))
+        ids = [each["id"] for each in first[-1]["outcome"]["interrupts"]]
+        assert len(ids) == 2
+        for number, (body, code) in enumerate(
+            (
+                ({"resume": answered(ids[0])}, "NOT_ANSWERED"),
+                ({"resume": answered(*ids, "0" * 64)}, "NOT_WAITING"),
+                ({"resume": answered(*ids, payload=7)}, "INVALID_INPUT"),
+                ({"resume": answered(*ids, payload={"approved": "yes"})}, "INVALID_INPUT"),
+                ({"messages": asked("r", "Something else.")["messages"]}, "NOT_ANSWERED"),
+            )
+        ):
+            begun, error = await told(served, "clerk", {**asked(f"wrong{number}"), **body})
+            assert (begun["type"], begun["runId"]) == ("RUN_STARTED", f"wrong{number}")
+            assert (error["type"], error["code"]) == ("RUN_ERROR", code), error
+        last = await told(served, "clerk", asked("r2", resume=answered(*ids)))
+        assert last[-1]["result"] == "sent and sent"
+        begun, error = await told(served, "clerk", asked("r3", resume=answered(*ids)))
+        assert (error["type"], error["code"]) == ("RUN_ERROR", "NOT_WAITING")
+
+
+async def test_a_resume_of_no_thread_is_a_run_that_fails() -> None:
+    async with serving([clerk()]) as served:
+        begun, error = await told(served, "clerk", asked("r", resume=answered("0" * 64)))
+        assert (begun["type"], error["type"], error["code"]) == ("RUN_STARTED", "RUN_ERROR", "NOT_FOUND")
+
+
+async def test_the_calls_of_one_response_are_parts_of_one_message() -> None:
+    calls = [call("send", letter="Dear Ada"), call("send", letter="Dear Bob")]
+    script = [say("I send them.", *calls), say(*calls), say(Thinking("Hm."), calls[0]), "Done."]
+    async with serving([Agent(name="clerk", model=Scripted(script), tools=[send])]) as served:
+        events = await told(served, "clerk", asked("r", "Go."))
+    begun = [each for each in events if each["type"] in ("TEXT_MESSAGE_START", "TOOL_CALL_START")]
+    (text, one, two, *rest), last = begun[:-1], begun[-1]
+    assert one["parentMessageId"] == two["parentMessageId"] == text["messageId"]
+    parents = [each["parentMessageId"] for each in rest]
+    assert (parents[0], len({*parents, text["messageId"], last["messageId"]})) == (parents[1], 4)
+
+
 # -- tools of the client ----------------------------------------------------------------------------------------------
 
 COLOUR = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -271,9 +339,6 @@ async def test_what_cannot_be_answered_is_refused_with_its_path(name: str) -> No
     async with serving([clerk()]) as served:
         status, refused = await served.ask("POST", "/agents/clerk/agui", body)
         assert (status, refused["error"]["issues"][0]["path"]) == (422, path)
-        resume = [{"interruptId": "abcdef", "status": "resolved", "payload": 7}]
-        status, refused = await served.ask("POST", "/agents/clerk/agui", asked("r", resume=resume))
-        assert (status, refused["error"]["issues"][0]["path"]) == (422, "resume.0.payload")
 
 
 # -- changes of a state ------------------------------------------------------------------------------------------------

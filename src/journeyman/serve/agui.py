@@ -24,6 +24,7 @@ from journeyman.events import Event
 from journeyman.result import Failure, Metadata, plain_output
 from journeyman.serve.bodies import client_question
 from journeyman.serve.live import Ended, Entry, Live
+from journeyman.serve.refusals import Refusal
 from journeyman.types import JsonObject
 
 PROTOCOL: Final = "1.0"
@@ -78,6 +79,23 @@ class Threads:
             known.append(found)
         return found
 
+    def check_answers(self, live: Live, answered: Collection[str]) -> None:
+        """Check what a request answers: all that its client was told, and nothing else.
+
+        Raises:
+            Refusal: something is left out, or does not wait.
+        """
+        told = [each.id for segment in self._segments.get(live, ())[-1:] for each in segment.interrupts]
+        missing = [id for id in told if id in live.open and id not in answered]
+        has_ended = live.ended is not None
+        unknown = [id for id in answered if (live.open or has_ended) and id not in live.open]
+        if missing:
+            text = f"The interrupts {', '.join(missing)} are left out."
+            raise Refusal(409, "NOT_ANSWERED", text, "Answer all interrupts of the last run in one resume.")
+        if unknown:
+            shown = ", ".join([repr(id[:80]) for id in unknown[:5]])
+            raise Refusal(409, "NOT_WAITING", f"Nothing waits under {shown}.", "Send the ids of the interrupts.")
+
     def find(self, live: Live | None, run_id: str) -> Segment | None:
         """Return the part of a turn that was told as this run."""
         known = [] if live is None else self._segments.get(live, [])
@@ -98,6 +116,8 @@ class Agui:
         """The number of the event that was told last, and as how many events of the protocol it was told."""
         self._text: str | None = None
         self._thinking: str | None = None
+        self._message: str | None = None
+        """The message that further calls are a part of: clients add them to their newest one if it has this id."""
         self._calls: dict[str, bool] = {}
         """Calls whose arguments have begun to be told, and whether they are told to the end."""
         self._step: str | None = None
@@ -199,13 +219,13 @@ class Agui:
             case events.TextDelta(text=text):
                 if self._text is None:
                     yield from self._closed()
-                    self._text = f"{self._live.number}.{self._number}"
+                    self._text = self._message = f"{self._live.number}.{self._number}"
                     yield ui.TextMessageStartEvent(message_id=self._text, role="assistant")
                 yield ui.TextMessageContentEvent(message_id=self._text, delta=text)
             case events.ThinkingDelta(text=text):
                 if self._thinking is None:
                     yield from self._closed()
-                    self._thinking = f"{self._live.number}.{self._number}"
+                    self._thinking, self._message = f"{self._live.number}.{self._number}", None
                     yield ui.ReasoningStartEvent(message_id=self._thinking)
                     yield ui.ReasoningMessageStartEvent(message_id=self._thinking, role="reasoning")
                 yield ui.ReasoningMessageContentEvent(message_id=self._thinking, delta=text)
@@ -228,8 +248,10 @@ class Agui:
                 self._step = None
             case events.ModelResponded():
                 yield from self._closed()
+                self._message = None
             case events.ModelRestarted(attempt=attempt, iteration=iteration):
                 yield from self._closed()
+                self._message = None
                 value = {"attempt": attempt, "iteration": iteration}
                 yield ui.CustomEvent(name="journeyman.restarted", value=value)
             case events.ValidationFailed(attempt=attempt, feedback=feedback):
@@ -275,6 +297,7 @@ class Agui:
             ):
                 return  # the client has told us
             case events.ToolFinished(kind="tool" | "unknown", tool_result=result):
+                self._message = None
                 yield ui.ToolCallResultEvent(message_id=f"result-{id}", tool_call_id=id, content=result)
             case events.ToolProgress(message=message, fraction=fraction):
                 value = {"toolCallId": id, "message": message, "fraction": fraction}
@@ -287,7 +310,8 @@ class Agui:
             if self._text is not None or self._thinking is not None:
                 yield from self._closed()
             self._calls[id] = False
-            yield ui.ToolCallStartEvent(tool_call_id=id, tool_call_name=name)
+            self._message = self._message or f"{self._live.number}.{self._number}"
+            yield ui.ToolCallStartEvent(tool_call_id=id, tool_call_name=name, parent_message_id=self._message)
 
     def _grown(self, event: events.OutputDelta) -> Iterator[ui.BaseEvent]:
         n_chars = len(event.json)
@@ -372,6 +396,14 @@ def changes(before: object, now: object, path: str) -> Iterator[dict[str, object
 
 def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
+
+
+def run_error(refusal: Refusal, *, thread_id: str, run_id: str) -> bytes:
+    """Return how a client is told that its run cannot go on: as the protocol has it, in a run that fails at once."""
+    encoder = EventEncoder()
+    begun = ui.RunStartedEvent(thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL)
+    error = ui.RunErrorEvent(message=f"{refusal.message} {refusal.hint}", code=refusal.code)
+    return b"".join(encoder.encode(each).encode() for each in (begun, error))
 
 
 def usage_of(metadata: Metadata | None) -> list[ui.TokenUsage] | None:

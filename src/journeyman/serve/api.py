@@ -28,7 +28,7 @@ from journeyman.durable import Durable, Question
 from journeyman.errors import DefinitionError, InvalidArguments, StoreError
 from journeyman.events import QuestionAsked
 from journeyman.loop.prepare import host_problems
-from journeyman.serve.agui import Agui, Threads
+from journeyman.serve.agui import Agui, Threads, run_error
 from journeyman.serve.bodies import (
     after_of,
     answer_of,
@@ -462,14 +462,23 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         if not is_id(given.thread_id):
             raise wrong("threadId", f"it is not of the form {ID}")
         id, results, answered = f"{asked.owner}:{given.thread_id}", results_of(given), set[str]()
+        live = self._hosting.live(TURN + id)
+        is_known = self._threads.find(live, given.run_id) is not None
         if not given.resume and not results:
             value = typed_input(agent, given)
             key = (given.run_id, f"{agent.name} {value!r}")
+            if live is not None and live.open and not is_known:
+                text = f"The thread {given.thread_id!r} waits for answers: {', '.join(live.open)}."
+                return _failed_run(given, Refusal(409, "NOT_ANSWERED", text, "Send them as resume."))
             live = await self._hosting.turn(id, agent, value, key=key)
         else:
-            live = self._hosting.live(TURN + id)
-            if live is None or self._threads.find(live, given.run_id) is None:
-                live, answered = await self._resumed(asked, given, agent, results)
+            if live is None or not is_known:
+                try:
+                    live, answered = await self._resumed(asked, given, agent, results)
+                except Refusal as refusal:
+                    if not given.resume or refusal.status >= 500:
+                        raise
+                    return _failed_run(given, refusal)
             if live.agent.name != agent.name:
                 text = f"The thread {given.thread_id!r} is one with {live.agent.name!r}, not with {agent.name!r}."
                 raise Refusal(409, "CHAT_UNUSABLE", text, "Take another thread for another agent.")
@@ -486,6 +495,8 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         is_new = self._hosting.live(TURN + id) is None
         live = await self._hosting.go_on(id, agent)
         wanted = {each.question: each.id for each in live.open.values() if isinstance(each, QuestionAsked)}
+        if given.resume and not is_new:
+            self._threads.check_answers(live, answers)
         early: dict[str, str] = {}
         for call, result in results.items():
             question = client_question(call)
@@ -501,6 +512,12 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         for question, answer in answers.items():
             await self._hosting.answer(run, live, question, answer, who=asked.who)
         return live, {*answers}
+
+
+def _failed_run(given: RunAgentInput, refusal: Refusal) -> Response:
+    """Return a run of AG-UI that fails at once, as the protocol asks for where a resume cannot be used."""
+    body = run_error(refusal, thread_id=given.thread_id, run_id=given.run_id)
+    return Response(body, headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
 
 
 def ended_response(live: Live, *, location: str) -> Response:
