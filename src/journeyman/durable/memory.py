@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,7 +18,9 @@ from journeyman.durable.records import (
     OVER,
     Change,
     Claim,
+    KeptSession,
     Kind,
+    Place,
     QueueState,
     Record,
     Row,
@@ -29,7 +32,7 @@ from journeyman.durable.records import (
 )
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.inbox import Queue
-from journeyman.session import SharedSession, Snapshot, Step, check_session_id
+from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.log import Line, added_up, lines_of, queued
 from journeyman.store.log import Record as SessionRecord
 from journeyman.types import Usage, record_class
@@ -179,6 +182,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
+        older_than: Place | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         found = [
@@ -187,6 +191,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
             if (not statuses or row.status in statuses)
             and (agent is None or row.agent == agent)
             and (ended_before is None or (row.ended is not None and row.ended < ended_before))
+            and (older_than is None or older_than.is_before(row))
         ]
         return sorted(found, key=lambda row: (row.created, row.id), reverse=True)[:limit]
 
@@ -358,6 +363,24 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         known = self.memory.sessions.get(session)
         return Snapshot() if known is None else added_up(known.records)
 
+    async def sessions(
+        self, prefix: str, *, older_than: Place | None = None, limit: int = 100
+    ) -> Sequence[KeptSession]:
+        kept = [KeptSession(id, each.agent, each.created) for id, each in self.memory.sessions.items()]
+        found = [each for each in kept if each.id.startswith(prefix)]
+        found = [each for each in found if older_than is None or older_than.is_before(each)]
+        return sorted(found, key=lambda each: (each.created, each.id), reverse=True)[:limit]
+
+    async def delete_session(self, id: str) -> None:
+        if id not in self.memory.sessions:
+            raise StoreError(f"The memory has no session {id!r}.", hint="Look at the list of them.")
+        if self.memory.open_in.get(id) in self.memory.owners:
+            text = f"Session {id} in the memory is open in this process."
+            raise SessionInUse(text, hint="Close it there first.", pid=os.getpid())
+        del self.memory.sessions[id]
+        for row in [*self.memory.beginning(turns_of(id)[0])]:
+            self.memory.drop(row.id)
+
     async def _enqueue(self, row: Row, *, now: float) -> None:
         if self.tickets is not None and row.status != "running" and may_be_handed_over(row):
             await _enqueued(self.tickets.dispatcher, row, after_s=(row.wake or now) - now)
@@ -380,6 +403,8 @@ class _Said:
     """What is kept of a session."""
 
     agent: str
+    created: float = field(default_factory=time.time)
+    """Seconds since 1970."""
     records: list[SessionRecord] = field(default_factory=list[SessionRecord])
 
     def add(self, lines: Sequence[Line]) -> int:

@@ -439,6 +439,31 @@ def is_free(row: Row, *, now: float, also: Collection[Status], owner_is_dead: bo
     return row.status in also or (row.status == "ready" and (row.wake is None or row.wake <= now))
 
 
+LAST: Final = "\U0010ffff"
+"""Behind every other character: what begins with a text comes before the text with this."""
+
+
+class KeptSession(NamedTuple):
+    """A session in a list."""
+
+    id: str
+    agent: str
+    created: float
+    """Seconds since 1970."""
+
+
+class Place(NamedTuple):
+    """The place of a run, or a session, in a list: where the next page begins."""
+
+    created: float
+    """Seconds since 1970."""
+    id: str
+
+    def is_before(self, other: Row | KeptSession) -> bool:
+        """Tell whether another one comes behind it, where the newest comes first."""
+        return (other.created, other.id) < self
+
+
 class Claim(NamedTuple):
     """The right to drive a run: it lasts until somebody else claims it."""
 

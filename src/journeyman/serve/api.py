@@ -50,6 +50,7 @@ from journeyman.serve.hosting import Hosting, OnDisconnect
 from journeyman.serve.listening import check_type
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.openapi import ID, openapi
+from journeyman.serve.owned import delete_chat, delete_run, list_chats, list_runs, page_of
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_key, served_problems
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN
@@ -310,12 +311,16 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             ("POST", "/agents/{agent}/runs", self.begin, False),
             ("POST", "/agents/{agent}/agui", self.agui, False),
             ("POST", "/agents/{agent}/chats/{id}/turns", self.turn, False),
+            ("GET", "/runs", self.runs, False),
             ("GET", "/runs/{id}", self.run, False),
+            ("DELETE", "/runs/{id}", self.delete, False),
             ("GET", "/runs/{id}/events", self.events, False),
             ("POST", "/runs/{id}/stop", self.stop, False),
             ("POST", "/runs/{id}/steer", self.steer, False),
             ("POST", "/runs/{id}/answers/{question}", self.answer, False),
+            ("GET", "/chats", self.chats, False),
             ("GET", "/chats/{id}", self.chat, False),
+            ("DELETE", "/chats/{id}", self.delete, False),
             ("GET", "/chats/{id}/events", self.chat_events, False),
             ("POST", "/chats/{id}/stop", self.stop, False),
             ("POST", "/chats/{id}/steer", self.steer, False),
@@ -370,6 +375,19 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         finally:
             self._hosting.n_followers -= 1
         return ended_response(live, location=place)
+
+    async def runs(self, asked: Exchange) -> ASGIApp:
+        lines, further = await list_runs(self._hosting, asked.owner, *page_of(asked.request))
+        return json_response({"runs": lines, "next": further})
+
+    async def chats(self, asked: Exchange) -> ASGIApp:
+        lines, further = await list_chats(self._hosting, asked.owner, *page_of(asked.request))
+        return json_response({"chats": lines, "next": further})
+
+    async def delete(self, asked: Exchange) -> ASGIApp:
+        delete = delete_chat if "/chats/" in asked.request.scope["route"].path else delete_run
+        await delete(self._hosting, asked.name)
+        return Response(status_code=204)
 
     async def run(self, asked: Exchange) -> ASGIApp:
         info = await self._hosting.info(asked.name)

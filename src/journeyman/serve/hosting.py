@@ -281,6 +281,15 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._going[live] = name
         return live
 
+    def forget(self, name: str) -> None:
+        """Forget what has ended here under the name of a run, or of a chat after `TURN`."""
+        live = self._lives.pop(name, None)
+        if live is not None:
+            self._going.pop(live, None)
+            self._idle.pop(live, None)
+        self._keys.pop(name, None)
+        self._chat_used_s.pop(name.removeprefix(TURN), None)
+
     def _go(self, live: Live, driving: Coroutine[Any, Any, None]) -> None:
         """Let a request's run or turn go on."""
 
