@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from journeyman import Agent, Output, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.serve.agui import changes
+from journeyman.serve.bodies import run_input
+from journeyman.serve.refusals import Refusal
 from journeyman.types import Thinking
 from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, send, serving, waiter
 from tests.support.players import Door
@@ -319,6 +322,46 @@ async def test_tools_of_a_client_that_cannot_be_used_are_refused(name: str) -> N
         body = asked("r", "Hi.", tools=WRONG_TOOLS[name])
         status, refused = await served.ask("POST", "/agents/clerk/agui", body)
         assert (status, {each["path"] for each in refused["error"]["issues"]}) == (422, {"tools"})
+
+
+def many(n: int, one: object) -> list[object]:
+    return [one] * n
+
+
+TOO_MUCH: Mapping[str, tuple[Json, str]] = {
+    "tools": ({"tools": [{**TOOLS[0], "name": f"t{number}"} for number in range(9_000)]}, "tools"),
+    "properties": (
+        {"tools": [{**TOOLS[0], "parameters": {"type": "object", "properties": {f"p{n}": {} for n in range(36_000)}}}]},
+        "tools",
+    ),
+    "depth": ({"tools": [{**TOOLS[0], "parameters": {"enum": many(300, many(300, 1))}}]}, "tools"),
+    "wrong messages": ({"messages": many(45_000, {"id": 1, "role": "x"})}, "messages.44999"),
+    "messages that are none": ({"messages": many(90_000, [])}, "messages.89999"),
+    "results": ({"messages": many(1_000, results(["a"], "b")[0])}, "messages"),
+    "wrong resumes": ({"resume": many(10_000, {})}, "resume"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+async def test_a_body_of_too_many_pieces_is_refused_before_they_are_looked_at(name: str) -> None:
+    more, path = TOO_MUCH[name]
+    body = asked("r", "Hi.") | more
+    began_s = time.process_time()
+    with pytest.raises(Refusal) as caught:
+        run_input(body)
+    assert time.process_time() - began_s < 0.05
+    assert caught.value.issues[0]["path"].startswith(path)
+    assert len(caught.value.issues) <= 20
+
+
+async def test_of_a_long_conversation_only_the_end_is_read() -> None:
+    before = [{"id": str(number), "role": "user", "content": "Earlier."} for number in range(5_000)]
+    async with serving([clerk()]) as served:
+        body = {**asked("r"), "messages": [*before, {"id": "last", "role": "user", "content": "Hello."}]}
+        assert (await told(served, "clerk", body))[-1]["result"] == "You said: Hello."
+        body["messages"] = [*before, {"id": "last", "role": "user", "content": " "}]
+        status, refused = await served.ask("POST", "/agents/clerk/agui", body)
+        assert (status, refused["error"]["issues"][0]["path"]) == (422, "messages.5000.content")
 
 
 BAD: Mapping[str, tuple[Json, str]] = {

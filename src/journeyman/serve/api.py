@@ -475,15 +475,16 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
     # -- AG-UI
 
     async def agui(self, asked: Exchange) -> ASGIApp:
-        given = run_input(asked.body)
+        read = run_input(asked.body)
+        given = read.given
         agent = with_tools(self._hosting.agent(asked.request.path_params["agent"]), given)
         if not is_id(given.thread_id):
             raise wrong("threadId", f"it is not of the form {ID}")
-        id, results, answered = f"{asked.owner}:{given.thread_id}", results_of(given), set[str]()
+        id, results, answered = f"{asked.owner}:{given.thread_id}", results_of(read), set[str]()
         live = self._hosting.live(TURN + id)
         is_known = self._threads.find(live, given.run_id) is not None
         if not given.resume and not results:
-            value = typed_input(agent, given)
+            value = typed_input(agent, read)
             key = (given.run_id, f"{agent.name} {value!r}")
             if live is not None and live.open and not is_known:
                 text = f"The thread {given.thread_id!r} waits for answers: {', '.join(live.open)}."
