@@ -21,6 +21,7 @@ from journeyman.agent import Agent, Host
 from journeyman.chat import Chat
 from journeyman.connect import connect
 from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Question, RunInfo, Worker
+from journeyman.durable.chats import ChatSession
 from journeyman.durable.journal import Leaving
 from journeyman.durable.program import Program
 from journeyman.durable.records import Row, load_head, prints_of
@@ -557,7 +558,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         id, deps = live.name, None if self._deps is None else self._deps(owner_of(live.name))
         self._use_chat(id)
         try:
-            with closing(self.durable.session(id, agent=live.agent.name, create=True)) as session:
+            async with self._session(id, live.agent.name) as session:
                 live.number = session.snapshot.n_runs
                 options: Any = {} if deps is None else {"deps": deps}
                 async with Chat(
@@ -588,6 +589,16 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 self._broke(live, error)
             else:
                 begun.set_exception(_refused(id, error))
+
+    @asynccontextmanager
+    async def _session(self, id: str, agent: str) -> AsyncGenerator[ChatSession]:
+        """Open the session of a chat; one that is stored without keeping the event loop waiting."""
+        if self.is_stored:
+            async with self.durable.open_session(id, agent=agent) as session:
+                yield session
+        else:
+            with closing(self.durable.session(id, agent=agent, create=True)) as session:
+                yield session
 
     async def turn_run(self, id: str) -> str:
         """Return the name of the run that is the turn of a chat that goes on, or would be the next."""
