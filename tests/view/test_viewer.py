@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from journeyman.record import Recorder, Recordings
 from journeyman.types import Text
 from journeyman.view import app, serve_view
 from journeyman.view.guard import Doorkeeper
+from journeyman.view.live import MOST_WATCHERS
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -384,6 +386,38 @@ async def test_what_cannot_be_said_gets_one_line(path: Path) -> None:
     async with viewing(path, read_only=True) as desk:
         assert (await desk.get("/api/store"))["read_only"] is True
         assert (await desk.say(id, kind="hold"))["http"] == 403
+
+
+async def test_numbers_that_nothing_has_are_told_so(path: Path) -> None:
+    await recorded(path, "one")
+    async with viewing(path) as desk:
+        id, far = (await desk.get("/api/runs"))["runs"][0]["id"], "9" * 26
+        for place in ("events/{}", "requests/{}", "requests/{}/body"):
+            assert await desk.status(f"/api/runs/{id}/{place.format(far)}", "GET", None) == 404
+        for given in (far, "x", "-1", "1.5"):
+            assert await desk.status("/api/live", "GET", None, **{"last_event_id": given}) == 422
+
+
+async def test_no_more_look_at_once_than_may(path: Path) -> None:
+    await recorded(path, "one")
+    async with viewing(path) as desk:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, headers={"authorization": f"Bearer {TOKEN}"}) as client:
+            looking = await asyncio.gather(*(client.get(f"{desk.url}/api/live") for _ in range(MOST_WATCHERS + 20)))
+            assert sorted(each.status for each in looking) == [200] * MOST_WATCHERS + [503] * 20
+            for each in looking:
+                each.close()
+
+
+async def test_a_format_that_is_missing_is_told_as_damage(path: Path) -> None:
+    await recorded(path, "one")
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(
+            "CREATE TABLE new (version INTEGER, key BLOB); INSERT INTO new SELECT NULL, key FROM rec_format;"
+            "DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format"
+        )
+    with pytest.raises(StoreError, match="does not say in which format"):
+        app(path)
 
 
 async def test_hostile_texts_come_as_they_are(path: Path) -> None:

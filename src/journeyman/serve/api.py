@@ -46,7 +46,7 @@ from journeyman.serve.bodies import (
     with_tools,
     wrong,
 )
-from journeyman.serve.hosting import Hosting, OnDisconnect
+from journeyman.serve.hosting import STORE_AWAY, Hosting, OnDisconnect
 from journeyman.serve.listening import check_type
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.openapi import ID, openapi
@@ -214,8 +214,9 @@ class _Endpoint:
             response = refused(invalid_input(invalid))
         except StoreError as error:
             _log.warning("A request could not be answered: %s", error)
-            text = "The store cannot be used at the moment."
-            response = refused(Refusal(503, "STORE_AWAY", text, "Ask again.", retry_s=self.hosting.limits.retry_s))
+            response = refused(
+                Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=self.hosting.limits.retry_s)
+            )
         except ClientDisconnect:
             return
         except HTTPException:
@@ -338,7 +339,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         if hosting.is_closing:
             text = "The server is closing."
             raise Refusal(503, "CLOSING", text, "Ask another one.", retry_s=hosting.limits.retry_s)
-        await hosting.durable.hub.engine.get("")
+        await hosting.durable.hub.engine.forget(())  # writes nothing, where something could be written
         return json_response({"status": "ready"})
 
     async def openapi(self, asked: Exchange) -> ASGIApp:

@@ -412,7 +412,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     def _broke(self, live: Live, error: Exception) -> None:
         _log.warning("The run %s was left: %s", live.name, name_and_words(error), exc_info=not _is_ours(error))
-        text = str(error) if _is_ours(error) else "The server could not go on with the run."
+        text = STORE_AWAY if isinstance(error, StoreError) else "The server could not go on with the run."
         live.fail("NOT_DRIVEN", text, _OPERATOR)
 
     async def _caught_up(self, live: Live) -> Live:
@@ -646,7 +646,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         except (LookupError, RunOver) as error:
             if live is not None and live.answer_here(id, answer):  # its row does not say yet that it waits
                 return
-            raise Refusal(409, "NOT_WAITING", str(error), "Look at what it waits for.") from None
+            text = "Nothing waits for an answer under this id, or it was answered before."
+            raise Refusal(409, "NOT_WAITING", text, "Look at what it waits for.") from error
 
     async def stop(self, run: str, live: Live | None, reason: str, *, who: str) -> None:
         """Stop a run, or the turn of a chat.
@@ -660,7 +661,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             await (await self.handle(run)).stop(reason, who=who)
         except RunOver as over:
-            raise Refusal(409, "OVER", str(over), "It has ended.") from None
+            raise Refusal(409, "OVER", f"{_named(run)} has ended.", "Look at its result.") from over
         if live is None and run.startswith(TURN):  # its client may not come back, with the tools that it has
             with suppress(Refusal):  # whoever drives it elsewhere is told
                 await self.go_on(run.removeprefix(TURN).rpartition("/")[0])
@@ -674,10 +675,18 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             await (await self.handle(run)).steer(text, who=who)
         except RunOver as over:
-            raise Refusal(409, "OVER", str(over), "Begin another one.") from None
+            raise Refusal(409, "OVER", f"{_named(run)} has ended.", "Begin another one.") from over
 
 
+STORE_AWAY: Final = "The store cannot be used at the moment."
 _OPERATOR: Final = "The server's operator can see why: journeyman show RUN."
+
+
+def _named(run: str) -> str:
+    """Return what clients call a run, or the turn of a chat."""
+    is_turn = run.startswith(TURN)
+    key = key_of(run.rpartition("/")[0] if is_turn else run)
+    return f"The turn of the chat {key!r}" if is_turn else f"The run {key!r}"
 
 
 def _is_idle(live: Live) -> bool:
@@ -689,17 +698,26 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, JourneymanError)
 
 
+def _refused_by_store(id: str, error: StoreError) -> Refusal:
+    """Return how a client is told that the store does not give a chat; what the store says is for its operator."""
+    _log.warning("A turn of the chat %s could not begin: %s", id, error)
+    if error.is_busy or error.__cause__ is not None:
+        return Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=1)
+    text = f"The chat {key_of(id)!r} is one of another agent, or cannot be read."
+    return Refusal(409, "CHAT_UNUSABLE", text, "Take another chat for another agent.")
+
+
 def _refused(id: str, error: Exception) -> Refusal:
     """Return how a client is told why a turn did not begin."""
     match error:
         case Refusal():
             return error
         case SessionInUse(pid=pid):  # its text also says where the store is
-            whose = "this server" if pid == os.getpid() else f"process {pid}" if pid else "another process"
+            whose = "this server" if pid == os.getpid() else "another server"
             text = f"The chat {key_of(id)!r} is open in {whose}, and only one may write to it."
-            return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.")
+            return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.", retry_s=1)
         case StoreError():
-            return Refusal(409, "CHAT_UNUSABLE", error.message, error.hint)
+            return _refused_by_store(id, error)
         case InvalidArguments():
             return invalid_input(error)
         case RunBlocked() | RunDiffers() | RunUnknown():
