@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
 from tests.cli.program import Warm
+from tests.support.eager import make_eager_loop
 from tests.support.journaled import is_needless
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    return "asyncio"
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return "asyncio", {"loop_factory": make_eager_loop} if os.environ.get("JOURNEYMAN_EAGER") else {}
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ FRONT_PAGE = "__init__"
 
 # The rooms: a folder each, but for those whose modules stand at the top, so that users import them by name.
 TOP: dict[str, str] = {
-    "values": "faces types errors endings result events content hosted",
+    "values": "faces types errors endings result events content hosted version",
     "ports": "model budget cancel gate journal history inbox session window files processes",
     "agent": "agent output prompt connect",
     "compaction": "compaction",

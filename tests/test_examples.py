@@ -80,7 +80,7 @@ and returns with fruit
 1 second: BUDGET_EXCEEDED, after ToolResult(content='page 1: nothing', is_error=False, tool_use_id='call_1_0')
     Raise the limit, or give the agent less to do.
 stopped: EXECUTION_CANCELLED, after ToolResult(content='page 1: nothing', is_error=False, tool_use_id='call_1_0')
-    Nothing to fix: the caller stopped the run. Its history can be continued.
+    Nothing to fix: the run was stopped. Its history can be continued.
 timeout: a cancellation from outside is an exception, as everywhere in asyncio
 """,
     "08_parallel_and_cached.py": """\

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from journeyman import Agent, Limits, Output, tool
@@ -94,5 +95,6 @@ def _notice() -> str:
     )
 
 
-birdstrikes = Table.from_csv(Path(__file__).parent / "data" / "birdstrikes.csv")
+with as_file(files(__package__) / "data" / "birdstrikes.csv") as file:  # the package may be in a zip
+    birdstrikes = Table.from_csv(file)
 agent = analyst(birdstrikes, _model())

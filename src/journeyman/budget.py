@@ -58,6 +58,9 @@ class Limits:
     extended_max_tokens: int | None = None
     """When `max_tokens` cuts a response, the request is repeated once with this many tokens. None: such a response ends
     the run."""
+    whole_responses: bool = False
+    """What a limit on calls does with a response that asks for more than are left. False: the first ones are made;
+    True: none of its calls is."""
     parallel_calls: int = 8
     """How many calls of parallel tools run at the same time."""
     tool_failures: int | None = None
@@ -195,17 +198,20 @@ class Budget:
             calls=max(0, min(calls)) if calls else None,
         )
 
-    def take_call(self) -> bool:
-        """Count one tool call, here and above, where calls are limited. False, and nothing counted, if that is one too
-        many."""
-        if not self.limits_calls:
-            return True
-        levels = list(self.levels())
-        if any(level.allowance.calls is not None and level.calls >= level.allowance.calls for level in levels):
+    def take_calls(self, n: int = 1) -> bool:
+        """Count so many tool calls, here and above, where calls are limited. False, and nothing counted, if they are
+        too many."""
+        left = self.left().calls
+        if left is not None and left < n:
             return False
-        for level in levels:
-            level.calls += 1
+        self.count_calls(n)
         return True
+
+    def count_calls(self, n: int) -> None:
+        """Count so many tool calls, here and above, whatever the limits say; give them back if `n` is negative."""
+        if self.limits_calls:
+            for level in self.levels():
+                level.calls += n
 
     def recall(self, journal: object, spent: Callable[[], tuple[int, Usage]]) -> None:
         """Count the calls and the use of earlier lives of a run, whatever the limits say; of each journal once.

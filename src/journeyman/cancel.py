@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -84,6 +85,21 @@ class Abort:
         return f"<Abort {self._reason!r}>" if self.aborted else "<Abort>"
 
 
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop that runs here.
+
+    Raises:
+        RuntimeError: none of asyncio does.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "Journeyman needs asyncio, and no event loop of asyncio runs here. Start the program with asyncio.run(…);"
+            " under trio, call Journeyman in a thread of its own, with asyncio.run(…) in it."
+        ) from None
+
+
 def call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
     """Call `callback` in the thread of this event loop: now, if that is here. Once the loop is closed, nobody is there
     whom it could concern, and nothing happens."""
@@ -149,6 +165,7 @@ current_call: ContextVar[Scope | None] = ContextVar("journeyman_call", default=N
 GRACE_S: Final = 10.0
 """How many seconds stopped work has to end by itself before it is left behind."""
 
+_BEAT_S: Final = 0.5
 _AGAIN_S: Final = 0.05
 _MOST_AGAIN: Final = 20
 """A run waits this often, and so long each time, for the runs below to be done with what they have left behind."""
@@ -184,7 +201,7 @@ class Scope:
         self._attempt_deadline: float | None = None
         self._grace_s = grace_s
         self._replays = replays
-        self._timers: dict[Cause | Literal["grace"], Callable[[], None]] = {}
+        self._timers: dict[Cause | Literal["grace", "beat"], Callable[[], None]] = {}
         """How to call off what would stop the work."""
         self.cause: Cause | None = None
         self.source: Scope = self
@@ -212,13 +229,17 @@ class Scope:
             raise RuntimeError("A run needs a task: call it from a coroutine that asyncio runs.")
         self._caller, self._entered_with = caller, caller.cancelling()
         self.loop, self._thread = asyncio.get_running_loop(), get_ident()
-        self._task = self.loop.create_task(self._inside(work))
-        self._task.add_done_callback(self._wake)
+        self._news = self.loop.create_future()
         if self._above is not None:
             self._above._below.add(self)
+        # An eager task factory takes the first step before it returns: what that reads has to be there by now, and the
+        # step itself says which task it is in.
+        self._task = self.loop.create_task(self._inside(work))
+        self._task.add_done_callback(self._wake)
         interrupted: asyncio.CancelledError | None = None
         while not (self._task.done() or self.is_abandoned):
-            self._news = self.loop.create_future()
+            if self._news.done():
+                self._news = self.loop.create_future()
             try:
                 await self._news
             except asyncio.CancelledError as error:
@@ -234,14 +255,22 @@ class Scope:
         return self._task.result()
 
     async def _inside(self, work: Coroutine[object, object, T]) -> T | None:
+        self._task = cast("asyncio.Task[T | None]", asyncio.current_task())
         self._arm()
         if self._abort is not None:
             self._timers["abort"] = self._abort.subscribe(lambda: self._stop("abort"))
+        if self._above is None and "ipykernel" in sys.modules:
+            self._beat()
         try:
             return await work
         except (KeyboardInterrupt, SystemExit) as error:  # a task that raises it ends the event loop before its caller
             self._ends_program = error
             return None
+
+    def _beat(self) -> None:
+        """Wake the loop now and then: the stop button of a notebook cancels the cell's task within a signal handler,
+        which does not wake a loop that waits for the network."""
+        self._timers["beat"] = self.loop.call_later(_BEAT_S, self._beat).cancel
 
     def _leave(self, work: Coroutine[object, object, object]) -> None:
         self.is_over = True  # a signal from another thread may still be on its way

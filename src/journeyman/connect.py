@@ -112,6 +112,13 @@ def connect(name: str, **options: object) -> Connected:
     try:
         maker = _maker(provider)
     except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "journeyman":
+            raise ModelUnavailable(
+                f"The model {name!r} needs the module {error.name}, which is missing in this installation.",
+                model=name,
+                hint="Tell what froze or copied this program to take all of journeyman; PyInstaller:"
+                " --collect-all journeyman. Or install journeyman again.",
+            ) from error
         missing = (error.name or str(error)).partition(".")[0]
         raise ModelUnavailable(
             f"The model {name!r} needs the package {missing!r}, which is not installed.",

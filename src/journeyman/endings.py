@@ -70,7 +70,7 @@ class ErrorCode(StrEnum):
     STOP_GUARD = "STOP_GUARD"
     """The stop guard escalated, or raised."""
     EXECUTION_CANCELLED = "EXECUTION_CANCELLED"
-    """The caller's abort signal ended the run."""
+    """The caller's abort signal ended the run, or a tool stopped it."""
     INTERNAL_ERROR = "INTERNAL_ERROR"
     """Code around the loop raised: a state function, a journal, a model that broke its contract, or this library."""
 
@@ -431,13 +431,13 @@ class StopGuardContext:
 
 @frozen
 class CancelledContext:
-    """The caller's `Abort` fired."""
+    """The caller's `Abort` fired, or a tool, an approver or an operator stopped the run."""
 
     code: ClassVar = ErrorCode.EXECUTION_CANCELLED
     category: ClassVar[Category] = "execution"
-    hint: ClassVar = "Nothing to fix: the caller stopped the run. Its history can be continued."
+    hint: ClassVar = "Nothing to fix: the run was stopped. Its history can be continued."
     reason: str
-    """What the first caller of `Abort.abort` gave as its reason."""
+    """What was given as the reason by whoever stopped it first."""
     doing: str
     """What was going on, for example `calling the model`."""
 

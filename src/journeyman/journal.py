@@ -574,8 +574,11 @@ class SharedTape:
 class Telemetry(Protocol):
     """Gives tapes that tell others what happens, as it happens: `Host(telemetry=…)`."""
 
-    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "") -> Tape:
-        """Begin to tell of a run, as a part of what the W3C `traceparent` names, if there is one."""
+    def begin(
+        self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "", conversation: str = ""
+    ) -> Tape:
+        """Begin to tell of a run, as a part of what the W3C `traceparent` names and of the stored `conversation` of
+        this id, if there is one."""
         ...
 
     def queued(self, agent: str) -> str:

@@ -6,7 +6,8 @@ import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, assert_type
+from pathlib import Path
+from typing import Any, assert_type, cast
 
 import pytest
 from hypothesis import given
@@ -31,15 +32,17 @@ from journeyman import (
     run_many,
     tool,
 )
-from journeyman.batch import Order
+from journeyman.batch import BatchOptions, Order
+from journeyman.durable import Durable
 from journeyman.endings import BudgetContext
 from journeyman.events import BatchPaused, InputFinished, RunStarted
 from journeyman.model import Request
 from journeyman.models.faulty import Faulty
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
-from journeyman.types import Usage
+from journeyman.types import Document, Usage
 from tests.loop.results import context_of, failed, succeeded
 from tests.support.clock import on_virtual_clock, virtual_clock
+from tests.support.players import cancelled
 
 
 def given_text(request: Request) -> str:
@@ -483,3 +486,95 @@ async def test_a_result_is_a_success_or_a_failure_of_the_type() -> None:
                 assert result.output == "a"
             case Failure():
                 raise AssertionError(result)
+
+
+# -- runs that are kept ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stops", ["abort", "left"])
+async def test_a_batch_whose_runs_are_kept_goes_on_where_it_stopped(tmp_path: Path, stops: str) -> None:
+    paid, begun, is_stuck = list[str](), asyncio.Event(), True
+
+    @tool(effect="once")
+    async def pay(whom: str) -> str:
+        """Pay somebody."""
+        paid.append(whom)
+        return f"paid {whom}"
+
+    async def answer(request: Request) -> Answer:
+        whom = request.messages[0].text
+        if len(request.messages) == 1:
+            return call("pay", whom=whom)
+        if whom == "b" and is_stuck:
+            begun.set()
+            await asyncio.Event().wait()
+        if whom == "c":
+            raise ProviderError("Never.", kind="bad_request")
+        return f"{whom} is paid"
+
+    agent = Agent(name="payer", model=FromFunction(answer), tools=[pay])
+    abort = Abort()
+
+    async def first(durable: Durable) -> list[tuple[str, str]]:
+        options = BatchOptions(at_once=1, abort=abort, key=lambda each: f"pay-{each}", durable=durable)
+        async with run_many(agent, ["a", "b", "c"], **options) as batch:
+            return [(input, str(result.code)) async for input, result in batch]
+
+    async with Durable(tmp_path / "runs.db") as durable:
+        working = asyncio.create_task(first(durable))
+        await begun.wait()
+        if stops == "abort":
+            abort.abort("enough")
+            assert await working == [("a", "SUCCESS"), ("b", "EXECUTION_CANCELLED")]
+        else:
+            await cancelled(working)
+    is_stuck = False
+    async with Durable(tmp_path / "runs.db") as durable:
+        batch = run_many(agent, ["c", "b", "a"], key=lambda each: f"pay-{each}", durable=durable)
+        codes = {input: str(result.code) async for input, result in batch}
+        ids = {info.name async for info in _infos(durable)}
+    assert codes == {"a": "SUCCESS", "b": "SUCCESS", "c": "API_ERROR"}
+    assert sorted(paid) == ["a", "b", "c"]
+    assert ids == {"payer/pay-a", "payer/pay-b", "payer/pay-c"}
+
+
+async def _infos(durable: Durable) -> AsyncIterator[Any]:
+    for info in await durable.list():
+        yield info
+
+
+async def test_a_file_is_an_input_and_is_kept_like_any_other(tmp_path: Path) -> None:
+    scans = [[f"Page {n}.", Document.from_bytes(b"A page.", "text/plain", title=f"{n}.pdf")] for n in (1, 2)]
+    seen: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        seen.append(",".join([str(getattr(block, "title", block.type)) for block in request.messages[0].content]))
+        return "Read."
+
+    for _ in range(2):
+        async with Durable(tmp_path / "runs.db") as durable:
+            batch = run_many(echo(answer), scans, durable=durable, at_once=1)
+            assert [(input, result.unwrap()) async for input, result in batch] == [(each, "Read.") for each in scans]
+    assert seen == ["text,1.pdf", "text,2.pdf"]
+
+
+async def test_what_cannot_be_kept_is_a_failure_of_its_input_alone(tmp_path: Path) -> None:
+    def key(given: str) -> Any:  # noqa: ANN401 - what a program might return
+        return {"a": 7, "b": 1 / 0 if given == "b" else ""}.get(given, "same")
+
+    async with Durable(tmp_path / "runs.db") as durable:
+        batch = run_many(echo(), ["a", "b", "c", "d"], key=key, durable=durable, at_once=1)
+        results = [result async for _, result in batch]
+    told = [result.error.message if isinstance(result, Failure) else result.output for result in results]
+    assert "asking key(…) for an input failed: it returned 7. Let it return a text" in told[0]
+    assert "ZeroDivisionError" in told[1]
+    assert told[2] == "c"
+    assert "another" in told[3]
+
+
+def test_what_keeps_the_runs_of_a_batch_is_checked() -> None:
+    with pytest.raises(DefinitionError) as wrong:
+        run_many(echo(), ["a"], key=cast("Any", "id"), durable=cast("Any", "runs.db"))
+    assert [problem.message for problem in wrong.value.problems] == ["key is 'id'.", "durable is 'runs.db'."]
+    with pytest.raises(DefinitionError, match="There is a key, and nothing that keeps runs under it"):
+        run_many(echo(), ["a"], key=str)

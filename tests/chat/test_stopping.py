@@ -9,9 +9,9 @@ import pytest
 
 from journeyman import Agent, Callbacks, ChatHeld, Limits, Output, run, tool
 from journeyman.chat.turn import ABORTED
-from journeyman.chat.writer import CLOSING
 from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
+from journeyman.loop.prepare import CLOSING
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import Message
 from tests.support.clock import virtual_clock

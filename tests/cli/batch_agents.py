@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from base64 import b64decode
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Output, ProviderError, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.types import Base64, Document, Text
 
 
 class Trip(BaseModel):
@@ -70,3 +72,18 @@ clerk = Agent(name="clerk", model=FromFunction(paying), tools=[pay])
 planner = Agent(
     name="planner", input=Trip, model=FromFunction(lambda _: call("output", city="Oslo", days=3)), output=Output(Trip)
 )
+
+
+def told_blocks(request: Request) -> Answer:
+    """Say which blocks the model was sent."""
+    blocks = request.messages[0].content
+    return say(" + ".join([block.text if isinstance(block, Text) else contents(block) for block in blocks]))
+
+
+def contents(block: object) -> str:
+    assert isinstance(block, Document)
+    assert isinstance(block.source, Base64)
+    return b64decode(block.source.data).decode()
+
+
+blocks = Agent(name="blocks", model=FromFunction(told_blocks))

@@ -275,3 +275,56 @@ def test_a_batch_records_only_with_the_option_and_with_one_writer(office: Office
     assert (done.code, done.stderr.count("Recorded in")) == (0, 1)
     with Recordings(office.folder / ".journeyman" / "runs.db") as recordings:
         assert {(run.input, run.status) for run in recordings.runs()} == {(text, "success") for text in "abc"}
+
+
+# -- keys and files ----------------------------------------------------------------------------------------------------
+
+
+def rows(*given: object) -> str:
+    return "".join([json.dumps(each) + "\n" for each in given])
+
+
+def test_with_a_key_lines_may_come_go_and_move_and_only_new_ones_are_done(office: Office) -> None:
+    a, b, c = ({"id": name, "text": name * 2} for name in "abc")
+    assert office("echo", office.write(rows(a, b)), "--key", "id").code == 0
+    asked = office.log()
+    again = office("echo", office.write(rows(c, b)), "--key", "id")
+    assert again.code == 0
+    assert len(office.log()) == len(asked) + 1
+    kept = [json.loads(line) for line in (office.folder / "out.jsonl").read_text("utf-8").splitlines()]
+    assert sorted([record["key"] for record in kept]) == ["a", "b", "c"]
+
+    changed = office("echo", office.write(rows({"id": "b", "text": "other"})), "--key", "id")
+    assert_one_error_line(changed, 2, ["its result of the key 'b' is of another input"])
+    without = office("echo", office.write(rows(a)))
+    assert_one_error_line(without, 2, ["was begun with --key"])
+
+
+def test_a_line_without_a_key_or_with_that_of_another_is_a_failure_of_its_own(office: Office) -> None:
+    done = office("echo", office.write(rows({"id": 7}, {"id": "7"}, {"id": None}, ["x"])), "--key", "id")
+    assert done.code == 1
+    errors = {line: record["error"] for line, record in office.results().items()}
+    assert errors[1] is None
+    assert "it has the key '7', as line 1 has" in errors[2]["message"]
+    assert "its field 'id' is no text and no number" in errors[3]["message"]
+    assert "it is no object" in errors[4]["message"]
+    assert office("echo", "in.jsonl", "--key", "id").code == 1, "and nothing is done again"
+    assert len(office.results()) == 4
+
+
+@pytest.mark.parametrize("written", ["jsonl", "csv"])
+def test_files_of_a_line_are_sent_after_its_text(office: Office, written: str) -> None:
+    (office.folder / "scans").mkdir()
+    (office.folder / "scans" / "a.txt").write_text("The page.")
+    if written == "csv":
+        text = "id,question,scan\n1,Read it.,a.txt\n2,No file.,\n3,Where?,gone.txt\n"
+    else:
+        one, two = {"id": 1, "question": "Read it.", "scan": ["a.txt"]}, {"id": 2, "question": "No file."}
+        text = rows(one, two, {"id": 3, "question": "Where?", "scan": "gone.txt"})
+    done = office("blocks", office.write(text, f"scans/in.{written}"), "--key", "id", "--files", "scan")
+    assert done.code == 1
+    results = office.results()
+    first, second, third = [results[line] for line in sorted(results)]
+    assert first["output"] == "Read it. + The page."
+    assert second["output"] == "No file."
+    assert "gone.txt cannot be read" in third["error"]["message"]

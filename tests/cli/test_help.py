@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import pytest
 
-from journeyman.cli import COMMANDS, HELP
+from journeyman.cli import COMMANDS, HELP, ascii_of
 from journeyman.cli.app import app
 from tests.cli.program import Warm, environment, journeyman
 
@@ -82,3 +82,14 @@ def test_the_help_of_a_command_does_without_what_the_command_speaks_to() -> None
     told, heavy = modules_of("mcp", "--help")
     assert COMMANDS["mcp"][1] in told
     assert heavy == ["cyclopts", "rich"]
+
+
+def test_help_is_printed_in_every_encoding() -> None:
+    for encoding in ("ascii", "cp437"):
+        done = journeyman("run", "--help", env={"PYTHONIOENCODING": encoding})
+        assert (done.code, done.stderr) == (0, "")
+        assert ("FILE:AGENT" in done.stdout, "..." in done.stdout, "…" in done.stdout) == (True, True, False)
+
+
+def test_a_character_that_an_encoding_lacks_has_a_stand_in() -> None:
+    assert "".join(map(ascii_of, "a\u201cb\u201d\u2013c…d\u2019e漢\xa0é")) == 'a"b"-c...d\'e? e'

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -200,9 +198,53 @@ def test_a_recorded_run_becomes_a_test_that_passes(planners: Callable[..., Done]
     assert "result.code is ErrorCode.API_ERROR" in (tmp_path / "checks/test_down.py").read_text()
     inside = planners("test", "last", "agents.py:helper", "--path", "lead/helper#1", "--out", "test_helper.py")
     assert inside.code == 0, inside.stderr
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "checks", "test_helper.py"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.stdout.splitlines()[-1].startswith("4 passed"), ran.stdout
+
+
+ODD_NAMES = """
+from journeyman import Agent
+from journeyman.models.scripted import Scripted
+agent = Agent(name="b", model=Scripted(["hi"]))
+host = given = result = cassette = INPUT = OUTPUT = run_sync = to_jsonable_python = subject = agent
+def Host(): return agent
+class Path: sys = agent
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("b.py", "agent"), ("my-agent.py", "run_sync"), ("class.py", "Path.sys"), ("pack/host.py", "Host")],
+)
+def test_a_test_is_made_whatever_the_agent_and_its_module_are_called(
+    warm: Warm, tmp_path: Path, module: str, name: str
+) -> None:
+    file = tmp_path / module
+    if file.parent != tmp_path:
+        file.parent.mkdir()
+        (file.parent / "__init__.py").touch()
+    file.write_text(ODD_NAMES)
+    store = {"JOURNEYMAN_RECORD": "1"}
+    assert warm("run", f"{module}:{name}", "hello", cwd=tmp_path, env=store).code == 0
+    done = warm("test", "last", "--out", "checks/test_it.py", cwd=tmp_path, env=store)
+    assert (done.code, "It passes: a success. Run it: pytest checks/test_it.py" in done.stderr) == (0, True), (
+        done.stderr
+    )
+
+
+def test_a_made_test_that_does_not_pass_is_told_so(planners: Callable[..., Done], tmp_path: Path) -> None:
+    planners("run", "agents.py:down", "?", "--quiet")
+    (tmp_path / "conftest.py").write_text("raise OSError('no such disk')")
+    done = planners("test", "last", "--out", "test_down.py")
+    assert (done.code, "does not pass: OSError: no such disk. See all: pytest test_down.py" in done.stderr) == (1, True)
+    (tmp_path / "types.py").write_text(PLANNERS)
+    words = ["has the name of a module of Python", "Give it another name"]
+    assert_one_error_line(planners("test", "last", "types.py:down", "--out", "test_types.py"), 2, words)
+
+
+def test_the_run_of_the_demo_says_where_its_agent_is(warm: Warm, tmp_path: Path) -> None:
+    store = {"JOURNEYMAN_RECORD": "1"}
+    assert warm("demo", "--quiet", cwd=tmp_path, env=store).code == 0
+    done = warm("test", "last", cwd=tmp_path, env=store)
+    assert (done.code, "It passes: a success." in done.stderr) == (0, True), done.stderr
 
 
 def test_a_cassette_of_a_recording_gives_the_states_back(planners: Callable[..., Done], tmp_path: Path) -> None:

@@ -81,6 +81,44 @@ def results(result: object) -> list[str]:
     return [block.text for block in blocks if block.type == "tool_result"]
 
 
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: Process, dies: bool) -> None:
+    begun = asyncio.Event()
+
+    @tool(effect="once")
+    async def give_up(ctx: ToolContext) -> str:
+        """Give up."""
+        ctx.stop("the page is gone")
+        return "noted"
+
+    @tool(effect="idempotent")
+    async def tell(ctx: ToolContext) -> str:
+        """Tell of it."""
+        return "told"
+
+    async def dying(kind: object) -> None:
+        begun.set()
+        if dies:
+            await asyncio.Event().wait()
+
+    callbacks = Callbacks(on_tool_result=lambda context, name, result: dying(name))
+    agent = Agent(name="quitter", model=Scripted([[call("give_up"), call("tell")]]), tools=[give_up, tell])
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(agent, "Go.", id="7", callbacks=callbacks))
+        await begun.wait()
+        if dies:
+            await cancelled(living)
+        else:
+            await living
+    async with process() as durable:
+        again = await durable.run(replace(agent, model=Scripted([])), "Go.", id="7")
+        info = (await durable.list())[0]
+    assert isinstance(again, Failure)
+    assert str(again.error).endswith("running tools: the page is gone.")
+    assert results(again) == ["noted", "Error: not run, because an earlier call has stopped the run."]
+    assert (info.status, info.lives) == ("failed", 1 + dies)
+
+
 # -- going on ----------------------------------------------------------------------------------------------------------
 
 

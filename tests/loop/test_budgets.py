@@ -9,12 +9,15 @@ import pytest
 
 from journeyman import (
     Abort,
+    Agent,
     DefinitionError,
     Host,
+    InMemoryJournal,
     Price,
     ProviderError,
     Subagents,
     Success,
+    ToolContext,
     ToolResult,
     Usage,
     run,
@@ -25,7 +28,7 @@ from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
 from journeyman.events import ModelResponded, ModelRetried, RunFailed
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
 from journeyman.model import Request, Settings
-from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from tests.loop.players import REFLECTED, Report, look, report, reporter, submit, talker
 from tests.loop.results import STOPPED, context_of, end_of, failed, succeeded
 from tests.support.clock import VirtualClock, virtual_clock
@@ -170,6 +173,67 @@ async def test_neither_output_nor_submit_nor_unknown_tools_use_up_calls(stage: S
     assert result.metadata.tools["look"].succeeded == 1
     kinds = {name: stats.kind for name, stats in result.metadata.tools.items()}
     assert kinds == {"(unknown)": "unknown", "output": "output", "look": "tool", "submit": "submit"}
+
+
+async def test_a_response_whose_calls_do_not_all_fit_may_be_refused_as_a_whole(stage: Stage) -> None:  # R79, A44
+    seen: list[str] = []
+
+    @tool(parallel=True)
+    async def pay(whom: str) -> str:
+        seen.append(whom)
+        return f"paid {whom}"
+
+    first = [call("pay", whom="a", id="a"), call("pay", whom="b", id="b"), report(1, "early")]
+    second = [call("pay", whom="c", id="c"), call("nope", id="d"), report(2, "out")]
+    model = stage.model([call("pay", whom="z", id="z"), first, second])
+    limits = Limits(calls=2, whole_responses=True)
+    result = await run(reporter(model, tools=[pay], limits=limits), "Go.")
+    assert result.unwrap() == Report(total=2)
+    refused = "Error: not run: this run may make 1 more call, and this answer asks for 2: none was made. Ask for fewer."
+    assert transcript(result.history)[4::2] == [
+        ("user", f"#a! {refused}", f"#b! {refused}", f"#early! {refused}"),
+        ("user", "#c: paid c", "#d! Error: Unknown tool nope", "#out: Accepted."),
+    ]
+    assert seen == ["z", "c"]
+
+
+async def test_calls_that_were_taken_together_and_not_made_are_left_for_others() -> None:
+    budget = Budget(Allowance(calls=3), scope="team", now=0.0)
+    agent = talker(Scripted([[call("quit"), call("look")], "Done."]), tools=[look], limits=Limits(whole_responses=True))
+
+    @tool
+    async def quit(ctx: ToolContext) -> str:
+        ctx.stop("enough")
+        return "quit"
+
+    await run(replace(agent, tools=[look, quit]), "Go.", host=Host(budget=budget))
+    assert budget.calls == 1
+
+
+@pytest.mark.parametrize("most", [2, 3])
+async def test_a_response_fits_as_a_whole_in_every_life_of_the_run(most: int) -> None:
+    def crew(seen: list[str]) -> Agent[str]:
+        @tool(effect="idempotent", parallel=True)
+        async def pay(whom: str) -> str:
+            seen.append(whom)
+            return f"paid {whom}"
+
+        answers = [[call("pay", whom=each, id=each) for each in "abc"], "Done."]
+
+        def answer(request: Request) -> Answer:
+            return answers[len(request.messages) // 2]
+
+        limits = Limits(calls=most, whole_responses=True)
+        return Agent(name="payer", model=FromFunction(answer), tools=[pay], limits=limits)
+
+    whole, all_seen = InMemoryJournal(), list[str]()
+    result = await run(crew(all_seen), "Go.", host=Host(journal=whole))
+    assert all_seen == (["a", "b", "c"] if most == 3 else [])
+    for n in range(len(whole.finished) + 1):
+        rest, seen = InMemoryJournal(finished=dict(list(whole.finished.items())[:n])), list[str]()
+        again = await run(crew(seen), "Go.", host=Host(journal=rest))
+        assert again.history == result.history
+        assert set(seen) <= set(all_seen)
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

@@ -7,11 +7,24 @@ from typing import Literal
 
 import pytest
 
-from journeyman import Agent, ErrorCode, Limits, Success, Text, ToolResult, dump_messages, load_messages, run, tool
+from journeyman import (
+    Agent,
+    Chat,
+    ErrorCode,
+    Limits,
+    Success,
+    Text,
+    Tool,
+    ToolResult,
+    dump_messages,
+    load_messages,
+    run,
+    tool,
+)
 from journeyman.history import History
 from journeyman.model import Response, Settings
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.types import Block, Message, Opaque, RedactedThinking, Thinking, ToolUse
+from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.loop.players import REFLECTED, Report, long_talk, report, reporter, submit, talker
 from tests.loop.results import failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder, transcript
@@ -269,3 +282,25 @@ async def test_the_history_that_is_given_is_not_changed(stage: Stage) -> None:  
     before = list(history)
     await run(talker(stage.model(["Hello."])), "Go.", history=history)
     assert history == before
+
+
+async def test_a_call_that_was_cut_off_reads_the_same_in_a_run_and_in_a_chat() -> None:
+    def with_effect(effect: Effect) -> Tool[..., object]:
+        async def act() -> str:
+            return ""
+
+        return tool(act, name=effect, effect=effect)
+
+    effects: tuple[Effect, ...] = ("pure", "idempotent", "once")
+    cut = [Message("user", (Text("Go."),)), Message("assistant", tuple([ToolUse(each, each) for each in effects]))]
+    told: list[list[str]] = []
+    for asked in ("run", "chat"):
+        agent = talker(Scripted(["Done."]), tools=list(map(with_effect, effects)))
+        if asked == "run":
+            history = succeeded(await run(agent, "On.", history=cut)).history
+        else:
+            async with Chat(agent, history=cut) as chat:
+                history = succeeded(await chat.prompt("On.")).history
+        told.append([block.text for block in history[2].content if isinstance(block, ToolResult)])
+    assert told[0] == told[1]
+    assert [text.partition("finished. ")[2].partition(" ")[0] for text in told[0]] == ["It", "It", "Whether"]

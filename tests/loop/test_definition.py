@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -131,6 +131,7 @@ def test_further_limits_are_positive_and_whole_or_none(name: str, value: Any) ->
 
 def test_only_seconds_can_be_parts_of_one_and_none_are_without_end() -> None:  # D44
     assert codes(limits=Limits(approval_seconds=0.5)) == []
+    assert codes(limits=Limits(whole_responses=cast("Any", 1))) == ["INVALID_LIMIT"]
     assert codes(limits=Limits(approval_seconds=math.inf)) == ["INVALID_LIMIT"]
     part: Any = 1.5
     assert codes(limits=Limits(extended_max_tokens=part)) == ["INVALID_LIMIT"]

@@ -51,7 +51,7 @@ def test_a_command_sends_what_its_run_does(warm: Warm, scout: str) -> None:
         *("invoke_agent scout", "attempt 1", "chat scripted", "execute_tool look", "chat scripted")
     ]
     assert collector.resources[0]["service.name"] == "journeyman"
-    assert "gen_ai.client.token.usage" in collector.metrics
+    assert "gen_ai.client.inference.usage.input_tokens" in collector.metrics
     assert b"Done." not in b"".join(collector.bodies)
 
 

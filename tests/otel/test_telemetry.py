@@ -8,7 +8,9 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from contextlib import AsyncExitStack, closing
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,10 +20,11 @@ from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 from journeyman import Agent, Chat, Failure, Host, ProviderError, Rejected, Subagents, Success, Tasks, Team, run, tool
 from journeyman.durable import Durable
 from journeyman.gate import Allow, Deny, GateRequest, Verdict
-from journeyman.model import Request, Response
+from journeyman.model import Request, Response, Settings
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recordings
+from journeyman.store import Store
 from journeyman.types import Usage
 from tests.contracts.carriers import CARRIERS
 from tests.otel.sending import Sending
@@ -35,7 +38,7 @@ async def look(topic: str) -> str:
     return f"All about {topic}."
 
 
-def scout(*answers: Response | str, **options: Any) -> Agent[Any]:  # noqa: ANN401 - those of an Agent
+def scout(*answers: Response | str | ProviderError, **options: Any) -> Agent[Any]:  # noqa: ANN401 - those of an Agent
     return Agent(name="scout", model=Scripted(answers), tools=[look], **options)
 
 
@@ -74,11 +77,18 @@ async def test_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions(sendin
         "gen_ai.tool.name": "look",
         "gen_ai.tool.type": "function",
         "gen_ai.tool.call.id": "call_1",
+        "gen_ai.tool.description": "Look something up.",
         "gen_ai.agent.name": "scout",
+    }
+    assert dict(came.one("attempt 1").attributes) == {
+        "journeyman.attempt": 1,
+        "journeyman.attempt.succeeded": True,
+        "gen_ai.agent.name": "scout",
+        "openinference.span.kind": "CHAIN",
     }
     whole = came.one("invoke_agent scout")
     assert whole.attributes["gen_ai.usage.input_tokens"] == 20
-    assert (whole.status, whole.parent, whole.scope) == (0, "", "journeyman")
+    assert (whole.status, whole.parent, whole.scope) == (0, "", f"journeyman {version('journeyman')}")
     assert {span.trace for span in came.spans} == {whole.trace}
 
 
@@ -88,7 +98,7 @@ async def test_cached_and_reasoning_tokens_and_the_cost_are_told(sending: Sendin
     )
     await run(scout(say("Done.", usage=usage)), "Go.", host=sending.host())
     attributes = sending.received().one("chat scripted").attributes
-    names = ("input_tokens", "output_tokens", "cache_read.input_tokens", "cache_creation.input_tokens")
+    names = ("input_tokens", "output_tokens", "cache_read.input_tokens", "cache_write.input_tokens")
     told = [attributes[f"gen_ai.usage.{name}"] for name in (*names, "reasoning.output_tokens")]
     assert told == [127, 9, 100, 20, 4]
 
@@ -96,10 +106,20 @@ async def test_cached_and_reasoning_tokens_and_the_cost_are_told(sending: Sendin
 async def test_figures_are_counted_by_operation_and_model(sending: Sending) -> None:
     await run(scout(looked(), "Whales sing."), "Go.", host=sending.host())
     figures = sending.received().metrics
-    operations = {str(point["gen_ai.operation.name"]) for point in figures["gen_ai.client.operation.duration"]}
-    assert operations == {"chat", "execute_tool", "invoke_agent"}
-    kinds = [(point["gen_ai.token.type"], point["gen_ai.request.model"]) for point in _points(figures, "token.usage")]
-    assert sorted(kinds) == [("input", "scripted"), ("output", "scripted")]
+    asked = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "scripted", "gen_ai.request.model": "scripted"}
+    tool = {"gen_ai.tool.name": "look", "gen_ai.tool.type": "function", "gen_ai.agent.name": "scout"}
+    whose = {"gen_ai.agent.name": "scout"}
+    assert figures == {
+        "gen_ai.client.inference.duration": [asked],
+        "gen_ai.client.inference.operation.input_tokens": [asked],
+        "gen_ai.client.inference.operation.output_tokens": [asked],
+        "gen_ai.client.inference.usage.input_tokens": [{**asked, "gen_ai.token.modality": "unknown"}],
+        "gen_ai.client.inference.usage.output_tokens": [{**asked, "gen_ai.token.modality": "unknown"}],
+        "gen_ai.execute_tool.duration": [tool],
+        "gen_ai.invoke_agent.duration": [{**whose, "gen_ai.request.model": "scripted"}],
+        "gen_ai.invoke_agent.inference_calls": [whose],
+        "gen_ai.invoke_agent.tool_calls": [whose],
+    }
 
 
 async def test_the_time_to_the_first_chunk_is_that_of_the_stream(sending: Sending) -> None:
@@ -112,11 +132,37 @@ async def test_the_time_to_the_first_chunk_is_that_of_the_stream(sending: Sendin
     first_s = asked.attributes["gen_ai.response.time_to_first_chunk"]
     assert isinstance(first_s, float)
     assert first_s > 0
-    assert len(_points(came.metrics, "operation.time_to_first_chunk")) == 1
+    assert asked.attributes["gen_ai.request.stream"] is True
+    assert len(came.metrics["gen_ai.client.inference.time_to_first_chunk"]) == 1
 
 
-def _points(figures: Mapping[str, list[Mapping[str, Any]]], name: str) -> list[Mapping[str, Any]]:
-    return figures[f"gen_ai.client.{name}"]
+async def test_a_request_says_how_the_model_picks_its_words_wherever_the_provider_has_that(sending: Sending) -> None:
+    flat = Settings(extra={"temperature": 1, "top_p": 0.5, "seed": 7, "top_k": "many"}, thinking="low")
+    within = Settings(extra={"generationConfig": {"temperature": 0.25, "topK": 40, "seed": True}})
+    for settings in (flat, within):
+        (await run(scout("Done.", settings=settings), "Go.", host=sending.host())).unwrap()
+    first, second = [span.attributes for span in sending.received().named("chat scripted")]
+    names = ("temperature", "top_p", "top_k", "seed", "reasoning.level", "stream")
+    assert [first.get(f"gen_ai.request.{name}") for name in names] == [1.0, 0.5, None, 7, "low", None]
+    assert [second.get(f"gen_ai.request.{name}") for name in names] == [0.25, None, 40, None, None, None]
+
+
+async def test_a_request_that_was_refused_counts_as_one_without_tokens(sending: Sending) -> None:
+    busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
+    result = await run(scout(busy, retries=0), "Go.", host=sending.host())
+    assert isinstance(result, Failure)
+    figures = sending.received().metrics
+    assert [point["error.type"] for point in figures["gen_ai.client.inference.duration"]] == ["overloaded"]
+    assert len(figures["gen_ai.client.inference.usage.input_tokens"]) == 1
+    assert "gen_ai.client.inference.usage.cache_read.input_tokens" not in figures
+
+
+async def test_a_run_says_what_its_agent_is_for(sending: Sending) -> None:
+    helper = Agent(name="helper", description="Checks.", model=Scripted("Yes."))
+    lead = scout(say(call("subagent", agent="helper", task="Is it?")), "Done.", description="Looks things up.")
+    (await run(replace(lead, tools=[look, Subagents(helper)]), "Go.", host=sending.host())).unwrap()
+    told = {span.name: span.attributes.get("gen_ai.agent.description") for span in sending.received().spans}
+    assert (told["invoke_agent scout"], told["invoke_agent helper"]) == ("Looks things up.", "Checks.")
 
 
 async def test_spans_of_the_programs_own_code_are_below_what_they_are_part_of(sending: Sending) -> None:
@@ -219,7 +265,24 @@ async def test_the_turns_of_a_chat_have_one_conversation_and_each_its_trace(send
         await chat.prompt("On.")
     turns = sending.received().named("invoke_agent scout")
     assert len({turn.trace for turn in turns}) == 2
-    assert len({turn.attributes["gen_ai.conversation.id"] for turn in turns}) == 1
+    assert len({span.attributes["gen_ai.conversation.id"] for span in sending.received().spans}) == 1
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+async def test_a_conversation_that_is_kept_has_the_id_of_its_session(
+    sending: Sending, tmp_path: Path, is_durable: bool
+) -> None:
+    async with AsyncExitStack() as stack:
+        store: Any = stack.enter_context(closing(Store(tmp_path / "chats.db")))
+        if is_durable:
+            store = await stack.enter_async_context(Durable(tmp_path / "runs.db"))
+        for answer in (looked(), "Two."):
+            agent = scout(answer, "Whales sing.")
+            async with Chat.open(agent, store, id="whales", host=sending.host(), create=True) as chat:
+                (await chat.prompt("Go.")).unwrap()
+    came = sending.received()
+    assert len(came.named("execute_tool look")) == 1
+    assert {span.attributes["gen_ai.conversation.id"] for span in came.spans if "queue" not in span.name} == {"whales"}
 
 
 # -- what goes wrong --------------------------------------------------------------------------------------------------

@@ -78,7 +78,8 @@ async def test_a_tool_behind_call_tool_gets_nothing_for_its_name(tmp_path: Path,
     impostors = Impostors("once", untrusted=False)
     behind = [each for each in impostors.tools if each.name not in ("tool_search", "call_tool")]
     wanted = [call("call_tool", name=each.name, arguments=FITTING.get(each.name, {})) for each in behind]
-    await play(deferred_tools(behind), wanted, host=Host(gate=gate))
+    search = call("tool_search", query="select:" + ",".join([each.name for each in behind]))
+    await play(deferred_tools(behind), search, wanted, host=Host(gate=gate))
     assert len(impostors.ran) == (len(wanted) if mode == "trust" else 0)
 
 
@@ -178,8 +179,9 @@ async def test_a_ready_tool_is_known_under_another_name_and_behind_call_tool(tmp
     told = await play([shell], [call("shell", command="echo a"), call("shell", command="ls")], host=Host(gate=gate))
     assert [text.split()[0] for text in results(told)] == ["a", "Error:"]
     passed = [call("call_tool", name="shell", arguments={"command": text}) for text in ("echo a", "ls")]
-    told = await play(deferred_tools([shell]), passed, host=Host(gate=gate))
-    assert [text.split()[0] for text in results(told)] == ["a", "Error:"]
+    search = call("tool_search", query="select:shell")
+    told = await play(deferred_tools([shell]), search, passed, host=Host(gate=gate))
+    assert [text.split()[0] for text in results(told)[1:]] == ["a", "Error:"]
 
 
 async def test_a_tool_that_acts_as_a_ready_one_is_judged_as_that(tmp_path: Path) -> None:

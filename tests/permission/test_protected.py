@@ -98,11 +98,14 @@ async def test_no_file_tool_writes_what_decides_about_the_agent(home: Home, mode
         assert isinstance(verdict, Deny if mode == "plan" else Allow), path
 
 
+SEARCH = call("tool_search", query="select:read,write,edit")
+
+
 async def test_a_real_workspace_leaves_them_as_they_are(home: Home) -> None:
     tools, before = Workspace(home.root).tools("write", "edit", "read"), home.kept()
     for path in PATHS:
         calls = [call("read", path=path), call("write", path=path, content=SELF_APPROVED)]
-        for given, wanted in ((tools, calls), (deferred_tools(tools), [passed(each) for each in calls])):
+        for given, wanted in ((tools, calls), (deferred_tools(tools), [SEARCH, *[passed(each) for each in calls]])):
             result = await play(given, *wanted, host=Host(gate=home.gate(), approve=Approver(Allow("always"))))
             assert results(result)[-1].startswith("Error: denied: "), path
     assert home.kept() == before

@@ -252,7 +252,7 @@ def test_calls_are_counted_exactly_here_and_above(limits: list[int], calls: list
     taken = [0, 0, 0]
     for child in calls:
         fits = taken[child] < limits[child] and sum(taken) < 5
-        assert children[child].take_call() is fits
+        assert children[child].take_calls() is fits
         taken[child] += fits
     assert [child.calls for child in children] == taken
     assert root.calls == sum(taken)

@@ -36,6 +36,7 @@ class Seen:
     """The ids of the spans that it is linked with."""
     events: tuple[tuple[str, Mapping[str, Value]], ...]
     scope: str
+    """The name and the version of what has made it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +108,7 @@ class Collector:
                         attributes=_plain(span.attributes),
                         links=tuple([link.span_id.hex() for link in span.links]),
                         events=tuple([(event.name, _plain(event.attributes)) for event in span.events]),
-                        scope=scope.scope.name,
+                        scope=f"{scope.scope.name} {scope.scope.version}".strip(),
                     )
                     for span in scope.spans
                 ]

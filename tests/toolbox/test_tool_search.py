@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from journeyman import Agent, DefinitionError, Image, Result, Tool, ToolContext, ToolResult, run, tool
-from journeyman.events import Event, ToolCalled, ToolProgress
+from journeyman.events import Event, Listener, ToolCalled, ToolProgress
+from journeyman.gate import Allow, GateRequest, Rewrite, Verdict
 from journeyman.model import Request, loads_tools_of
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai.chat import OpenAIChatModel
@@ -98,9 +99,15 @@ async def test_what_is_found_has_what_it_takes_to_call_it_and_the_description_ha
 # -- calling -----------------------------------------------------------------------------------------------------------
 
 
-async def called(name: str, *, tools: Sequence[AnyTool] = ALL, **arguments: object) -> ToolResult:
-    _, call_tool, *_ = deferred_tools(tools)
-    return await answered(call_tool, {"name": name, "arguments": arguments})
+async def called(
+    name: str, *, tools: Sequence[AnyTool] = ALL, on_event: Listener | None = None, **arguments: object
+) -> ToolResult:
+    """Return the result of a call that is passed on, once the tool was found."""
+    script = [call("tool_search", query=f"select:{name}"), call("call_tool", name=name, arguments=arguments), "Done."]
+    agent = Agent(name="a", model=Scripted(script), tools=deferred_tools(tools))
+    result = await run(agent, "Go.", on_event=on_event)
+    (found,) = [block for block in result.history[4].content if isinstance(block, ToolResult)]
+    return found
 
 
 async def test_a_tool_is_called_with_its_own_rules() -> None:
@@ -131,22 +138,64 @@ WRONG = (
     [
         pytest.param("send_invoice", {"amount": "much", "color": "red"}, WRONG, id="its arguments are checked"),
         ("no_such", {}, "There is no tool 'no_such'. Find one with tool_search."),
-        ("wait", {}, "wait timed out after 0.05 s."),
+        ("wait", {}, "Error: wait timed out after 0.05s"),
         pytest.param("look", {"key": "x"}, "Error: no x", id="its failure is what the model reads"),
     ],
 )
 async def test_a_call_that_fails_is_an_error(name: str, arguments: dict[str, object], text: str) -> None:
-    result = await called(name, tools=[*ALL, wait, Tool("look", "", KEYED, look)], **arguments)
+    result = await called(name, tools=[*ALL, wait, Tool("look", "", KEYED, look)], on_event=None, **arguments)
     assert (result.is_error, result.text) == (True, text)
 
 
 async def test_the_run_is_told_which_tool_is_called_and_a_sync_one_runs_in_a_thread() -> None:
     events: list[Event] = []
-    _, call_tool, *_ = deferred_tools(ALL)
-    arguments: dict[str, object] = {"name": "send_invoice", "arguments": {"customer": "Ada", "amount": 1}}
-    await answered(call_tool, arguments, events=events)
-    assert [event.tool_input for event in events if isinstance(event, ToolCalled)] == [arguments]
-    assert [event.message for event in events if isinstance(event, ToolProgress)] == ["calling send_invoice", "in True"]
+    await called("send_invoice", customer="Ada", amount=1, on_event=events.append)
+    arguments = {"name": "send_invoice", "arguments": {"customer": "Ada", "amount": 1}}
+    assert [event.tool_input for event in events if isinstance(event, ToolCalled)][1:] == [arguments]
+    told = [(event.tool_name, event.message) for event in events if isinstance(event, ToolProgress)]
+    assert told == [("call_tool", "in True")]
+
+
+class Sees:
+    """A gate that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[GateRequest] = []
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        self.asked.append(request)
+        return Rewrite({"email": "c@d"}) if request.arguments == {"email": "a@b"} else Allow()
+
+
+@pytest.mark.parametrize("spelling", ["call_tool", "find_customer"])
+async def test_a_gate_sees_one_spelling_and_may_rewrite_it(spelling: str) -> None:
+    passed = {"name": "find_customer", "arguments": {"email": "a@b"}}
+    used = call("call_tool", passed) if spelling == "call_tool" else call("find_customer", email="a@b")
+    gate = Sees()
+    script = Scripted([call("tool_search", query="register"), used, "Done."])
+    agent = Agent(name="a", model=script, tools=deferred_tools(ALL), gate=gate)
+    result = await run(agent, "Go.")
+    seen = [(each.tool_name, each.arguments, each.effect, each.acts_as, each.untrusted) for each in gate.asked[1:]]
+    assert seen[0] == ("find_customer", {"email": "a@b"}, "pure", None, False)
+    assert {name for name, *_ in seen} == {"find_customer"}
+    assert "customer of c@d" in cast("ToolResult", result.history[4].content[0]).text
+
+
+@pytest.mark.parametrize("spelling", ["call_tool", "find_customer"])
+async def test_a_tool_that_no_search_has_found_is_not_run(spelling: str) -> None:
+    passed = {"name": "find_customer", "arguments": {"email": "a@b"}}
+    used = call("call_tool", passed) if spelling == "call_tool" else call("find_customer", email="a@b")
+    other, both = call("tool_search", query="select:weather"), call("tool_search", query="register")
+    script = Scripted([other, [used], [both, used], used, "Done."])
+    agent = Agent(name="a", model=script, tools=deferred_tools(ALL))
+    result = await run(agent, "Go.")
+    told = [cast("ToolResult", message.content[-1]).text for message in result.history[2:-1:2]]
+    refused = "Error: not run: you have not read yet what find_customer does and takes. "
+    assert [text.startswith(refused) for text in told] == [False, True, True, False]
+    assert told[-1] == "customer of a@b"
+    later = Agent(name="a", model=Scripted([used, "Done."]), tools=deferred_tools(ALL))
+    again = await run(later, "Again.", history=load_messages(dump_messages(result.history)))
+    assert cast("ToolResult", again.history[-2].content[0]).text == "customer of a@b", "a conversation remembers it"
 
 
 async def test_the_tools_that_the_model_is_told_of_never_change_in_a_run() -> None:
@@ -274,7 +323,7 @@ async def test_elsewhere_nothing_is_deferred_or_referred_to() -> None:
     assert [spec.name for spec in script.requests[0].prefix.tools] == ["tool_search", "call_tool"]
     (found,) = result.history[2].content
     assert isinstance(found, ToolResult)
-    assert [type(part) for part in found.content] == [Text]
+    assert [type(part) for part in found.content] == [Text, ToolReference]
     (given,) = result.history[4].content  # its own name does, too
     assert isinstance(given, ToolResult)
     assert given.text == "customer of a@b"

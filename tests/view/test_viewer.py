@@ -273,17 +273,18 @@ async def test_the_last_words_are_shown_while_an_answer_is_written(place: str) -
         going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
         async with viewing(place) as desk:
             id = await desk.newest()
-            told: list[str] = []
+            told: list[dict[str, object]] = []
             async for kind, value in desk.live(f"?run={id}"):
                 if kind == "events" and any(each["kind"] == "ApprovalRequested" for each in value):
                     digest = next(each["facts"]["digest"] for each in value if "digest" in each["facts"])
                     await desk.say(id, kind="approve", decision="allow", digest=digest)
                 if kind == "words":
-                    told.append(value["text"])
+                    told.append(value)
                     model.may_end.set()
             await going
     # What may be the beginning of a secret is held back until it is whole.
-    assert (told[0], told[-1]) == ("The tide rises, and ", "")
+    first = {"path": ["scout"], "attempt": 1, "iteration": 2, "text": "The tide rises, and "}
+    assert (told[0], told[-1]) == (first, {**first, "text": ""})
 
 
 @pytest.mark.parametrize(

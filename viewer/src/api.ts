@@ -64,6 +64,14 @@ export interface Sent {
   answer: Facts | null;
 }
 
+/** The last words of an answer that is being written, and the iteration in which they are said. */
+export interface Words {
+  path: string[];
+  attempt: number;
+  iteration: number;
+  text: string;
+}
+
 export interface Piece {
   number: number;
   size: number;
@@ -129,8 +137,8 @@ export interface SignalAnswer {
 // POST /api/runs/{id}/signals                      SignalAnswer
 // POST /api/forget { runs: string[] }              { forgotten: number, notice: string | null }: all of them, or none; 409 where one
 //                                                  has not ended. `notice`: why their room could not be given back
-// GET  /api/live?run={id}&after={n}                SSE: `events` Happened[], `run` Run, `words` { path, text } (the last words
-//                                                  of an answer that is being written), `gone` when the store went away
+// GET  /api/live?run={id}&after={n}                SSE: `events` Happened[], `run` Run, `words` Words (the last words of an
+//                                                  answer that is being written), `gone` when the store went away
 // GET  /api/live?newest={n}&shown={ids}             SSE: `runs` Run[] that are new or have changed since a list was read
 // An error is { error: string, hint: string } with a status of 4xx or 5xx.
 

@@ -1,9 +1,14 @@
 // A recording as it is read and as it grows: its events in pages, its requests, and what comes while it is live.
 
-import type { Happened, Run, Sent, Told } from "./api";
+import type { Happened, Run, Sent, Told, Words } from "./api";
 import { eventOf, type EventPage, eventsOf, Failed, FIRST, get, ofRun, query, requestsOf, runOf } from "./client";
 import { Tree } from "./logic/tree";
 import { isCut } from "./logic/values";
+
+/** Names the iteration to which something belongs. */
+function placeOf({ attempt, iteration }: { attempt: number | null; iteration: number | null }): string {
+  return `${attempt}/${iteration}`;
+}
 
 export class Recording {
   run: Run | null = null;
@@ -27,9 +32,9 @@ export class Recording {
   private later = 0;
   private isAsking = false;
   /** The last words of the answers that are being written, by path. */
-  private readonly saying = new Map<string, string>();
-  /** Those whose answer is complete. */
-  private readonly spent = new Map<string, string | undefined>();
+  private readonly saying = new Map<string, Words>();
+  /** Where the newest answer is complete, by path. */
+  private readonly spent = new Map<string, string>();
   private isWanted = false;
   private wantsRequests = false;
 
@@ -77,7 +82,10 @@ export class Recording {
       });
     heard<Happened[]>("events", (events) => {
       this.tree?.add(events);
-      for (const { kind, path } of events) if (kind === "ModelResponded") this.spent.set(path.join("/"), this.saying.get(path.join("/")));
+      for (const event of events) {
+        if (event.kind === "ModelResponded") this.spent.set(event.path.join("/"), placeOf(event));
+        else if (event.kind === "IterationStarted") this.spent.delete(event.path.join("/"));
+      }
       this.write();
       if (events.some((event) => /^(ModelResponded|RunFailed|SignalTaken)$/.test(event.kind))) this.askSoon();
     });
@@ -87,8 +95,8 @@ export class Recording {
       source.close();
       void this.ask();
     });
-    heard<{ path: string[]; text: string }>("words", ({ path, text }) => {
-      this.saying.set(path.join("/"), text);
+    heard<Words>("words", (words) => {
+      this.saying.set(words.path.join("/"), words);
       this.write();
     });
     heard<{ error: string; hint: string }>("gone", (told) => {
@@ -106,12 +114,14 @@ export class Recording {
     };
   }
 
-  /** Put the words that are being said where they belong. They may come before the iteration in which they are said. */
+  /** Put the words that are being said where they belong. They may come before the iteration in which they are said, and
+   * after its answer. */
   private write(): void {
     for (const run of this.tree?.runs ?? []) {
       const path = run.path.join("/");
-      const said = this.saying.get(path);
-      if (run.nowIteration?.isLive && said !== undefined && said !== this.spent.get(path)) run.nowIteration.words = said;
+      const [now, said] = [run.nowIteration, this.saying.get(path)];
+      if (!now?.isLive || !said || placeOf(said) !== placeOf(now)) continue;
+      if (this.spent.get(path) !== placeOf(said)) now.words = said.text;
     }
   }
 

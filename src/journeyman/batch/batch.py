@@ -21,15 +21,15 @@ from collections.abc import (
 )
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, Self, TypeAlias, Unpack, cast, get_args, overload
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, Unpack, cast, get_args, overload
 
 from typing_extensions import TypeVar
 
 from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
 from journeyman.budget import Allowance, Budget
-from journeyman.cancel import Abort, ended, is_failure
-from journeyman.endings import BudgetContext, Ending
-from journeyman.errors import DefinitionError, Problem, name_and_words
+from journeyman.cancel import Abort, ended, is_failure, running_loop
+from journeyman.endings import BudgetContext, CancelledContext, Context, Ending, InternalContext
+from journeyman.errors import DefinitionError, JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
@@ -55,8 +55,22 @@ Do: TypeAlias = Callable[[int, Given, Budget | None], Coroutine[Any, Any, Result
 """Carries out the run of the input with this number, on this budget."""
 
 
+class DurableRuns(Protocol):
+    """What keeps the runs of a batch: an open `Durable`."""
+
+    @property
+    def run(self) -> Callable[..., Coroutine[Any, Any, Result[Any]]]:
+        """Begin a run, or go on with the one that has this `id`, and return its result."""
+        ...
+
+
 class BatchOptions(RunOptions, total=False):
     """What `run_many` takes beside the agent, its inputs and the deps."""
+
+    key: Callable[[Any], str] | None
+    """Returns what an input is known by in `durable`; None: its number."""
+    durable: DurableRuns | None
+    """Keeps the runs, so that a later batch goes on where this one stopped; None: nothing does."""
 
     at_once: int
     """How many runs go on at the same time."""
@@ -100,6 +114,8 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     at_once: int = 16,
     order: Order = "input",
     budget: Budget | Allowance | None = None,
+    key: Callable[[Any], str] | None = None,
+    durable: DurableRuns | None = None,
     max_attempts: int | None = None,
     callbacks: Callbacks | None = None,
     on_event: Listener | None = None,
@@ -113,20 +129,22 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
 
     Args:
         agent: The agent that runs on each input.
-        inputs: Any iterable, also an endless one, or an async one. A plain iterable is asked in the event loop, so it
-            must give its next input at once. What it raises is raised after the results of all runs that began were
-            given.
+        inputs: Any iterable, also an endless one, or an async one. A plain one is asked in the event loop, so it must
+            give its next input at once. What it raises is raised after the results of all runs that began were given.
         deps: As for `run`.
         at_once: How many runs go on at the same time, at least 1.
-        order: The order of the results. `input`: that of the inputs; a slow run holds back the results of others, at
-            most 4 for each run at once. `done`: the order in which runs end.
+        order: `input`: results come in the order of the inputs; a slow run holds back others, at most 4 for each run
+            at once. `done`: as runs end.
         budget: What all runs may spend together. When it is spent, no more inputs are taken; the last pair is the first
             input that was not taken, with `Failure(BUDGET_EXCEEDED)`.
+        key: Returns what an input is known by in `durable`, where its run has the id `AGENT/KEY`. Left out: its number.
+        durable: An open `Durable`: a later batch takes finished results from there, also failures, and goes on with
+            what was under way. A run that cannot be kept is `Failure(INTERNAL_ERROR)`.
         max_attempts: As for `run`.
         callbacks: As for `run`.
         on_event: Told the events of all runs, and `InputFinished` and `BatchPaused`. The path of the n-th input's run
             ends with the agent's name, `#` and n.
-        abort: Ends the runs under way with `Failure(EXECUTION_CANCELLED)`, which are given; no more inputs are taken.
+        abort: Ends the runs under way with `Failure(EXECUTION_CANCELLED)`; those in a `durable` are only left.
         history: As for `run`.
         host: As for `run`, without a journal, which remembers one run only.
 
@@ -135,9 +153,8 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     """
     host = NOTHING_AROUND if host is None else host
     problems = [*_problems(agent, inputs, at_once, order), *_wrong_around(budget, host), *signal_problems(abort)]
-    if problems:
+    if problems := [*problems, *_wrong_keeping(key, durable)]:
         raise DefinitionError("run_many", problems)
-
     options = Options(
         deps=deps,
         max_attempts=max_attempts,
@@ -147,7 +164,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
         history=history,
         host=host,
     )
-    do = _doing(agent, options)
+    do = _doing(agent, options) if durable is None else _keeping(agent, options, key, durable)
     return Batch(BatchWork(inputs, do, options, name=agent.name, at_once=at_once, order=order, budget=budget))
 
 
@@ -158,6 +175,74 @@ def _doing(agent: Agent[Out, In, Any], options: Options) -> Do[In, Out]:
         return carry_out(begin(agent, input, replace(options, host=host, origin=origin)))
 
     return do
+
+
+def _keeping(
+    agent: Agent[Out, In, Any], options: Options, key: Callable[[Any], str] | None, durable: DurableRuns
+) -> Do[In, Out]:
+    """Return what carries out each run as a durable one, under the key of its input."""
+
+    async def do(number: int, input: In, budget: Budget | None) -> Result[Out]:
+        try:
+            known_by = str(number) if key is None else key(input)
+        except Exception as error:  # noqa: BLE001 - of a function of the user's
+            return _failed(InternalContext(where="asking key(…) for an input", error=name_and_words(error)))
+        if not isinstance(known_by, str) or not known_by:  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+            wrong = f"it returned {known_by!r}. Let it return a text"
+            return _failed(InternalContext(where="asking key(…) for an input", error=wrong))
+        work = durable.run(
+            agent,
+            input,
+            id=f"{agent.name}/{known_by}",
+            **({} if options.deps is None else {"deps": options.deps}),
+            max_attempts=options.max_attempts,
+            callbacks=options.callbacks,
+            on_event=next(iter(options.listeners), None),
+            history=options.history,
+            host=options.host if budget is None else replace(options.host, budget=budget),
+        )
+        try:
+            return await leaving(options.abort, work)
+        except JourneymanError as error:
+            return _failed(InternalContext(where="going on with the durable run", error=str(error)))
+
+    return do
+
+
+async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -> Result[Out]:
+    """Drive a durable run. When the signal fires, it is left, and not ended: the next batch goes on with it."""
+    driving = asyncio.create_task(work)
+
+    def leave() -> None:
+        driving.cancel()
+
+    unsubscribe = None if abort is None else abort.subscribe(leave)
+    try:
+        await ended(driving, on_cancel=driving.cancel)
+        return driving.result()
+    except asyncio.CancelledError:
+        if abort is None or not abort.aborted:
+            raise
+        return _failed(CancelledContext(reason=abort.reason or "", doing="the durable run"))
+    finally:
+        if unsubscribe is not None:
+            unsubscribe()
+
+
+def _failed(context: Context) -> Failure:
+    return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
+
+
+def _wrong_keeping(key: object, durable: object) -> Iterator[Problem]:
+    if key is not None and not callable(key):
+        hint = "Pass a function from an input to its key: key=lambda order: order.id"
+        yield Problem("INVALID_ARGUMENT", f"key is {key!r}.", hint)
+    if key is not None and durable is None:
+        hint = "Pass durable=, an open Durable(…), too, or leave key out."
+        yield Problem("INVALID_ARGUMENT", "There is a key, and nothing that keeps runs under it.", hint)
+    if durable is not None and not callable(getattr(durable, "run", None)):
+        hint = "Pass an open Durable(…): async with Durable('runs.db') as durable."
+        yield Problem("INVALID_ARGUMENT", f"durable is {durable!r}.", hint)
 
 
 def _problems(agent: object, inputs: object, at_once: object, order: object) -> Iterator[Problem]:
@@ -180,9 +265,7 @@ def _wrong_around(budget: object, host: object) -> Iterator[Problem]:
         yield Problem("INVALID_ARGUMENT", f"host is {host!r}.", "Pass a Host(…), or leave it out.")
         return
     if host.journal is not None:
-        hint = (
-            "A journal remembers one run. Use Durable.run with an id for each input, or `journeyman batch --durable`."
-        )
+        hint = "A journal remembers one run. Pass run_many(…, durable=…), which keeps all of them."
         yield Problem("INVALID_ARGUMENT", "host has a journal.", hint)
     if isinstance(budget, Budget) and host.budget is not None and not budget.draws_on(host.budget):
         hint = "Give one of them, or make one draw on the other: Budget(…, parent=host.budget)."
@@ -294,13 +377,14 @@ class BatchWork(Generic[Given, Handed]):
 
     def begin(self) -> None:
         """Begin to take inputs."""
+        loop = running_loop()
         self._path, above = current_path.get(), current_run.get()
         budget, given = self._spending, self._options.host.budget
         if isinstance(budget, Allowance):
             parent = given if given is not None or above is None else above.attempt.budget
-            budget = Budget(budget, scope="batch", now=asyncio.get_running_loop().time(), parent=parent)
+            budget = Budget(budget, scope="batch", now=loop.time(), parent=parent)
         self._budget = given if budget is None else budget
-        taker = self._taker = asyncio.create_task(self._take_all())
+        taker = self._taker = loop.create_task(self._take_all())
         taker.add_done_callback(lambda _: self._news.set())
 
         def stop_taking() -> None:

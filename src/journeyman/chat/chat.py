@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeAlias, Unpack, cast, overload
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Host
-from journeyman.cancel import call_in, ended
+from journeyman.cancel import call_in, ended, running_loop
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
@@ -172,10 +172,12 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             raise RuntimeError("The chat was entered before. Make another one, with history=chat.messages.")
         self._open = AsyncExitStack()
         self._inbox.is_left = False  # it may be that of a chat before
-        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
+        self._loop, self._thread = running_loop(), get_ident()
         model = await opened_model(self._runs.host.model or self.agent.model, self._open)
         self._path = self._runs.enter(model)
-        self._watch.tape = self._runs.tape = begin_tape(self._runs.host, "chat", self.agent.name)
+        self._watch.tape = self._runs.tape = begin_tape(
+            self._runs.host, "chat", self.agent.name, conversation="" if self.session is None else self.session.id
+        )
         self._runs.listen(self.inject, self.abort)
         try:
             if await self._runs.find():
@@ -388,6 +390,8 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
     async def _drive(self, turn: Turn[Out], input: Any, *, goes_on: bool, resumes: bool) -> Result[Out]:  # noqa: ANN401 - see `_begin`
         result: Result[Out] | None = None
+        # An eager task takes this step before `_begin` has it.
+        turn.task = cast("asyncio.Task[Result[Out]]", asyncio.current_task())
         try:
             begun = self._runs.resume(turn) if resumes else self._runs.run(turn, input, goes_on=goes_on)
             result = await begun

@@ -16,7 +16,7 @@ from typing import Any
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.chat.turn import Turn
-from journeyman.chat.writer import DurableSession, SessionWriter, TurnLife, closing_of, first_difference
+from journeyman.chat.writer import DurableSession, SessionWriter, TurnLife, first_difference
 from journeyman.connect import connect
 from journeyman.errors import InvalidArguments, StoreError
 from journeyman.events import Callbacks, ContextCompacted, Listener
@@ -24,7 +24,7 @@ from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
 from journeyman.journal import Digests, Section, SharedTape, Tape
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.prepare import begin
+from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.record import Options, Run, current_path, current_run
 from journeyman.loop.request import compact
 from journeyman.model import Model

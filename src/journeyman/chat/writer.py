@@ -6,7 +6,7 @@ to the conversation is written when it ends, in the same step as its end, by who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import RLock
@@ -17,33 +17,17 @@ from journeyman.cancel import Abort
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
+from journeyman.loop.prepare import closing_of
 from journeyman.loop.record import Options, Run
 from journeyman.model import Prefix
 from journeyman.result import Result
 from journeyman.session import Session, Snapshot, Step, TurnStart
-from journeyman.types import Effect, Message, ToolResult, ToolUse, Usage, UserContent, record_class
+from journeyman.types import Message, ToolResult, ToolUse, Usage, UserContent, record_class
 from journeyman.window import CompactedView, Compaction, SentView
 
 T = TypeVar("T")
 
 BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
-
-CLOSING: Final[Mapping[Effect, str]] = {
-    "pure": "Error: interrupted before it finished. It changes nothing, so it may be called again.",
-    "idempotent": "Error: interrupted before it finished. It may be called again with the same arguments.",
-    "once": "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again.",
-}
-"""The result of a call that was cut off when its process or its task ended, by the effect of its tool."""
-
-
-def closing_of(agent: Agent[Any, Any, Any], call: ToolUse) -> str:
-    """Return the result of a call that was cut off."""
-    plan = agent.plan
-    if call.name in (plan.output_name, plan.submit_name):
-        return CLOSING["pure"]
-    tool = plan.tools.get(call.name)
-    default: Effect = "idempotent" if agent.tools_are_idempotent else "once"
-    return CLOSING["once" if tool is None else tool.effect or default]
 
 
 class SessionWriter:

@@ -5,11 +5,15 @@ It answers the plainest questions by itself, and imports what they do not need o
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
-from importlib.metadata import version
+from io import TextIOWrapper
 from pkgutil import resolve_name
 from typing import Final
+from unicodedata import category, name, normalize
+
+from journeyman.version import package_version
 
 COMMANDS: Final = {
     "run": ("FILE:AGENT [INPUT]", "Run an agent, and print what it hands in."),
@@ -71,6 +75,10 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     if sys.stdout is None:  # it was closed
         sys.stdout = os.fdopen(os.dup(nothing), "w")
+    codecs.register_error("journeyman", write_look_alikes)  # consoles of Windows, and some pipes, have few characters
+    output: object = sys.stdout
+    if isinstance(output, TextIOWrapper) and output.errors in ("strict", "surrogateescape"):
+        output.reconfigure(errors="journeyman")  # stderr escapes what it has not got
     try:
         code = _done(sys.argv[1:])
         sys.stdout.flush()
@@ -80,10 +88,28 @@ def main() -> None:
     sys.exit(code)
 
 
+def write_look_alikes(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands in for the characters that an encoding has not got, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(ascii_of, error.object[error.start : error.end])), error.end
+
+
+def ascii_of(character: str) -> str:
+    """Return what stands in for a character where only ASCII can be printed."""
+    plain = normalize("NFKD", character).encode("ascii", "ignore").decode()
+    if plain:
+        return plain
+    kind = category(character)
+    if kind in ("Pi", "Pf"):
+        return "'" if "SINGLE" in name(character) else '"'
+    return "-" if kind == "Pd" else "?"
+
+
 def _done(words: list[str]) -> int:
     said = HELP if not words or words in (["--help"], ["-h"]) else ""
     if words in (["--version"], ["-V"]):
-        said = f"{version('journeyman')}\n"
+        said = f"{package_version()}\n"
     if not said:
         return resolve_name("journeyman.cli.app:execute")(words)
     sys.stdout.write(said)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Literal
 
@@ -16,6 +15,7 @@ from cyclopts import App, CycloptsError, UnusedCliTokensError
 from journeyman.cli import COMMANDS
 from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, JourneymanError, quoted
+from journeyman.version import package_version
 
 USAGE, INTERRUPTED = 2, 130
 _EXTRAS = {"mcp": "journeyman[mcp]", **dict.fromkeys(("starlette", "uvicorn", "ag_ui"), "journeyman[serve]")}
@@ -32,7 +32,7 @@ def usage(name: str) -> str:
 app = App(
     name="journeyman",
     help="Run agents that hand in checked work.",
-    version=version("journeyman"),
+    version=package_version(),
     version_flags=("--version", "-V"),
     help_epilogue="Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM; of a durable run also"
     " 3: it waits for a person, 4: it is blocked.",

@@ -8,9 +8,13 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 from pprint import pformat
 from tempfile import TemporaryDirectory
@@ -190,8 +194,8 @@ def make_test(
 ) -> int:
     """Make a test of a recorded run: a cassette, and a file for pytest that replays it and asserts how it ends.
 
-    The run is replayed at once, and nothing is written unless it ends as it did. What its calls of other agents came to
-    is replayed as it was: a sub-agent gets a test of its own with --path.
+    The run is replayed at once, and nothing is written unless it ends as it did. Then pytest runs the file. What the
+    run's calls of other agents came to is replayed as it was: a sub-agent gets a test of its own with --path.
 
     Args:
         run: The recording's id, the beginning of it, or last.
@@ -223,8 +227,37 @@ def make_test(
     write_new(cassette, told.cassette, force=force)
     write_new(place, source.encode(), force=force)
     tell(f"Written: {place}, {cassette}")
+    if find_spec("pytest") is None:
+        tell(f"It was not run, since pytest is not installed here. Run it: pytest {place}")
+        return 0
+    _run_file(place)
     tell(f"It passes: {told.ending}. Run it: pytest {place}")
     return 0
+
+
+def _run_file(place: Path) -> None:
+    """Run the file that was written as its owner will.
+
+    Raises:
+        Refused: it does not pass.
+    """
+    command = [sys.executable, "-m", "pytest", "--quiet", "--tb=short", "-p", "no:cacheprovider", str(place)]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PYTEST_S)
+    except subprocess.TimeoutExpired as error:
+        raise Refused(
+            f"{place} did not end within {_PYTEST_S} seconds in pytest.", f"See why: pytest {place}"
+        ) from error
+    if ran.returncode:
+        lines = [*ran.stdout.splitlines(), *ran.stderr.splitlines()]
+        reasons = [line[1:].strip() for line in lines if line.startswith("E ")] or lines[-1:] or ["nothing"]
+        raise Refused(
+            f"{place} is written, and does not pass: {one_line(reasons[-1]).rstrip('.')}.", f"See all: pytest {place}"
+        )
+
+
+_PYTEST_S: Final = 120
+"""A file that replays one run takes a second or two; what its module does when it is imported may take longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,39 +351,52 @@ def _test_file(agent: Agent[Any, Any, Any], target: str, told: _Told, *, place: 
     if called is None or inspect.iscoroutinefunction(value) or inspect.isgeneratorfunction(value):
         raise Mistake(f"{target} is no agent that a test can import.", "Name an agent, or a function that returns one.")
     search, module = _import_of(origin, place)
-    needed = ["run_sync"] + (["Host"] if told.code is None else ["ErrorCode", "Failure", "Host"])
-    code = "success" if told.code is None else told.code
-    is_text = agent.input is str
+    first, _, inner = attribute.partition(".")
+    by_name = all(name.isidentifier() and not iskeyword(name) for name in module.split("."))
+    # What is tested has one name here, which is ours: that of the user's may be `agent`, `cassette` or `run_sync`.
+    taken = (
+        f"from {module} import {first} as {_SUBJECT}" if by_name else f"{_SUBJECT} = import_module({module!r}).{first}"
+    )
+    code, is_text = told.code, agent.input is str
+    ours = ["Host", "run_sync"] if code is None else ["ErrorCode", "Failure", "Host", "run_sync"]
+    standard = [
+        *(["import sys"] if search else []),
+        *([] if by_name else ["from importlib import import_module"]),
+        *(["from pathlib import Path"] if search else []),
+    ]
+    installed = [
+        *([] if is_text else ["from pydantic import TypeAdapter"]),
+        *(["from pydantic_core import to_jsonable_python"] if code is None else []),
+    ]
     lines = [
-        f'"""Made by `journeyman test` of the recording {id}: {code}."""',
+        f'"""Made by `journeyman test` of the recording {id}: {"success" if code is None else code}."""',
         "",
-        *(["import sys", "from pathlib import Path", ""] if search else []),
-        *(["from pydantic import TypeAdapter"] if not is_text else []),
-        *(
-            ["from pydantic_core import to_jsonable_python", ""]
-            if told.code is None
-            else [""] * (agent.input is not str)
-        ),
-        f"from journeyman import {', '.join(sorted(needed, key=lambda name: (name.islower(), name)))}",
+        *([*standard, ""] if standard else []),
+        *([*installed, ""] if installed else []),
+        f"from journeyman import {', '.join(ours)}",
         "",
         *([f"sys.path.insert(0, str(Path(__file__).parent / {search!r}))", ""] if search else []),
-        f"from {module} import {attribute.partition('.')[0]}{'  # noqa: E402' if search else ''}",
+        f"{taken}{'  # noqa: E402' if search and by_name else ''}",
         "",
         f"INPUT = {_literal(told.input)}",
-        *([f"OUTPUT = {_literal(told.output)}"] if told.code is None else []),
+        *([f"OUTPUT = {_literal(told.output)}"] if code is None else []),
         "",
         "",
         f"def {test_name}(cassette):",
-        f"    agent = {attribute}{called}",
+        f"    agent = {_SUBJECT}{f'.{inner}' if inner else ''}{called}",
         "    host = Host(model=cassette.model(), journal=cassette.journal)",
         f"    given = {'INPUT' if is_text else 'TypeAdapter(agent.input).validate_json(INPUT)'}",
         "    result = run_sync(agent, given, host=host)",
     ]
-    if told.code is None:
+    if code is None:
         lines.append("    assert to_jsonable_python(result.unwrap(), fallback=repr) == OUTPUT")
     else:
-        lines += ["    assert isinstance(result, Failure), result", f"    assert result.code is ErrorCode.{told.code}"]
+        lines += ["    assert isinstance(result, Failure), result", f"    assert result.code is ErrorCode.{code}"]
     return "\n".join([*lines, ""])
+
+
+_SUBJECT: Final = "subject"
+"""The agent's name in a generated file."""
 
 
 def _import_of(origin: str, place: Path) -> tuple[str, str]:
@@ -366,8 +412,10 @@ def _import_of(origin: str, place: Path) -> tuple[str, str]:
     while (top / "__init__.py").is_file():
         names.insert(0, top.name)
         top = top.parent
-    if not all(name.isidentifier() for name in names):
-        raise Mistake(f"{origin} cannot be imported by its name.", "Give it one that Python can import.")
+    if names[0] in sys.stdlib_module_names:
+        raise Mistake(
+            f"{origin} has the name of a module of Python, which a test would import.", "Give it another name."
+        )
     here = place.parent.resolve()
     is_found = here == top and not (here / "__init__.py").is_file()
     return "" if is_found else os.path.relpath(top, here), ".".join(names)

@@ -6,7 +6,10 @@ The example is imported when it is asked for, and nothing of it before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any, Protocol, cast
 
 import journeyman
@@ -55,7 +58,8 @@ def demo(
         record: Record what happens, or do not. Else it is recorded unless JOURNEYMAN_RECORD is 0, or CI is set.
     """
     stdout = Stdout(drop_others=quiet)
-    make = cast("Callable[[Path | None], Demo]", load_file(_place()).demo_agent)
+    place, example = _example()
+    make = cast("Callable[[Path | None], Demo]", example.demo_agent)
     try:
         found = make(data)
     except ValueError as error:  # a file that cannot be used; its message says what to do
@@ -70,17 +74,18 @@ def demo(
             model=model,
             json=json,
             quiet=quiet,
-            record=recorder_in(None, wish=record, quiet=quiet),
+            record=recorder_in(None, wish=record, target=f"{place}:agent" if data is None else None, quiet=quiet),
             notice=found.notice if model is None else f"At work: {model}.",
         )
         return perform(job)
 
 
-def _place() -> Path:
-    """Return the file with the demo: of the installed package, or of the checkout that this package is run from."""
-    package = Path(journeyman.__file__).resolve().parent
-    places = [package / "_demo" / "agent.py", package.parent.parent / "examples" / "analyst" / "agent.py"]
-    for place in places:
-        if place.is_file():
-            return place
+def _example() -> tuple[str, ModuleType]:
+    """Import the demo: of the installed package, which may be a zip, or of the checkout that this package is run from.
+    Return its place, as a target names it, and the module."""
+    if find_spec("journeyman._demo") is not None:
+        return "journeyman._demo.agent", resolve_name("journeyman._demo.agent")
+    place = Path(journeyman.__file__).resolve().parents[2] / "examples" / "analyst" / "agent.py"
+    if place.is_file():
+        return str(place), load_file(place)
     raise Mistake("The demo is not part of this installation.", "Install journeyman again, from a wheel or a checkout.")

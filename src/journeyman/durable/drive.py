@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from journeyman.cancel import Abort, ended
-from journeyman.chat.writer import SessionWriter, TurnLife, closing_of
+from journeyman.chat.writer import SessionWriter, TurnLife
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving, Life, RunJournal
 from journeyman.durable.program import Program
@@ -38,7 +38,7 @@ from journeyman.errors import InvalidArguments, RunBlocked, StoreError, Subagent
 from journeyman.inbox import Inbox, Receipt
 from journeyman.journal import Tape
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.prepare import begin
+from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.record import Options, Origin, Run, current_path, detach
 from journeyman.loop.results import dump_result
 from journeyman.loop.watch import begin_tape, end_tape
@@ -245,8 +245,14 @@ class Drive:
             return [*heard, *said, *self.post.taken()]
 
         life.taking = taken
-        id, above_all = self.claim.row.id, head.traceparent or ""
-        self.tape = begin_tape(program.host, "durable", program.agent.name, id=id, traceparent=above_all)
+        self.tape = begin_tape(
+            program.host,
+            "durable",
+            program.agent.name,
+            id=self.claim.row.id,
+            traceparent=head.traceparent or "",
+            conversation=head.session or "",
+        )
         self.journal = RunJournal(life)
         self.journal.tape = self.tape
         self.journal.questions = program.questions

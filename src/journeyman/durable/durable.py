@@ -12,13 +12,11 @@ import re
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
-from journeyman.cancel import Abort, ended
+from journeyman.cancel import Abort, ended, running_loop
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
@@ -53,13 +51,13 @@ from journeyman.result import Result
 from journeyman.store.database import SCHEMES
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Content, Message, UserContent
+from journeyman.version import package_version
 
 LINGER_S: Final = 5.0
 _DAY_S: Final = 86_400.0
 _AT_ONCE: Final = 1_000
 """So many runs are forgotten at a time."""
 _MOST_SHOWN: Final = 1_000_000
-_version: Final = cache(lambda: version("journeyman"))
 """The version is read once: its file takes longer to parse than a run takes to begin."""
 
 
@@ -139,6 +137,7 @@ class Durable:
         self._app: Final = app
 
     async def __aenter__(self) -> Self:
+        running_loop()  # else the first sentence would be a thread's
         await self.hub.open()
         return self
 
@@ -518,7 +517,7 @@ class Durable:
             gates=gates_of(agent, host),
             max_attempts=max_attempts,
             history=tuple(history),
-            version=_version(),
+            version=package_version(),
             traceparent=traceparent_of(host, agent.name) or None,
         )
 

@@ -278,7 +278,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
         row = self._held(claim)
-        if row is not None:
+        if row is not None and claim.drives(row):
             self.memory.put(replace(row, asked=asked))
 
     async def settle(

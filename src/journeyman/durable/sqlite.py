@@ -208,7 +208,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         return await self._written(work)
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
-        change = "UPDATE jm_runs SET asked = ? WHERE id = ? AND epoch = ?"
+        change = "UPDATE jm_runs SET asked = ? WHERE id = ? AND epoch = ? AND status = 'running'"
         await self._written(lambda connection: connection.execute(change, (asked, claim.row.id, claim.epoch)))
 
     async def settle(

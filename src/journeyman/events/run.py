@@ -32,6 +32,8 @@ class RunStarted:
     """For a sub-agent: the call, of the run above, that delegated to it."""
     mode: str | None = None
     """For a sub-agent: `single`, `parallel`, `chain` or `background`; for a run of a batch: `batch`."""
+    description: str = ""
+    """The agent's description."""
 
 
 @frozen
@@ -45,6 +47,8 @@ class RunResumed:
     iteration: int
     usage: Usage
     """Of all that is not done again."""
+    description: str = ""
+    """The agent's description."""
 
 
 @frozen

@@ -18,26 +18,38 @@ from functools import partial
 from itertools import count as count_from
 from typing import Any, Final, cast
 
+from pydantic_core import to_json
+
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
-from journeyman.journal import Journal, Reservation, about_call
+from journeyman.journal import Journal, Reservation, TypedCodec, about_call
 from journeyman.loop.record import Call, Outcome, Run, released
 from journeyman.loop.request import spent_by
-from journeyman.loop.steps import OutcomeCodec, note_outcome
+from journeyman.loop.steps import OutcomeCodec, decided, note_outcome
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import AnyTool, Middleware, MiddlewareCall
 from journeyman.tools.written import quoting
-from journeyman.types import Effect, ToolResult, ToolUse, Usage
+from journeyman.types import Effect, ToolReference, ToolResult, ToolUse, Usage
 
 Arguments = dict[str, object]
 
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 """The result of a call that had not begun when steering came."""
+
+STOPPED = "Error: not run, because an earlier call has stopped the run."
+"""The result of a call that follows on one that has stopped the run."""
+
+_TOO_MANY = "Error: not run: this run may make {left}, and this answer asks for {asked}: none was made. Ask for fewer."
+
+_NOT_FOUND = (
+    "Error: not run: you have not read yet what {name} does and takes. "
+    "Find it with tool_search (select:{name}), read that, and call it then."
+)
 
 _FAILING = "Error: not run: {name} failed {times} in a row. Do not call it again; go on without it, or say so."
 
@@ -50,6 +62,39 @@ _NOT_RUN = _SAYS_NOTHING | {"unknown", "invalid_input", "timeout"}
 
 async def run_calls(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
     """Run the calls and stage their results. Return them in call order."""
+    if not (run.agent.limits.whole_responses and run.attempt.budget.limits_calls):
+        return await _run_groups(run, uses)
+    await _take_all(run, uses)
+    try:
+        return await _run_groups(run, uses)
+    finally:
+        run.attempt.budget.count_calls(-(run.calls.n_taken or 0))
+        run.calls.n_taken, run.calls.refusal = None, ""
+
+
+async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
+    """Take what the limits leave for all calls of a response at once, or refuse all of them; as in earlier lives of the
+    run, of which the limits know the calls that have begun."""
+    budget, journal = run.attempt.budget, run.options.host.journal
+    known = set[str]() if journal is None else {key for key, _ in journal.stored(run.key("call/"))}
+    counted = [use for use in uses if use.name in run.calls.tools and use.name not in run.hand_in.tools]
+    n_open = len([use for use in counted if run.key(f"call/{use.id}") not in known])
+    is_taken = False
+
+    async def take(_: Run) -> str:
+        nonlocal is_taken
+        left, is_taken = budget.left().calls or 0, budget.take_calls(n_open)
+        return "" if is_taken else _TOO_MANY.format(left=count(left, "more call"), asked=len(counted))
+
+    run.calls.refusal = await decided(run, run.key("calls"), take, codec=TypedCodec[str](str))
+    if run.calls.refusal:
+        n_open = 0
+    elif not is_taken:  # an earlier life has promised them
+        budget.count_calls(n_open)
+    run.calls.n_taken = n_open
+
+
+async def _run_groups(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
     done: list[Call] = []
     for group in _groups(run, uses) if len(uses) > 1 else (uses,):
         if run.scope.is_due():
@@ -63,6 +108,9 @@ async def run_calls(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
             done.append(await _run_call(run, group[0], _reserve(run, group[0])))
         else:
             done += await _run_together(run, group)
+        if run.calls.stop is None:  # those that run together all end, as they would in another life of the run
+            stops = [call.outcome.stop for call in done if call.outcome is not None]
+            run.calls.stop = next((stop for stop in stops if stop is not None), None)
     return tuple(done)
 
 
@@ -70,7 +118,7 @@ def _groups(run: Run, uses: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
     """Cut the calls into groups: neighbours whose tools are parallel, and single others."""
     group: list[ToolUse] = []
     for use in uses:
-        tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
+        tool, _ = _meant(run, use)
         if tool is not None and tool.parallel:
             group.append(use)
             continue
@@ -102,12 +150,39 @@ def _kind(run: Run, use: ToolUse) -> ToolKind:
     return "tool" if use.name in run.calls.tools else "unknown"
 
 
+def _meant(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
+    """Return the tool that is called, if there is one, and the call under its name: a call of the tool that passes
+    calls on is another spelling of one of the tool behind it."""
+    tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
+    if tool is None or not tool.stands_in:
+        return tool, use
+    try:
+        given = tool.parse(use.malformed if use.malformed is not None else use.input_json)
+    except InvalidArguments:
+        return tool, use
+    behind = run.calls.tools.get(cast("str", given["name"]))
+    if behind is None or not behind.deferred:
+        return tool, use
+    return behind, ToolUse(use.id, behind.name, to_json(given["arguments"]).decode())
+
+
+def _is_found(run: Run, tool: AnyTool) -> bool:
+    """Tell whether the model has read what the tool takes, where it has to find that first."""
+    return not tool.deferred or any(
+        isinstance(part, ToolReference) and part.name == tool.name
+        for message in run.history.messages
+        for block in message.content
+        if isinstance(block, ToolResult) and not isinstance(block.content, str)
+        for part in block.content
+    )
+
+
 def _reserve(run: Run, use: ToolUse) -> Reservation | None:
     """Reserve the call's place in the journal, in the order of the calls."""
     journal = run.options.host.journal
     if journal is None:
         return None
-    tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
+    tool, _ = _meant(run, use)
     effect = "pure" if tool is None else _effect(run, tool)
     return journal.reserve(run.key(f"call/{use.id}"), effect=effect, about=lambda: about_call(use))
 
@@ -119,6 +194,10 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
     inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
     if reservation is not None and reservation.is_known:
         outcome: Outcome | None = await _known(run, use, reservation)
+    elif run.calls.stop is not None:
+        outcome = await _settled(run, reservation, Outcome.failed("skipped", STOPPED))
+    elif run.calls.refusal:
+        outcome = await _settled(run, reservation, Outcome.failed("over_budget", run.calls.refusal))
     elif inbox is not None and inbox.has_steering and not _is_begun(run, use):
         outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
     elif own is None:
@@ -170,15 +249,20 @@ async def _settled(run: Run, reservation: Reservation | None, outcome: Outcome) 
 
 async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> Outcome:
     """Say what comes of one call: is the tool known, may it still fail, is there budget?"""
-    most = run.agent.limits.tool_failures
+    most, (tool, use) = run.agent.limits.tool_failures, _meant(run, use)
     if most is not None and run.calls.failures.get(use.name, 0) >= most:
         return Outcome.failed(
             "failing", _FAILING.format(name=use.name, times=count(run.calls.failures[use.name], "time"))
         )
-    tool = run.calls.tools.get(use.name)
     if tool is None:
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
-    if run.attempt.budget.limits_calls and not run.attempt.budget.take_call():
+    if not _is_found(run, tool):
+        return Outcome.failed("unknown", _NOT_FOUND.format(name=use.name))
+    if run.calls.n_taken is not None:
+        is_left, run.calls.n_taken = True, run.calls.n_taken - 1
+    else:
+        is_left = not run.attempt.budget.limits_calls or run.attempt.budget.take_calls()
+    if not is_left:
         outcome = Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     else:
         outcome = await gated(run, tool, use, None if tool.resumes else reservation)
@@ -248,10 +332,19 @@ async def _journalled(run: Run, reservation: Reservation | None, work: Callable[
     """Do the work of a call as a step of the journal. It begins here, when nobody has to be asked any more."""
     if reservation is None:
         return await work()
+    stop: str | None = None
+
+    async def made() -> Outcome:
+        nonlocal stop
+        outcome = await work()
+        stop = outcome.stop
+        return outcome
+
     try:
-        return await reservation.step(work, codec=OutcomeCodec(run))
+        return await reservation.step(made, codec=OutcomeCodec(run))
     except StepTooLarge as error:  # what it did, it has done
-        return await _settled(run, reservation, Outcome.failed("raised", f"Error: the call was made, but {error}"))
+        outcome = Outcome.failed("raised", f"Error: the call was made, but {error}")
+        return await _settled(run, reservation, replace(outcome, stop=stop))
 
 
 def _approver(run: Run, guard: Guard) -> Approver | None:
@@ -361,9 +454,20 @@ async def _cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -
 
 
 async def _executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
+    """Run the handler, which may end the run, however its own call ends."""
+    context = _context(run, tool, use) if tool.wants_context or run.agent.middlewares else None
+    try:
+        outcome = await _handled(run, tool, use, arguments=arguments, context=context)
+    finally:
+        stop = None if context is None else context.close()
+    return outcome if stop is None else replace(outcome, stop=stop)
+
+
+async def _handled(
+    run: Run, tool: AnyTool, use: ToolUse, *, arguments: Arguments, context: ToolContext[Any] | None
+) -> Outcome:
     """Run the handler within its time, and adopt the states it set if it succeeded."""
     middlewares = run.agent.middlewares
-    context = _context(run, tool, use) if tool.wants_context or middlewares else None
     try:
         if middlewares and context is not None:
             work = _through_middlewares(run, tool, use, context=context, arguments=arguments)
@@ -399,7 +503,7 @@ async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object
     finally:
         current_call.reset(above)
         if scope.is_abandoned:
-            run.show(CallAbandoned, tool_use_id=use.id, tool_name=use.name)
+            _show_abandoned(run, use)
     if result is None:
         raise _TimedOut
     return result
@@ -437,7 +541,13 @@ def _report_progress(run: Run, use: ToolUse, message: str, fraction: float | Non
 
 def _show_progress(run: Run, use: ToolUse, message: str, fraction: float | None) -> None:
     if use.id in run.calls.announced and not run.scope.is_over:
-        run.show(ToolProgress, tool_use_id=use.id, tool_name=use.name, message=message, fraction=fraction)
+        name = run.calls.announced[use.id].name
+        run.show(ToolProgress, tool_use_id=use.id, tool_name=name, message=message, fraction=fraction)
+
+
+def _show_abandoned(run: Run, use: ToolUse) -> None:
+    name = run.calls.announced.get(use.id, use).name
+    run.show(CallAbandoned, tool_use_id=use.id, tool_name=name)
 
 
 async def _through_middlewares(
@@ -498,7 +608,7 @@ async def _in_thread(run: Run, use: ToolUse, work: Callable[[], object]) -> obje
     try:
         value, error = await ended
     except asyncio.CancelledError:
-        run.show(CallAbandoned, tool_use_id=use.id, tool_name=use.name)
+        _show_abandoned(run, use)
         raise
     if error is not None:
         raise error
@@ -520,14 +630,15 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
     kind, result = _kind(run, use), outcome.result
     if result.tool_use_id != use.id:
         result = ToolResult(result.content, result.is_error, use.id)
-    if isinstance(result.content, tuple) and not run.view.prefix.deferred:
+    if isinstance(result.content, tuple) and not any(tool.deferred for tool in run.calls.tools.values()):
         result = ToolResult(result.parts, result.is_error, use.id)
     result = run.history.answer(result)
     if run.guard is not None and run.guard.memories and kind == "tool":
-        tool = run.calls.tools[use.name]
+        called, meant = _meant(run, use)
+        tool = called or run.calls.tools[use.name]
         quotes_schema = tool.untrusted == "throughout" and outcome.error == "invalid_input"
         seen = seen_of(
-            use,
+            meant,
             result,
             untrusted=(bool(tool.untrusted) and outcome.error not in _NOT_RUN) or quotes_schema,
             n_model_calls=run.ledger.n_model_calls,
@@ -535,7 +646,7 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
         )
         run.guard.see(seen)
     if run.agent.limits.tool_failures is not None and kind in ("tool", "unknown"):
-        _count_failure(run, use.name, outcome)
+        _count_failure(run, _meant(run, use)[1].name, outcome)
     run.calls.announced.pop(use.id, None)
     run.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if run.tape is not None:

@@ -62,6 +62,7 @@ async def announce(run: Run) -> None:
         max_iterations=run.agent.limits.iterations,
         tool_use_id=None if origin is None else origin.tool_use_id,
         mode=None if origin is None else origin.mode,
+        description=run.agent.description,
     )
 
 

@@ -16,6 +16,7 @@ from journeyman.budget import Spent
 from journeyman.endings import (
     ApiErrorContext,
     BudgetContext,
+    CancelledContext,
     Context,
     Ending,
     ModelUnavailableContext,
@@ -92,7 +93,10 @@ async def iterate(run: Run) -> Iterated | Ending:
         _answer_unrun(run, response)
         return Iterated(response, said)
     run.attempt.doing = "running tools"
-    return Iterated(response, said, await run_calls(run, uses))
+    calls = await run_calls(run, uses)
+    if run.calls.stop is not None:
+        return run.ending(CancelledContext(reason=run.calls.stop, doing=run.attempt.doing))
+    return Iterated(response, said, calls)
 
 
 async def _tell_hosted(run: Run, response: Response) -> None:

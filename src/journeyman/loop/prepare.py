@@ -5,18 +5,18 @@ Whatever goes wrong here is an `Ending`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any, Final, Literal, cast
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, MessageContext
 from journeyman.budget import Budget, Ledger
-from journeyman.cancel import Scope, is_awaited, is_failure
+from journeyman.cancel import Scope, is_awaited, is_failure, running_loop
 from journeyman.connect import connect, connect_fetch
 from journeyman.content.media import LARGEST_BYTES, Media, n_bytes_of
 from journeyman.endings import (
@@ -77,7 +77,20 @@ from journeyman.tools.context import States, isolated, own_copy
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.signature import positional_parameters
 from journeyman.tools.tools import TOOL_NAME
-from journeyman.types import Audio, Base64, Document, Image, JsonObject, Message, RunPath, Text, Url, UserContent
+from journeyman.types import (
+    Audio,
+    Base64,
+    Document,
+    Effect,
+    Image,
+    JsonObject,
+    Message,
+    RunPath,
+    Text,
+    ToolUse,
+    Url,
+    UserContent,
+)
 
 _log = logging.getLogger("journeyman")
 UNKNOWN_MAX_TOKENS = 8_192
@@ -94,12 +107,12 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     if number is None or is_callers:  # an input's number is no number among the runs that the one above has started
         number = 0 if above is None else next(above.children.numbers)
     path = (*current_path.get(), name)
-    clock = asyncio.get_running_loop().time
+    clock = running_loop().time
     started_s = clock()
     budget, used_s = _budget(agent, options, above, now=started_s, wrong=wrong)
     started_s -= used_s
     journal = options.host.journal
-    history, wrong_history = _history_of(options.history)
+    history, wrong_history = _history_of(options.history, agent)
     if wrong_history is not None:
         wrong.append(f"history holds what is no message ({name_and_words(wrong_history)})")
     default_retries = 2 if len(path) == 1 and is_callers else 0  # no run inside another repeats a request
@@ -174,8 +187,10 @@ def _mute_of(run: Run, watch: Watch, journal: Journal) -> Callable[[], bool]:
         watch.is_muted = None
         if watch.above is not None and watch.above.is_muted is not None:
             watch.above.is_muted()  # whoever listens hears first that the run above goes on
-        place, usage = run.place, run.ledger.usage
-        watch.show(RunResumed(path=run.path, attempt=place.attempt, iteration=place.iteration, usage=usage))
+        place, usage, about = run.place, run.ledger.usage, run.agent.description
+        watch.show(
+            RunResumed(path=run.path, attempt=place.attempt, iteration=place.iteration, usage=usage, description=about)
+        )
         return False
 
     return is_muted
@@ -247,12 +262,30 @@ def _scope(budget: Budget, options: Options, above: Run | None) -> Scope:
     return Scope(options.abort, deadline, above=above_scope, grace_s=options.host.grace_s, replays=replays)
 
 
-def _history_of(messages: Sequence[Message] | History) -> tuple[History, Exception | None]:
+CLOSING: Final[Mapping[Effect, str]] = {
+    "pure": "Error: interrupted before it finished. It changes nothing, so it may be called again.",
+    "idempotent": "Error: interrupted before it finished. It may be called again with the same arguments.",
+    "once": "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again.",
+}
+"""The result of a call that was cut off when its process or its task ended, by the effect of its tool."""
+
+
+def closing_of(agent: Agent[Any, Any, Any], call: ToolUse) -> str:
+    """Return the result of a call that was cut off."""
+    plan = agent.plan
+    if call.name in (plan.output_name, plan.submit_name):
+        return CLOSING["pure"]
+    tool = plan.tools.get(call.name)
+    default: Effect = "idempotent" if agent.tools_are_idempotent else "once"
+    return CLOSING["once" if tool is None else tool.effect or default]
+
+
+def _history_of(messages: Sequence[Message] | History, agent: Agent[Any, Any, Any]) -> tuple[History, Exception | None]:
     """Return the history to go on from: an empty one, and why, if `messages` hold what is no message."""
     if isinstance(messages, History):
         return messages, None
     try:
-        return History(messages), None
+        return History(messages, closing=partial(closing_of, agent)), None
     except Exception as error:  # noqa: BLE001 - whatever the caller gave
         return History(), error
 

@@ -159,6 +159,12 @@ class Calls:
     """How often each tool has failed in a row; counted only where that is limited."""
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
     """Results that hold for the whole run."""
+    stop: str | None = None
+    """Why a call ended the run: no call after it is made; None: none did."""
+    n_taken: int | None = None
+    """How many calls of this response may still be made, if it was asked of all of them at once; None: it was not."""
+    refusal: str = ""
+    """Why no call of this response is made; empty: they are."""
     n_unstored: int = 0
     """The delegations that were counted, and are no steps of the journal."""
     recorded_states: tuple[object, object] = (None, None)
@@ -496,6 +502,8 @@ class Outcome:
     error: str | None = None
     """The kind of failure, as `ToolStats.errors` counts it; None for a success."""
     cached: bool = False
+    stop: str | None = None
+    """Why the call ends its run; None: it does not."""
 
     @classmethod
     def failed(cls, error: str, text: str) -> Outcome:

@@ -154,6 +154,7 @@ class _Stored:
     result: ToolResult
     error: str | None = None
     cached: bool = False
+    stop: str | None = None
 
 
 class OutcomeCodec:
@@ -164,8 +165,10 @@ class OutcomeCodec:
         self._before = replace(run.states)
 
     def encode(self, value: Outcome) -> bytes:
-        stored = _Stored(value.result, value.error, value.cached)
+        stored = _Stored(value.result, value.error, value.cached, value.stop)
         fields: dict[str, Any] = adapter_of(_Stored).dump_python(stored, mode="json")
+        if value.stop is None:
+            del fields["stop"]  # steps of earlier versions have no such field either
         for name, codec, state in self._states():
             if state is not getattr(self._before, name):
                 fields[name] = from_json(codec.encode(state))
@@ -177,7 +180,7 @@ class OutcomeCodec:
             if name in fields:
                 setattr(self._run.states, name, codec.decode(to_json(fields[name])))
         stored = adapter_of(_Stored).validate_python(fields)
-        return Outcome(stored.result, stored.error, stored.cached)
+        return Outcome(stored.result, stored.error, stored.cached, stored.stop)
 
     def _states(self) -> Iterator[tuple[str, StateCodec, object]]:
         agent, states = self._run.agent, self._run.states

@@ -11,7 +11,7 @@ from typing import Any, Generic, Unpack, overload
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Deps, Host, In, Out
-from journeyman.cancel import Abort, ended
+from journeyman.cancel import Abort, ended, running_loop
 from journeyman.events import Callbacks, Event, Listener
 from journeyman.loop.attempts import run
 from journeyman.loop.record import StreamOptions
@@ -115,6 +115,7 @@ def stream(
     """
 
     def start(put: Listener) -> tuple[asyncio.Task[Result[Out]], Callable[[], object]]:
+        loop = running_loop()
         work = run(
             agent,
             input,
@@ -126,7 +127,7 @@ def stream(
             history=history,
             host=host,
         )
-        task = asyncio.create_task(work)
+        task = loop.create_task(work)
         return task, task.cancel
 
     return Events(start)

@@ -214,9 +214,12 @@ def _name_of(listener: Listener) -> str:
 # -- who takes down what happens ---------------------------------------------------------------------------------------
 
 
-def begin_tape(host: Host, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "") -> Tape | None:
+def begin_tape(
+    host: Host, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "", conversation: str = ""
+) -> Tape | None:
     """Begin to record, or go on with the recording of this `id`, and to tell others, as a part of what `traceparent`
-    names. None: neither is wanted, or it cannot be done, which is logged: no run fails because of it."""
+    names and of the stored `conversation`. None: neither is wanted, or it cannot be done, which is logged: no run fails
+    because of it."""
     given, tapes = host.record, list[Tape]()
     if isinstance(given, SharedTape):
         return given.tape  # whoever began it has begun all of it
@@ -228,7 +231,8 @@ def begin_tape(host: Host, kind: TapeKind, agent: str, *, id: str | None = None,
         _log.warning("nothing is recorded of %s: %s", agent, name_and_words(error))
     try:
         told = host.telemetry
-        tapes += [] if told is None else [told.begin(kind, agent, id=id, traceparent=traceparent)]
+        if told is not None:
+            tapes.append(told.begin(kind, agent, id=id, traceparent=traceparent, conversation=conversation))
     except Exception as error:  # noqa: BLE001 - of a provider of the user's
         _log.warning("nothing is told of %s: %s", agent, name_and_words(error))
     return TwoTapes(*tapes) if len(tapes) == 2 else tapes[0] if tapes else None

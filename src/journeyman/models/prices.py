@@ -14,7 +14,8 @@ from datetime import UTC, date, datetime
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from pkgutil import get_data
+from typing import Annotated, ClassVar, Final, cast
 
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -94,7 +95,7 @@ def prices_as_of() -> date:
 
 @cache
 def _bundled() -> PriceTable:
-    return _table(as_object(from_json(BUNDLED.read_bytes())))
+    return _table(as_object(from_json(cast("bytes", get_data("journeyman.models", BUNDLED.name)))))
 
 
 def _table(given: JsonObject) -> PriceTable:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from opentelemetry import metrics
+from opentelemetry.metrics import Histogram
 
 from journeyman.events import Event, RunClaimed, RunFenced, RunHalted, RunQueued, RunSuspended, RunWoken, StepStored
 from journeyman.otel import names
@@ -15,24 +16,35 @@ class Meter:
     """Counts and measures."""
 
     def __init__(self, meter: metrics.Meter) -> None:
-        self.duration: Final = meter.create_histogram(
-            names.DURATION,
-            unit="s",
-            description="How long a model call, a call of a tool, or a run took.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
-        )
-        self.first_chunk: Final = meter.create_histogram(
-            names.TIME_TO_FIRST_CHUNK,
-            unit="s",
-            description="How long a model took until its answer began.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
-        )
-        self.tokens: Final = meter.create_histogram(
-            names.TOKEN_USAGE,
-            unit="{token}",
-            description="What model calls used.",
-            explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
-        )
+        def seconds(name: str, description: str, buckets: Sequence[float] = names.DURATION_BUCKETS) -> Histogram:
+            return meter.create_histogram(
+                name, unit="s", description=description, explicit_bucket_boundaries_advisory=buckets
+            )
+
+        def calls(name: str, unit: str, description: str) -> Histogram:
+            return meter.create_histogram(
+                name, unit=unit, description=description, explicit_bucket_boundaries_advisory=names.CALL_BUCKETS
+            )
+
+        self._inference_s: Final = seconds(names.INFERENCE_DURATION, "How long a request to a model took.")
+        self.first_chunk: Final = seconds(names.TIME_TO_FIRST_CHUNK, "How long a model took until its answer began.")
+        self.tool_s: Final = seconds(names.TOOL_DURATION, "How long a call of a tool took.")
+        self._agent_s: Final = seconds(names.AGENT_DURATION, "How long a run took.", names.AGENT_BUCKETS)
+        self._requests: Final = calls(names.INFERENCE_CALLS, "{inference_call}", "How many requests a run made itself.")
+        self._calls: Final = calls(names.TOOL_CALLS, "{tool_call}", "How many calls a run made itself.")
+        self._tokens_of_one: Final = {
+            attribute: meter.create_histogram(
+                name,
+                unit="{token}",
+                description="How many tokens a request used.",
+                explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
+            )
+            for attribute, name in names.TOKENS_OF_ONE.items()
+        }
+        self._tokens_of_all: Final = {
+            attribute: meter.create_counter(name, unit="{token}", description="How many tokens all requests used.")
+            for attribute, name in names.TOKENS_OF_ALL.items()
+        }
         self._claim_s: Final = meter.create_histogram(
             names.CLAIM_DURATION, unit="s", description="How long it took to take a durable run."
         )
@@ -49,6 +61,25 @@ class Meter:
         self._takeovers: Final = meter.create_counter(
             names.TAKEOVERS, unit="{run}", description="Durable runs that were taken from a process that died."
         )
+
+    def ask(self, seconds: float, tokens: Mapping[str, int], facts: Mapping[str, Any], error: str | None) -> None:
+        """Count a request to a model: how long it took, and its tokens, by the attribute of its span. A request that
+        failed has used none that anybody knows of."""
+        self._inference_s.record(seconds, facts if error is None else {**facts, names.ERROR: error})
+        for attribute, one in self._tokens_of_one.items():
+            one.record(tokens.get(attribute, 0), facts)
+        told = {**facts, names.MODALITY: names.UNKNOWN}
+        for attribute, counter in self._tokens_of_all.items():
+            if attribute in tokens or attribute in self._tokens_of_one:
+                counter.add(tokens.get(attribute, 0), told)
+
+    def invoke(self, seconds: float, agent: str, model: str, *, error: str | None, requests: int, calls: int) -> None:
+        """Count a run: how long it took, and what it did itself."""
+        whose = {names.AGENT_NAME: agent}
+        facts = whose | ({names.REQUEST_MODEL: model} if model else {})
+        self._agent_s.record(seconds, facts if error is None else {**facts, names.ERROR: error})
+        self._requests.record(requests, whose)
+        self._calls.record(calls, whose)
 
     def hear(self, event: Event) -> None:
         """Count what happens to a durable run."""

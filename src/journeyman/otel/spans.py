@@ -36,7 +36,7 @@ from journeyman.events import (
     ToolFinished,
 )
 from journeyman.journal import Tape, TapeEnd, TapeKind, Where, as_json, new_id
-from journeyman.model import Model, Request, Response, Tap
+from journeyman.model import Model, Request, Response, Settings, Tap, ToolSpec
 from journeyman.otel import names
 from journeyman.otel.content import Shapes
 from journeyman.otel.meter import Meter
@@ -77,7 +77,6 @@ class OpenRun:
     began_s: float
     agent: str
     model: str
-    provider: str
     is_apart: bool
     """True when nothing waits for it."""
     numbers_attempts: bool
@@ -87,7 +86,11 @@ class OpenRun:
     """The spans of calls, by id."""
     errors: dict[str, str]
     """The kind of failure of each call, by its id."""
+    tools: Sequence[ToolSpec] = ()
+    """The tools of which the model was told last."""
     has_input: bool = False
+    n_requests: int = 0
+    n_calls: int = 0
 
 
 def _quietly(take: Callable[Concatenate[SpanTape, P], None]) -> Callable[Concatenate[SpanTape, P], None]:
@@ -106,11 +109,16 @@ def _quietly(take: Callable[Concatenate[SpanTape, P], None]) -> Callable[Concate
 class SpanTape:
     """Tells of one recording, by spans."""
 
-    def __init__(self, instruments: Instruments, kind: TapeKind, *, id: str | None, remote: Context | None) -> None:
+    def __init__(
+        self, instruments: Instruments, kind: TapeKind, *, id: str | None, remote: Context | None, conversation: str
+    ) -> None:
         self._instruments = instruments
         self._kind = kind
         self._id = id
-        self._conversation = new_id(time.time()) if kind in ("chat", "team") else None
+        if not conversation and kind in ("chat", "team"):
+            conversation = new_id(time.time())
+        self._common: Mapping[str, str] = {names.CONVERSATION: conversation} if conversation else {}
+        """What every span here has."""
         self._remote = remote
         self._runs: dict[RunPath, OpenRun] = {}
         self._has_regretted = False
@@ -140,8 +148,11 @@ class SpanTape:
         run = self._runs.get(path)
         around = None if run is None else run.attempt or run.span
         span = RequestSpan(self._instruments, model, request, "" if run is None else run.agent)
+        if run is not None:
+            run.n_requests += 1
+            run.tools = request.prefix.tools
         try:
-            span.begin(around, {names.ATTEMPT: place.attempt, names.ITERATION: place.iteration})
+            span.begin(around, {**self._common, names.ATTEMPT: place.attempt, names.ITERATION: place.iteration})
         except Exception as error:  # noqa: BLE001 - as above
             self.regret(error)
         return span
@@ -197,10 +208,10 @@ class SpanTape:
 
     def _run_began(self, event: RunStarted | RunResumed) -> None:
         if isinstance(event, RunResumed):
-            self._begin_run(event.path, event.path[-1].partition("#")[0], {names.RESUMED: True})
+            facts: dict[str, Any] = {names.RESUMED: True, names.AGENT_DESCRIPTION: event.description}
+            self._begin_run(event.path, event.path[-1].partition("#")[0], facts)
             return
-        provider, _, model = event.model.partition(":")
-        facts: dict[str, Any] = {names.PROVIDER: names.PROVIDERS.get(provider, provider), names.REQUEST_MODEL: model}
+        facts = {names.REQUEST_MODEL: event.model.partition(":")[2], names.AGENT_DESCRIPTION: event.description}
         if event.mode is not None:
             facts[names.MODE] = event.mode
         run = self._begin_run(event.path, event.agent, facts, tool_use_id=event.tool_use_id, mode=event.mode)
@@ -230,8 +241,9 @@ class SpanTape:
         if get_current_span(context).get_span_context().is_valid:
             links = ()
         facts |= {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: agent, names.PATH: "/".join(path)}
-        if self._conversation is not None:
-            facts[names.CONVERSATION] = self._conversation
+        facts |= self._common
+        if not facts[names.AGENT_DESCRIPTION]:
+            del facts[names.AGENT_DESCRIPTION]
         if self._id is not None:
             facts[names.RUN_ID] = self._id
         span = self._instruments.tracer.start_span(
@@ -242,7 +254,6 @@ class SpanTape:
             began_s=time.perf_counter(),
             agent=agent,
             model=str(facts.get(names.REQUEST_MODEL, "")),
-            provider=str(facts.get(names.PROVIDER, "")),
             is_apart=is_apart,
             numbers_attempts=False,
             attempt=None,
@@ -264,6 +275,7 @@ class SpanTape:
         if run is None:
             return
         facts = {} if event.metadata.usage is None else used(event.metadata.usage)
+        facts = {name: value for name, value in facts.items() if name not in names.OF_REQUESTS_ONLY}
         facts[names.ATTEMPTS] = len(event.metadata.attempts)
         code, message = None, ""
         if isinstance(event, RunFailed):
@@ -283,21 +295,26 @@ class SpanTape:
             span.end()
         if run.attempt is not None:
             run.attempt.end()
-        facts = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: run.agent}
-        facts |= {names.PROVIDER: run.provider, names.REQUEST_MODEL: run.model} if run.model else {}
         if code is not None:
             mark(run.span, code, message)
-            facts[names.ERROR] = code
         run.span.end()
-        self._instruments.meter.duration.record(time.perf_counter() - run.began_s, facts)
+        self._instruments.meter.invoke(
+            time.perf_counter() - run.began_s,
+            run.agent,
+            run.model,
+            error=code,
+            requests=run.n_requests,
+            calls=run.n_calls,
+        )
 
     # -- attempts
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         run = self._runs.get(event.path)
         if run is not None and run.numbers_attempts:
+            facts = {names.ATTEMPT: event.attempt, names.AGENT_NAME: run.agent, names.SPAN_KIND: names.CHAIN}
             run.attempt = self._instruments.tracer.start_span(
-                f"attempt {event.attempt}", set_span_in_context(run.span), attributes={names.ATTEMPT: event.attempt}
+                f"attempt {event.attempt}", set_span_in_context(run.span), attributes={**facts, **self._common}
             )
 
     def _attempt_completed(self, event: AttemptCompleted) -> None:
@@ -319,6 +336,8 @@ class SpanTape:
 
     def _begin_call(self, run: OpenRun, id: str, name: str, *, ago_s: float | None = None) -> None:
         """Begin the span of a call; `ago_s`: it began so many seconds ago."""
+        run.n_calls += 1
+        described = next((tool.description for tool in run.tools if tool.name == name), "")
         run.calls[id] = self._instruments.tracer.start_span(
             f"{names.EXECUTE_TOOL} {name}",
             set_span_in_context(run.attempt or run.span),
@@ -326,9 +345,11 @@ class SpanTape:
             attributes={
                 names.OPERATION: names.EXECUTE_TOOL,
                 names.TOOL_NAME: name,
-                names.TOOL_TYPE: "function",
+                names.TOOL_TYPE: names.FUNCTION,
                 names.CALL_ID: id,
                 names.AGENT_NAME: run.agent,
+                **({names.TOOL_DESCRIPTION: described} if described else {}),
+                **self._common,
             },
             start_time=None if ago_s is None else time.time_ns() - int(ago_s * 1e9),
         )
@@ -341,7 +362,7 @@ class SpanTape:
             self._begin_call(run, event.tool_use_id, event.tool_name, ago_s=event.duration_s)
         span = run.calls.pop(event.tool_use_id)
         error = run.errors.pop(event.tool_use_id, None)
-        facts: dict[str, Any] = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: event.tool_name}
+        facts = {names.TOOL_NAME: event.tool_name, names.TOOL_TYPE: names.FUNCTION, names.AGENT_NAME: run.agent}
         if event.is_error:
             mark(span, error or "rejected")
             facts[names.ERROR] = error or "rejected"
@@ -350,7 +371,7 @@ class SpanTape:
         if self._instruments.shapes is not None:
             span.set_attribute(names.RESULT, self._instruments.shapes.text(event.tool_result))
         span.end()
-        self._instruments.meter.duration.record(event.duration_s, facts)
+        self._instruments.meter.tool_s.record(event.duration_s, facts)
 
     def _happened(self, event: LayerCompleted | ContextCompacted | CallAbandoned) -> None:
         """Add what has no span of its own to the span in which it happened."""
@@ -434,8 +455,9 @@ class RequestSpan:
         most = request.max_tokens or request.settings.max_tokens
         if most:
             facts[names.REQUEST_MAX_TOKENS] = most
-        if request.settings.stop_sequences:
-            facts[names.REQUEST_STOPS] = request.settings.stop_sequences
+        facts |= _settings_of(request.settings)
+        if getattr(model, "streaming", False) is True:  # of others it is known once something has come
+            facts[names.REQUEST_STREAM] = True
         facts[names.OUTPUT_TYPE] = "text" if request.prefix.output is None else "json"
         if shapes is not None:
             facts |= {names.SYSTEM: shapes.system(request.prefix)} if request.prefix.system else {}
@@ -467,6 +489,8 @@ class RequestSpan:
     def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
         if self._first_s is None and not isinstance(data, bytes):
             self._first_s = time.perf_counter() - self._began_s
+            if self._span is not None:
+                self._span.set_attribute(names.REQUEST_STREAM, True)
 
     def finished(self, response: Response) -> None:
         reason = names.FINISHES.get(response.stop_reason, response.stop_reason)
@@ -476,10 +500,6 @@ class RequestSpan:
         if self._instruments.shapes is not None:
             facts[names.OUTPUT] = self._instruments.shapes.answer(response)
         self._end(facts, None)
-        common = self._common()
-        tokens = self._instruments.meter.tokens
-        tokens.record(facts[names.INPUT_TOKENS], {**common, names.TOKEN_TYPE: "input"})
-        tokens.record(facts[names.OUTPUT_TOKENS], {**common, names.TOKEN_TYPE: "output"})
 
     def failed(self, error: BaseException) -> None:
         if isinstance(error, ProviderError):
@@ -504,8 +524,23 @@ class RequestSpan:
             self._span.end()
         if self._active is not None:
             self._active.__exit__(None, None, None)
-        common |= {} if error is None else {names.ERROR: error}
-        self._instruments.meter.duration.record(time.perf_counter() - self._began_s, common)
+        self._instruments.meter.ask(time.perf_counter() - self._began_s, facts, common, error)
+
+
+def _settings_of(settings: Settings) -> dict[str, Any]:
+    """Return how a model is asked, as attributes: of the further fields those that say how it picks its words."""
+    facts: dict[str, Any] = {}
+    if settings.stop_sequences:
+        facts[names.REQUEST_STOPS] = settings.stop_sequences
+    if isinstance(settings.thinking, str):
+        facts[names.REASONING_LEVEL] = settings.thinking
+    within = settings.extra.get(names.SAMPLING_WITHIN)
+    given = settings.extra if not isinstance(within, dict) else {**settings.extra, **within}
+    for name, (attribute, kind) in names.SAMPLING.items():
+        value = given.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and kind(value) == value:
+            facts[attribute] = kind(value)
+    return facts
 
 
 def as_text(value: object) -> str:

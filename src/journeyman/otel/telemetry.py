@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 try:
@@ -54,15 +55,24 @@ class OpenTelemetry:
         if max_content_bytes < 256:
             raise ValueError(f"max_content_bytes is {max_content_bytes}. Give at least 256, or leave content off.")
         self._instruments: Final = Instruments(
-            tracer=trace.get_tracer(names.SCOPE, tracer_provider=tracer_provider, schema_url=names.SCHEMA_URL),
-            meter=Meter(metrics.get_meter(names.SCOPE, meter_provider=meter_provider, schema_url=names.SCHEMA_URL)),
+            tracer=trace.get_tracer(
+                names.SCOPE, version("journeyman"), tracer_provider=tracer_provider, attributes=names.SCOPE_FACTS
+            ),
+            meter=Meter(
+                metrics.get_meter(
+                    names.SCOPE, version("journeyman"), meter_provider=meter_provider, attributes=names.SCOPE_FACTS
+                )
+            ),
             shapes=Shapes(Redactor(redact), max_bytes=max_content_bytes) if content else None,
         )
 
-    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "") -> SpanTape:
-        """Begin to tell of a run, with all runs in it; as a part of the trace of `traceparent`, if there is one."""
+    def begin(
+        self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "", conversation: str = ""
+    ) -> SpanTape:
+        """Begin to tell of a run, with all runs in it; as a part of the trace of `traceparent` and of a stored
+        `conversation`, if there is one."""
         remote = propagate.extract({"traceparent": traceparent}) if traceparent else None
-        return SpanTape(self._instruments, kind, id=id, remote=remote)
+        return SpanTape(self._instruments, kind, id=id, remote=remote, conversation=conversation)
 
     def queued(self, agent: str) -> str:
         """Report that a run of the agent was stored, so that this process or another one does it. Return the W3C

@@ -207,6 +207,8 @@ class Live:
     """Set by the writer: somebody looks at it now."""
     words: dict[RunPath, str] = field(default_factory=dict[RunPath, str])
     """The last words of the answers that are being written."""
+    places: dict[RunPath, tuple[int, int]] = field(default_factory=dict[RunPath, tuple[int, int]])
+    """The attempt and the iteration that each run is in."""
     shown: str = "[]"
     """What the store has of them."""
 

@@ -129,7 +129,9 @@ class Live:
     def _show(self, line: Line, now: float) -> None:
         told: list[dict[str, object]] = []
         for path, text in dict(line.live.words).items() if line.live.is_watched else ():
-            told.append({"path": path, "text": _UNFINISHED.sub("", self._redactor.redacted_text(text))})
+            attempt, iteration = line.live.places.get(path, (0, 0))
+            shown = _UNFINISHED.sub("", self._redactor.redacted_text(text))
+            told.append({"path": path, "attempt": attempt, "iteration": iteration, "text": shown})
         body = dumped(told)
         if body != line.live.shown and self._write(_SHOW, (line.id, now, body)):
             line.live.shown = body

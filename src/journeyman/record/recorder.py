@@ -168,8 +168,10 @@ class RecordingTape:
             return
         if line.live.words and kind in ENDS_WORDS:
             line.live.words.pop(getattr(event, "path", ()), None)
-        if kind is IterationStarted and line.outside is not None and line.outside.has_waiting:
-            line.outside.look()
+        if isinstance(event, IterationStarted):
+            line.live.places[event.path] = event.attempt, event.iteration
+            if line.outside is not None and line.outside.has_waiting:
+                line.outside.look()
         if kind in DROPPABLE and len(self._queue) >= MOST_WAITING:
             self._line.dropped += 1
             return

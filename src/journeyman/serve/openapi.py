@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
 from journeyman.agent import Agent
 from journeyman.serve.live import ServeLimits
+from journeyman.version import package_version
 
 Schema: TypeAlias = dict[str, Any]
 """JSON that is written here, and parsed by nobody."""
@@ -192,7 +192,7 @@ def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> 
         "openapi": "3.1.0",
         "info": {
             "title": "Agents",
-            "version": version("journeyman"),
+            "version": package_version(),
             "description": f"Bodies have {limits.body_bytes:,} bytes at most.",
         },
         "paths": paths,

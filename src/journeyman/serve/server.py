@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
 from mcp import MCPError, types
@@ -39,6 +38,7 @@ from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Calls, Ended, Note, Qu
 from journeyman.serve.refusals import served_problems
 from journeyman.tools.schema import Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
+from journeyman.version import package_version
 
 USAGE: Final = "journeyman/usage"
 """The key in a result's `_meta` under which tokens and cost stand."""
@@ -91,7 +91,7 @@ def agent_server(
 
     return Server(
         agents[0].name if len(agents) == 1 else "journeyman",
-        version=version("journeyman"),
+        version=package_version(),
         lifespan=lifespan,
         get_tool_input_schema=serving.input_schema,
         on_list_tools=serving.list_tools,

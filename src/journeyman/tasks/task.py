@@ -174,6 +174,7 @@ class RunningTask:
 
     async def _carry(self) -> None:
         self._has_begun = True
+        self._carrier = asyncio.current_task()  # an eager task takes this step before `begin` knows the task
         try:
             self._settle(await self._outcome())
             await self._take_back_cancellation()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Unpack
 
 from pydantic import Field
 
+from journeyman.cancel import running_loop
 from journeyman.errors import DefinitionError, Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
@@ -79,11 +80,7 @@ class Tasks:
         if self._host is not None:
             raise RuntimeError("The tasks were entered before. Make another Tasks().")
         self._host = TaskHost(
-            loop=asyncio.get_running_loop(),
-            thread=get_ident(),
-            variables=copy_context(),
-            watch=self._watch,
-            grace_s=self._grace_s,
+            loop=running_loop(), thread=get_ident(), variables=copy_context(), watch=self._watch, grace_s=self._grace_s
         )
         self._is_open = True
         return self

@@ -1,14 +1,13 @@
 """Many tools behind two: `tool_search` finds them, `call_tool` calls them. The list of tools never changes in a run.
 
 A provider that loads deferred tools itself is sent these and no `call_tool`: it shows the model what a search refers
-to, and the model calls that by its own name, as any other tool. Elsewhere it calls `call_tool`: the call is checked by
-the real tool's own schema, and runs with its timeout, in a thread where it needs one. The gate sees `call_tool` with
-the name and the arguments of the real tool in its own, and its effect is that of the riskiest tool behind it.
+to, and the model calls that by its own name, as any other tool. Elsewhere it calls `call_tool`, which the loop takes
+for a call of the real tool: it has that one's rules, and gates see that one's name. Neither runs a tool that no search
+has found.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -16,15 +15,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Final, cast
 
-import orjson
 from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from journeyman.cancel import is_awaited
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.files import Refusal
-from journeyman.tools.context import ToolContext
-from journeyman.tools.results import to_result
 from journeyman.tools.tools import AnyTool, Tool, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
 
@@ -153,23 +148,20 @@ def _is_in(word: str, place: str) -> bool:
 
 
 def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:
-    async def call_tool(name: str, arguments: dict[str, object], ctx: ToolContext) -> ToolResult:
+    def call_tool(name: str, arguments: dict[str, object]) -> ToolResult:
         """Call a tool that tool_search has found, with the arguments that its own schema asks for.
 
         Args:
             name: The name of the tool.
             arguments: Its arguments, as one object.
         """
-        called = tools.get(name)
-        if called is None:
-            raise Refusal("not_available", f"There is no tool {name!r}. Find one with tool_search.")
-        parsed = called.parse(orjson.dumps(arguments))
-        ctx.progress(f"calling {name}")
-        return to_result(await _returned(called, parsed, ctx), max_chars=called.max_chars)
+        # What has a name of a tool behind it never comes here: it is a call of that tool.
+        raise Refusal("not_available", f"There is no tool {name!r}. Find one with tool_search.")
 
     declared = [each.untrusted for each in tools.values()]
     made = tool(
         call_tool,
+        thread=False,
         parallel=bool(tools) and all(each.parallel for each in tools.values()),
         effect=_riskiest([each.effect for each in tools.values()]),
         untrusted="throughout" if "throughout" in declared else any(declared),
@@ -187,18 +179,3 @@ def _riskiest(effects: Sequence[Effect | None]) -> Effect | None:
     if None in effects or not effects:
         return None
     return "idempotent" if "idempotent" in effects else "pure"
-
-
-async def _returned(called: AnyTool, arguments: dict[str, object], context: ToolContext) -> object:
-    limit = asyncio.timeout(called.timeout_s)
-    try:
-        async with limit:
-            if called.in_thread:
-                value = await asyncio.to_thread(called.invoke, arguments, context)
-            else:
-                value = called.invoke(arguments, context)
-            return await value if is_awaited(value) else value
-    except TimeoutError:
-        if limit.expired():
-            raise Refusal("timeout", f"{called.name} timed out after {called.timeout_s:g} s.") from None
-        raise

@@ -179,6 +179,9 @@ def limits_problems(limits: Limits, retries: object) -> Iterator[Problem]:
         if not is_count(value):
             yield Problem(f"INVALID_MAX_{name.upper()}", f"limits.{name} is {value!r}.", _PASS_COUNT)
     yield from _numbers("limits", limits, ("extended_max_tokens", "tool_failures"), ("approval_seconds",))
+    if not isinstance(limits.whole_responses, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        wrong = f"limits.whole_responses is {limits.whole_responses!r}."
+        yield Problem("INVALID_LIMIT", wrong, "Pass True or False.")
     if not isinstance(limits.each_attempt, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         yield Problem("INVALID_LIMIT", f"limits.each_attempt is {limits.each_attempt!r}.", "Pass an Allowance(…).")
     for where, allowance in (("limits", limits.run_allowance()), ("limits.each_attempt", limits.each_attempt)):

@@ -100,7 +100,8 @@ class ToolContext(Generic[Given, Asked]):
 
     __slots__ = (
         *("agent", "deps", "path", "attempt", "iteration", "tool_use_id", "abort", "tasks"),
-        *("_activate", "_copies", "_given", "_input", "_key", "_name", "_progress", "_staged", "_states", "_tool"),
+        *("_activate", "_copies", "_given", "_input", "_is_over", "_key", "_name", "_progress", "_staged", "_states"),
+        *("_stop", "_tool"),
     )
 
     def __init__(  # noqa: PLR0913  one for each fact, and made in one place
@@ -148,6 +149,8 @@ class ToolContext(Generic[Given, Asked]):
         self._key = ""
         self._copies: dict[Which, object] | None = None
         self._staged: dict[Which, object] | None = None
+        self._stop: str | None = None
+        self._is_over = False
 
     @property
     def input(self) -> Asked:
@@ -187,6 +190,29 @@ class ToolContext(Generic[Given, Asked]):
         """Report how far the call is: `fraction` goes from 0 to 1."""
         if self._progress is not None:
             self._progress(message, fraction)
+
+    def stop(self, reason: str) -> None:
+        """End the run once this call has ended: it returns `Failure(EXECUTION_CANCELLED)` with the reason and with all
+        that it has done so far, this call's result included.
+
+        Calls that run together with this one end first; calls after it are not made, and the model is not asked again.
+        It holds however this call ends. A sub-agent's tool ends the sub-agent's run only. Later calls change nothing.
+
+        Raises:
+            RuntimeError: this call has ended.
+            TypeError: the reason is no text, or a blank one.
+        """
+        if not isinstance(reason, str) or not reason.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+            raise TypeError(f"The reason is {reason!r}, which says nothing. Say why: ctx.stop('the page is gone').")
+        if self._is_over:
+            raise RuntimeError(f"The call of {self._tool.name!r} has ended, so it can no longer stop its run.")
+        if self._stop is None:
+            self._stop = reason
+
+    def close(self) -> str | None:
+        """End the call: it can stop its run no longer. Return why it has; None if it has not."""
+        self._is_over = True
+        return self._stop
 
     def activate(self, names: Iterable[str]) -> None:
         """Show the model tools that were hidden so far, from its next turn on.

@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
@@ -23,6 +22,7 @@ from journeyman.record.page import event_document, request_document, run_documen
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, SentRequest
 from journeyman.record.speaking import Told, outcomes, told
 from journeyman.record.tables import grown, is_there, shortened
+from journeyman.version import package_version
 
 Document: TypeAlias = dict[str, Any]
 """A JSON object of viewer/src/api.ts."""
@@ -112,7 +112,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         known = self._count("rec_runs", "true") if self.recordings.has_any else 0
         lone = self._count("jm_runs", self._lone()) if self._has_durable() else 0
         file = self.recordings.file
-        facts: Document = {"place": file.place, "version": version("journeyman"), "bytes": file.size()}
+        facts: Document = {"place": file.place, "version": package_version(), "bytes": file.size()}
         return {**facts, "runs": known + lone, "read_only": read_only, "notice": self.recordings.notice}
 
     def _count(self, table: str, where: str) -> int:

@@ -19,11 +19,12 @@ from pydantic_core import to_jsonable_python
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from journeyman.agent import Agent, Host
-from journeyman.batch.batch import Batch, BatchWork, Order
+from journeyman.batch.batch import Batch, BatchWork, Order, leaving
 from journeyman.budget import Allowance, Budget
 from journeyman.cancel import Abort, ended
 from journeyman.cli.app import Mistake
 from journeyman.cli.batch.files import (
+    Fields,
     Format,
     InputLine,
     Results,
@@ -46,6 +47,7 @@ from journeyman.cli.run import (
     not_started,
     output_json,
     parse_input,
+    read_files,
     recording_in,
     telemetry_in,
 )
@@ -75,6 +77,24 @@ OrderName = Annotated[Order, Parameter(help="Write results as runs end (done), o
 FormatName = Annotated[
     Format | None, Parameter(help="How the inputs are written; else the end of the file's name says it: .jsonl, .csv.")
 ]
+KeyName = Annotated[
+    str | None, Parameter(help="The field by which a line is known again; else its number. Then lines may come and go.")
+]
+FilesName = Annotated[
+    str | None,
+    Parameter(help="The field with the path of a file, or a list of them, to send after the text; from INPUTS on."),
+]
+
+CostName = Annotated[float | None, Parameter(help="The most US dollars that they may cost together.")]
+BudgetName = Annotated[
+    int | None,
+    Parameter(help="The most tokens that all runs of this command may use together. Then no more lines are taken."),
+]
+DurableName = Annotated[
+    str | None,
+    Parameter(help="Keep finished steps in this store, a file or postgresql://…: what was under way goes on."),
+]
+AskStoreName = Annotated[Flag, Parameter(help="With --durable, wait here for `journeyman approve`.")]
 
 
 def batch(  # noqa: PLR0913 - one for each option, all by name
@@ -84,13 +104,15 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     *,
     out: Path,
     at_once: int = 16,
-    budget: int | None = None,
-    cost: float | None = None,
+    budget: BudgetName = None,
+    cost: CostName = None,
     order: OrderName = "done",
     format: FormatName = None,
-    durable: str | None = None,
+    key: KeyName = None,
+    files: FilesName = None,
+    durable: DurableName = None,
     mode: ModeName = None,
-    ask_store: Flag = False,
+    ask_store: AskStoreName = False,
     record: Flag = False,
     model: ModelName = None,
     quiet: Flag = False,
@@ -110,10 +132,6 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
         inputs: A file of JSON lines, or of CSV with a header; - is stdin.
         out: The file for the results, one JSON line each, with the number of the input's line.
         at_once: How many runs go on at the same time.
-        budget: The most tokens that all runs of this command may use together. Then no more lines are taken.
-        cost: The most US dollars that they may cost together.
-        durable: Keep finished steps in this store, a file or postgresql://…: what was under way goes on.
-        ask_store: With --durable, wait here for `journeyman approve`.
         record: Record what happens, in the store of --durable, else JOURNEYMAN_STORE or .journeyman/runs.db.
         quiet: Print nothing but errors.
     """
@@ -122,14 +140,16 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     allowance, written = _allowance(at_once, budget, cost), format_of(inputs, format)
     Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
-        agent = loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
         job = _Job(
-            agent=agent,
+            agent=(
+                agent := loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
+            ),
             loop=loop,
             written=written,
+            fields=Fields(key=key, files=files, folder=Path() if str(inputs) == "-" else inputs.parent),
             allowance=allowance,
             file=stack.enter_context(open_inputs(inputs, out)),
-            results=stack.enter_context(closing(Results(out, agent.name))),
+            results=stack.enter_context(closing(Results(out, agent.name, has_keys=key is not None))),
             host=Host(model=load_model(model), record=tape, telemetry=stack.enter_context(telemetry_in(wish=otel))),
             store=durable,
             ask_store=ask_store,
@@ -162,6 +182,7 @@ class _Job:
     results: Results
     file: BinaryIO
     written: Format
+    fields: Fields
     host: Host
     store: str | None
     """Where the runs are kept if they are durable."""
@@ -175,7 +196,7 @@ class _Job:
 def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
     n_open = None
     if is_whole(job.file):
-        n_open = job.results.check(read_lines(job.file, job.written))
+        n_open = job.results.check(read_lines(job.file, job.written, job.fields))
         job.file.seek(0)
     n_before = len(job.results.done)
     abort = Abort()
@@ -267,8 +288,8 @@ class _Worker:
                     raise Mistake(error.message, error.hint) from error
                 except ValueError as error:  # the place
                     raise Mistake(one_line(str(error)), "Give another --durable.") from error
-            at_hand = (each for each in read_lines(job.file, job.written) if not job.results.has(each))
-            coming = (each async for each in streamed(job.file, job.written) if not job.results.has(each))
+            at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
+            coming = (each async for each in streamed(job.file, job.written, job.fields) if not job.results.has(each))
             work = BatchWork[InputLine, Any](
                 at_hand if is_whole(job.file) else coming,
                 self._do,
@@ -295,28 +316,14 @@ class _Worker:
         if self._durable is None:
             return await run_agent(agent, value, abort=self._abort, host=host)
         place = sha256(str(self._job.results.path.resolve()).encode()).hexdigest()[:8]
-        id = f"{agent.name}/{place}/{line.number}-{line.digest}"
-        # A durable run is left when the batch is stopped, and not ended: the next batch goes on with it.
-        driving = asyncio.create_task(self._driven(self._durable, agent, value, id, host))
-
-        def leave() -> None:
-            driving.cancel()
-
-        unsubscribe = self._abort.subscribe(leave)
+        known_by = line.number if line.key is None else sha256(line.key.encode()).hexdigest()[:16]
+        id = f"{agent.name}/{place}/{known_by}-{line.digest}"
         try:
-            await ended(driving, on_cancel=driving.cancel)
-            return driving.result()
+            return await leaving(self._abort, self._driven(self._durable, agent, value, id, host))
         except JourneymanError as error:
             self._troubled.add(line.number)
             context = InternalContext(where="going on with the durable run", error=str(error))
             return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
-        except asyncio.CancelledError:
-            if not self._abort.aborted:
-                raise
-            context = CancelledContext(reason=self._abort.reason or "", doing="the durable run")
-            return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
-        finally:
-            unsubscribe()
 
     async def _driven(  # noqa: PLR0917 - as they are passed on
         self, durable: Durable, agent: Agent[Any, Any, Any], value: object, id: str, host: Host
@@ -382,7 +389,13 @@ def _input_of(agent: Agent[Any, Any, Any], line: InputLine) -> object:
     if line.fault:
         raise InvalidArguments("input", [f"the line cannot be read: {line.fault}"])
     if agent.input is str:
-        return line.text if line.plain is None else line.plain
+        text = line.text if line.plain is None else line.plain
+        try:
+            return [text, *read_files(line.files)] if line.files else text
+        except Mistake as mistake:
+            raise InvalidArguments("input", [str(mistake)]) from mistake
+    if line.files:
+        raise InvalidArguments("input", [f"{agent.name} takes no text, so no files can be sent with it"])
     takes_cell = line.is_row and line.plain is not None and agent.plan.input.is_wrapped
     return parse_input(agent, line.plain if takes_cell and line.plain is not None else line.text)
 

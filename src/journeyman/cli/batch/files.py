@@ -15,7 +15,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -51,8 +51,44 @@ class InputLine:
     """The line as it is written; of CSV the row as a JSON object."""
     is_row: bool = False
     """True for CSV."""
+    key: str | None = None
+    """What its result is found by, where that is not the number: the value of the field that `--key` names."""
+    files: tuple[Path, ...] = ()
+    """What is sent after its text: the files of the field that `--files` names."""
     fault: str = ""
     """Why it cannot be read; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """The fields of the inputs that say something of a line itself."""
+
+    key: str | None = None
+    """What the line's result is found by; None: by its number."""
+    files: str | None = None
+    """The paths of files that are sent after the line's text, from `folder` on."""
+    folder: Path = Path()
+
+    def read(self, line: InputLine) -> InputLine:
+        """Return the line with what its fields say; `files` is no part of its text any more."""
+        value: object = from_json(line.text)
+        if not isinstance(value, dict):
+            return replace(line, fault="it is no object, so it has no fields")
+        given = cast("dict[str, object]", value)
+        key = None if self.key is None else given.get(self.key)
+        if self.key is not None and (not isinstance(key, str | int) or isinstance(key, bool) or key == ""):
+            return replace(line, fault=f"its field {quoted(self.key)} is no text and no number, so it has no key")
+        line = replace(line, key=None if key is None else str(key))
+        if self.files is None:
+            return line
+        paths = given.pop(self.files, [])
+        named = [paths] if isinstance(paths, str) else paths
+        if not isinstance(named, list) or not all([isinstance(each, str) for each in cast("list[object]", named)]):
+            return replace(line, fault=f"its field {quoted(self.files)} is no path and no list of paths")
+        rest = [each for name, each in given.items() if name != self.key]
+        plain = rest[0] if len(rest) == 1 and isinstance(rest[0], str) else None
+        files = tuple([self.folder / each for each in cast("list[str]", named) if each])
+        return replace(line, text=json.dumps(given, ensure_ascii=False), plain=plain, files=files)
 
 
 def format_of(inputs: Path, given: Format | None) -> Format:
@@ -95,23 +131,33 @@ def is_whole(file: BinaryIO) -> bool:
     return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
-def read_lines(file: BinaryIO, written: Format) -> Iterator[InputLine]:
+def read_lines(file: BinaryIO, written: Format, fields: Fields) -> Iterator[InputLine]:
     """Give the lines that are not blank.
 
     Raises:
         Mistake: CSV has no header.
     """
-    return _rows(file) if written == "csv" else _documents(file)
+    lines = _rows(file) if written == "csv" else _documents(file)
+    return lines if fields.key is None and fields.files is None else _with_fields(lines, fields)
 
 
-async def streamed(file: BinaryIO, written: Format) -> AsyncIterator[InputLine]:
+def _with_fields(lines: Iterator[InputLine], fields: Fields) -> Iterator[InputLine]:
+    numbers: dict[str, int] = {}
+    for each in lines:
+        line = each if each.fault else fields.read(each)
+        if line.key is not None and (first := numbers.setdefault(line.key, line.number)) != line.number:
+            line = replace(line, key=None, fault=f"it has the key {quoted(line.key)}, as line {first} has")
+        yield line
+
+
+async def streamed(file: BinaryIO, written: Format, fields: Fields) -> AsyncIterator[InputLine]:
     """Give the lines as they come. They are read by a thread that ends with the process: nothing can interrupt it."""
     loop, waiting = asyncio.get_running_loop(), asyncio.Queue[InputLine | Exception | None](1)
 
     def read() -> None:
         with suppress(RuntimeError, asyncio.CancelledError):  # the loop was closed, and nobody reads on
             try:
-                for line in read_lines(file, written):
+                for line in read_lines(file, written, fields):
                     asyncio.run_coroutine_threadsafe(waiting.put(line), loop).result()
             except Exception as error:  # noqa: BLE001 - it is raised where the lines are read
                 asyncio.run_coroutine_threadsafe(waiting.put(error), loop).result()
@@ -192,19 +238,25 @@ def _digest(data: bytes) -> str:
 # -- the results -------------------------------------------------------------------------------------------------------
 
 
+def _place_of(line: InputLine) -> int | str:
+    return line.number if line.key is None else line.key
+
+
 class Results:
     """The file with the results of a batch: locked, read, and then written to, one line for each result."""
 
-    def __init__(self, path: Path, agent: str) -> None:
-        """Open the file, and read what is done. What a kill has left of a last line is cut.
+    def __init__(self, path: Path, agent: str, *, has_keys: bool = False) -> None:
+        """Open the file, and read what is done. What a kill has left of a last line is cut. `has_keys`: results are
+        found by the keys of their lines.
 
         Raises:
             Mistake: it cannot be written, or holds something else than results of this agent.
             Refused: another batch writes to it.
         """
         self.path: Final = path
-        self.done: Final[dict[int, str]] = {}
-        """The digests of the inputs that have a result, by line."""
+        self.done: Final[dict[int | str, str]] = {}
+        """The digests of the inputs that have a result, by the line's number or its key."""
+        self._has_keys = has_keys
         self.n_failed = 0
         """How many of the results are failures."""
         self.was_torn = False
@@ -250,8 +302,13 @@ class Results:
                 if name != agent:
                     text = f"{self.path} has results of the agent {quoted(name)}, not of {quoted(agent)}."
                     raise Mistake(text, "Give another --out.")
+                kept = cast("dict[str, object]", record)
+                if ("key" in kept) is not self._has_keys:
+                    text = f"{self.path} was begun {'with' if 'key' in kept else 'without'} --key."
+                    raise Mistake(text, "Give the same options as then, or another --out.")
                 self.n_failed += code != "SUCCESS"
-                self.done[of] = digest
+                key = kept.get("key")
+                self.done[of if key is None else str(key)] = digest
             case _:
                 raise self._foreign(number)
 
@@ -268,11 +325,12 @@ class Results:
         Raises:
             Mistake: the result at that line is of another input.
         """
-        digest = self.done.get(line.number)
+        digest = self.done.get(_place_of(line))
         if digest is None:
             return False
         if digest != line.digest:
-            text = f"{self.path} is the output of another batch: its result of line {line.number} is of another input."
+            which = f"line {line.number}" if line.key is None else f"the key {quoted(line.key)}"
+            text = f"{self.path} is the output of another batch: its result of {which} is of another input."
             raise Mistake(text, "Nothing was written for it. Give another --out, or the inputs that it was begun with.")
         return True
 
@@ -287,7 +345,7 @@ class Results:
             is_there = self.has(line)
             n_known += is_there
             n_open += not is_there
-        if n_known < len(self.done):
+        if n_known < len(self.done) and not self._has_keys:  # a list with keys may have become shorter
             text = f"{self.path} is the output of another batch: it has results of lines that the inputs do not have."
             raise Mistake(text, "Nothing was written. Give another --out, or the inputs that it was begun with.")
         return n_open
@@ -299,7 +357,8 @@ class Results:
             Refused: the disk is full. What was written before stays.
             Mistake: it cannot be written for another reason.
         """
-        record = {"line": line.number, "digest": line.digest, "agent": agent, **facts}
+        key = {"key": line.key} if self._has_keys else {}
+        record = {"line": line.number, "digest": line.digest, **key, "agent": agent, **facts}
         data = memoryview(json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         try:
@@ -312,7 +371,7 @@ class Results:
                 text = f"{self.path} cannot be written: {error.strerror}. It has {count(len(self.done), 'result')}."
                 raise Refused(text, "Make room there; then the same command goes on.") from error
             raise self._unwritable(error) from error
-        self.done[line.number] = line.digest
+        self.done[_place_of(line)] = line.digest
         self.n_failed += cast("str", facts["code"]) != "SUCCESS"
 
     def close(self) -> None:

@@ -221,8 +221,8 @@ class PostgresEngine(Transactions):  # noqa: PLR0904 - those of the port
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
         change = (
-            f"UPDATE jm_runs SET asked = %b::bytea WHERE id = %s::text AND epoch = %s::bigint AND {sql.SOON} RETURNING"
-            f" {sql.TELL}"
+            "UPDATE jm_runs SET asked = %b::bytea WHERE id = %s::text AND epoch = %s::bigint AND status = 'running'"
+            f" AND {sql.SOON} RETURNING {sql.TELL}"
         )
         given = [asked, shown(claim.row.id), claim.epoch, self.owner]
         await self.written(lambda connection, _: rows_of(connection, change, given))
