@@ -24,7 +24,7 @@ from journeyman.durable.records import (
     Claim,
     KeptSession,
     Kind,
-    Place,
+    ListPlace,
     QueueState,
     Record,
     Row,
@@ -126,7 +126,7 @@ class Process:  # noqa: PLR0904 - those of the port
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
-        older_than: Place | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         def work() -> Awaitable[Sequence[Row]]:
@@ -200,7 +200,7 @@ class Process:  # noqa: PLR0904 - those of the port
         return await self._call(lambda: self.engine.conversation(session), "conversation")
 
     async def sessions(
-        self, prefix: str, *, older_than: Place | None = None, limit: int = 100
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
         return await self._call(lambda: self.engine.sessions(prefix, older_than=older_than, limit=limit), "sessions")
 

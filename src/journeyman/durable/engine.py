@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.durable.dispatch import Tickets
-from journeyman.durable.records import Change, Claim, KeptSession, Place, QueueState, Record, Row, Signal, Status
+from journeyman.durable.records import Change, Claim, KeptSession, ListPlace, QueueState, Record, Row, Signal, Status
 from journeyman.session import SharedSession, Snapshot
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
@@ -69,7 +69,7 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
-        older_than: Place | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         """Return runs, newest first; `prefix` is the beginning of their id or name. `older_than`: only those behind the
@@ -186,7 +186,7 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         ...
 
     async def sessions(
-        self, prefix: str, *, older_than: Place | None = None, limit: int = 100
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
         """Return the sessions whose ids begin so, newest first."""
         ...

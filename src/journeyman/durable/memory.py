@@ -20,7 +20,7 @@ from journeyman.durable.records import (
     Claim,
     KeptSession,
     Kind,
-    Place,
+    ListPlace,
     QueueState,
     Record,
     Row,
@@ -182,7 +182,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
-        older_than: Place | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         found = [
@@ -228,7 +228,9 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
             return None
         if gen is not None and gen != row.gen:
             return None
-        if at_once is not None and self._n_running(row) >= at_once:
+        beside = () if at_once is None else self.memory.rows.values()
+        running = [each for each in beside if each.queue == row.queue and each.status == "running" and each is not row]
+        if at_once is not None and sum(not self._is_dead(each) for each in running) >= at_once:
             self.memory.parked += [] if gen is None or id in self.memory.parked else [id]
             return None
         n_steps, died = len(self.memory.records[row.id]), row.owner is not None and not steal
@@ -364,7 +366,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         return Snapshot() if known is None else added_up(known.records)
 
     async def sessions(
-        self, prefix: str, *, older_than: Place | None = None, limit: int = 100
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
         kept = [KeptSession(id, each.agent, each.created) for id, each in self.memory.sessions.items()]
         found = [each for each in kept if each.id.startswith(prefix)]
@@ -388,11 +390,6 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
     def _held(self, claim: Claim) -> Row | None:
         row = self.memory.rows.get(claim.row.id)
         return row if row is not None and row.epoch == claim.epoch else None
-
-    def _n_running(self, row: Row) -> int:
-        """Count the runs that are driven by somebody, beside one in its queue."""
-        beside = [each for each in self.memory.rows.values() if each.queue == row.queue and each is not row]
-        return sum(each.status == "running" and not self._is_dead(each) for each in beside)
 
     def _is_dead(self, row: Row) -> bool:
         return row.owner not in self.memory.owners

@@ -452,7 +452,7 @@ class KeptSession(NamedTuple):
     """Seconds since 1970."""
 
 
-class Place(NamedTuple):
+class ListPlace(NamedTuple):
     """The place of a run, or a session, in a list: where the next page begins."""
 
     created: float

@@ -30,7 +30,7 @@ from journeyman.durable.records import (
     Change,
     Claim,
     KeptSession,
-    Place,
+    ListPlace,
     QueueState,
     Record,
     Row,
@@ -119,7 +119,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
-        older_than: Place | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         where, given = ["1"], list[object]()
@@ -235,9 +235,9 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         return readable([SessionRecord(*row) for row in await self._read(query, (session,))], session)[1]
 
     async def sessions(
-        self, prefix: str, *, older_than: Place | None = None, limit: int = 100
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
-        newest = older_than or Place(math.inf, "")
+        newest = older_than or ListPlace(math.inf, "")
         query = (
             "SELECT id, agent, created FROM sessions WHERE id >= ? AND id < ? AND (created, id) < (?, ?)"
             " ORDER BY created DESC, id DESC LIMIT ?"

@@ -140,12 +140,14 @@ def run_input(body: object) -> RunInput:
     try:
         return RunInput(RunAgentInput.model_validate(fields), n_before)
     except ValidationError as error:
-        issues = [
-            {"path": _path(each["loc"], n_before), "message": each["msg"]}
-            for each in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
+        issues: list[dict[str, str]] = []
+        for each in error.errors(include_url=False, include_input=False, include_context=False)[:20]:
+            first, *rest = each["loc"] or ("",)
+            if first == "messages" and rest and isinstance(rest[0], int):
+                rest[0] += n_before  # of the body, whose first messages were left out
+            issues.append({"path": ".".join(map(str, (first, *rest))), "message": each["msg"]})
         text = f"The body is not a RunAgentInput: {issues[0]['path']}: {issues[0]['message']}."
-        raise Refusal(422, "INVALID_INPUT", text, "See the AG-UI protocol.", issues=issues[:20]) from None
+        raise Refusal(422, "INVALID_INPUT", text, "See the AG-UI protocol.", issues=issues) from None
 
 
 _MOST: Final = {"messages": 100_000, "tools": 128, "resume": 256}
@@ -170,14 +172,6 @@ def _last_messages(messages: list[object]) -> list[object]:
     if n_results > _MOST_RESULTS:
         raise wrong("messages", f"they end with {n_results:,} results, and may end with {_MOST_RESULTS:,}")
     return messages[-n_results - 1 :]
-
-
-def _path(place: Sequence[int | str], n_before: int) -> str:
-    """Return where a value is in the body, whose first messages were left out."""
-    words = [str(each) for each in place]
-    if len(place) > 1 and place[0] == "messages" and isinstance(place[1], int):
-        words[1] = str(place[1] + n_before)
-    return ".".join(words)
 
 
 def _count_parts(value: object, most: int) -> int:

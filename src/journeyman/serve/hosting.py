@@ -411,7 +411,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             self._broke(live, error)
 
     def _broke(self, live: Live, error: Exception) -> None:
-        _log.warning("The run %s was left: %s", live.name, name_and_words(error), exc_info=not _is_ours(error))
+        _log.warning(
+            "The run %s was left: %s", live.name, name_and_words(error), exc_info=not isinstance(error, JourneymanError)
+        )
         text = STORE_AWAY if isinstance(error, StoreError) else "The server could not go on with the run."
         live.fail("NOT_DRIVEN", text, _OPERATOR)
 
@@ -692,10 +694,6 @@ def _named(run: str) -> str:
 def _is_idle(live: Live) -> bool:
     """Tell whether nothing more happens to something here."""
     return live.ended is not None or (live.is_suspended and live.task is None)
-
-
-def _is_ours(error: Exception) -> bool:
-    return isinstance(error, JourneymanError)
 
 
 def _refused_by_store(id: str, error: StoreError) -> Refusal:

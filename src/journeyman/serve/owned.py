@@ -8,8 +8,7 @@ from typing import Final, TypeAlias
 
 from starlette.requests import Request
 
-from journeyman.durable import RunInfo
-from journeyman.durable.records import OVER, KeptSession, Place, Row, info_of
+from journeyman.durable.records import OVER, KeptSession, ListPlace, Row, info_of
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.serve.hosting import Hosting
 from journeyman.serve.openapi import MOST, PLACE
@@ -21,7 +20,7 @@ Page: TypeAlias = tuple[list[dict[str, object]], str | None]
 _PLACE: Final = re.compile(PLACE)
 
 
-def page_of(request: Request) -> tuple[Place | None, int]:
+def page_of(request: Request) -> tuple[ListPlace | None, int]:
     """Return which part of a list a client asks for: behind which place, and how much.
 
     Raises:
@@ -33,17 +32,20 @@ def page_of(request: Request) -> tuple[Place | None, int]:
     if place is not None and _PLACE.fullmatch(place) is None:
         raise Refusal(400, "BAD_PLACE", f"{place[:80]!r} is no place in a list.", "Give the `next` of the page before.")
     created, _, id = (place or "").partition("_")
-    return None if place is None else Place(float(created), id), int(limit)
+    return None if place is None else ListPlace(float(created), id), int(limit)
 
 
-async def list_runs(hosting: Hosting, owner: str, before: Place | None, limit: int) -> Page:
+async def list_runs(hosting: Hosting, owner: str, before: ListPlace | None, limit: int) -> Page:
     """Return the runs of an owner, newest first."""
     found = await hosting.durable.hub.engine.rows(prefix=f"{owner}:", older_than=before, limit=limit)
-    own = [info_of(each) for each in found if each.agent in hosting.agents and each.name]
-    return [_run_line(each) for each in own], _next_place(found, limit)
+    lines: list[dict[str, object]] = []
+    for run in [info_of(each) for each in found if each.agent in hosting.agents]:
+        facts = {"agent": run.agent, "status": run.status, "created": run.created, "ended": run.ended}
+        lines.append({"id": key_of(run.name or ""), **facts, "tokens": run.tokens, "cost": run.cost})
+    return lines, _next_place(found, limit)
 
 
-async def list_chats(hosting: Hosting, owner: str, before: Place | None, limit: int) -> Page:
+async def list_chats(hosting: Hosting, owner: str, before: ListPlace | None, limit: int) -> Page:
     """Return the chats of an owner in which something was said, newest first."""
     found = await hosting.durable.hub.engine.sessions(f"{owner}:", older_than=before, limit=limit)
     lines: list[dict[str, object]] = []
@@ -52,11 +54,6 @@ async def list_chats(hosting: Hosting, owner: str, before: Place | None, limit: 
         is_running = live is not None and live.ended is None
         lines.append({"id": key_of(each.id), "agent": each.agent, "created": each.created, "is_running": is_running})
     return lines, _next_place(found, limit)
-
-
-def _run_line(run: RunInfo) -> dict[str, object]:
-    facts = {"agent": run.agent, "status": run.status, "created": run.created, "ended": run.ended}
-    return {"id": key_of(run.name or ""), **facts, "tokens": run.tokens, "cost": run.cost}
 
 
 def _next_place(found: Sequence[Row | KeptSession], limit: int) -> str | None:

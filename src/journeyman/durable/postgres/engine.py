@@ -41,7 +41,7 @@ from journeyman.durable.records import (
     Change,
     Claim,
     KeptSession,
-    Place,
+    ListPlace,
     QueueState,
     Record,
     Row,
@@ -128,7 +128,7 @@ class PostgresEngine(Transactions):  # noqa: PLR0904 - those of the port
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
-        older_than: Place | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         where, given = ["true"], list[object]()
@@ -282,9 +282,9 @@ class PostgresEngine(Transactions):  # noqa: PLR0904 - those of the port
         return await self.read(lambda connection: conversation_of(connection, session))
 
     async def sessions(
-        self, prefix: str, *, older_than: Place | None = None, limit: int = 100
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
-        newest, first = older_than or Place(math.inf, ""), shown(prefix)
+        newest, first = older_than or ListPlace(math.inf, ""), shown(prefix)
         given = [first, first + LAST, newest.created, shown(newest.id), limit]
         found = await self.read(lambda connection: rows_of(connection, _SESSIONS, given))
         return [KeptSession(*each) for each in found]
