@@ -46,6 +46,7 @@ OVER: Final[tuple[Status, ...]] = ("done", "failed")
 OPEN: Final[tuple[Status, ...]] = ("ready", "running", "waiting", "held", "blocked")
 
 SignalKind: TypeAlias = Literal["approve", "answer", "steer", "task_ended", "mail", "hold", "release", "stop"]
+"""The kind of a signal: what it asks of its run."""
 
 # -- one step ----------------------------------------------------------------------------------------------------------
 
@@ -60,6 +61,7 @@ _HEAD: Final = b'{"f":%d,' % FORMAT
 _VALUE: Final = b'"v":'
 
 Kind: TypeAlias = Literal[0, 1]
+"""The kind of a record: a step that was begun, or one that is done."""
 BEGUN: Final = 0
 DONE: Final = 1
 
@@ -447,7 +449,9 @@ class KeptSession(NamedTuple):
     """A session in a list."""
 
     id: str
+    """The id of the session."""
     agent: str
+    """The name of its agent."""
     created: float
     """Seconds since 1970."""
 
@@ -458,6 +462,7 @@ class ListPlace(NamedTuple):
     created: float
     """Seconds since 1970."""
     id: str
+    """The id of the run, or the session."""
 
     def is_before(self, other: Row | KeptSession) -> bool:
         """Tell whether another one comes behind it, where the newest comes first."""
