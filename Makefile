@@ -1,5 +1,5 @@
-# Every target sets up what it needs, inside this folder: uv, aimock and MCP servers in .tools, caches in .cache, packages
-# in .venv.
+# Every target sets up what it needs, inside this folder: uv, the demo's packages, aimock and MCP servers in .tools, caches
+# in .cache, packages for development in .venv.
 # Needed on the machine: Python 3.11 or newer, git, make; the network only until everything is set up.
 #
 # Variables:  PYTHON=python3.13   what to build .venv from, if there is none yet
@@ -33,7 +33,9 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 UV := .tools/uv/bin/uv
 UV_STAMP := .tools/uv-$(shell grep -s '^uv==' requirements.lock | cksum | cut -d' ' -f1)
 BIN := .venv/bin
-VENV_STAMP := .venv/set-up-$(shell { cat requirements.lock pyproject.toml; echo '$(CURDIR)'; } | cksum | cut -d' ' -f1)
+VENV_STAMP := .venv/set-up-$(shell { cat requirements.lock pyproject.toml; pwd; } | cksum | cut -d' ' -f1)
+DEMO := .tools/demo
+DEMO_STAMP := .tools/demo-$(shell { cat requirements.lock pyproject.toml; pwd; } | cksum | cut -d' ' -f1)
 MCP_STAMP := .tools/mcp-$(shell cat tests/mcp/package.json tests/mcp/package-lock.json | cksum | cut -d' ' -f1)
 AGUI_STAMP := .tools/agui-$(shell cat tests/serve/agui/package.json tests/serve/agui/package-lock.json | cksum | cut -d' ' -f1)
 VIEWER_STAMP := .tools/viewer-$(shell cat viewer/package.json viewer/package-lock.json | cksum | cut -d' ' -f1)
@@ -60,8 +62,8 @@ help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:[^#]*## /:/' | \
 		while IFS=: read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
 
-demo: $(VENV_STAMP) ## Watch an agent work, without a key and without a network
-	@$(BIN)/journeyman demo $(ARGS)
+demo: $(DEMO_STAMP) ## Watch an agent work, without a key and without a network
+	@JOURNEYMAN_STORE="$${JOURNEYMAN_STORE:-$$PWD/.journeyman/runs.db}" $(DEMO)/bin/journeyman demo $(ARGS)
 
 test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP) ## Run all tests, in random order
 	JOURNEYMAN_CRASH_SEED=$(SHARE) $(BIN)/pytest -m 'not browser' -rs -n $(or $(WORKERS),3) --inline-snapshot=disable \
@@ -107,13 +109,14 @@ crash: $(VENV_STAMP) ## Kill durable runs at every point, cut their power, and l
 		-p no:xdist -o timeout=3600 tests/durable/test_crash.py tests/durable/test_fleet.py tests/durable/test_teams.py $(ARGS)
 
 NEWEST := .cache/newest
-newest: $(VENV_STAMP) ## Test dispatchers with the newest versions of their engines, in an environment that is thrown away
+newest: $(VENV_STAMP) ## Test what uses the insides of others with their newest versions, in an environment that is thrown away
 	@rm -rf $(NEWEST) && $(UV) venv --quiet --python '$(PYTHON)' $(NEWEST)
 	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --requirement requirements.lock
-	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --upgrade --editable . procrastinate pgqueuer celery
-	@$(UV) pip list --quiet --python $(NEWEST)/bin/python | grep -E '^(procrastinate|pgqueuer|celery|psycopg) '
+	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --upgrade --editable . procrastinate pgqueuer celery \
+		uvicorn
+	@$(UV) pip list --quiet --python $(NEWEST)/bin/python | grep -E '^(procrastinate|pgqueuer|celery|psycopg|uvicorn) '
 	$(NEWEST)/bin/python -m pytest -rs -p no:xdist --inline-snapshot=disable tests/durable/test_dispatch.py \
-		tests/durable/test_tickets.py tests/durable/test_other_dispatchers.py $(ARGS)
+		tests/durable/test_tickets.py tests/durable/test_other_dispatchers.py tests/serve/test_http_clients.py $(ARGS)
 	@rm -rf $(NEWEST)
 
 browser: $(VENV_STAMP) $(VIEWER_STAMP) ## Look at the viewer and an example's page in a real Chromium; root on Debian gets one, if there is none
@@ -138,23 +141,37 @@ lock: $(UV_STAMP) ## Bring requirements.lock in line with pyproject.toml; UPGRAD
 		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 		--quiet $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 
-clean: ## Remove all that was set up, built or cached here
-	rm -rf .venv .tools .cache dist .coverage .pytest_cache .ruff_cache .hypothesis
+clean: ## Remove all that was set up, built, cached or recorded here
+	rm -rf .venv .tools .cache .journeyman dist .coverage .pytest_cache .ruff_cache .hypothesis viewer/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An index configured for pip holds for uv, too, unless uv has one of its own.
-FROM_PIP = index="$${PIP_INDEX_URL:-$$($(PYTHON) -m pip config get global.index-url 2>/dev/null)}"; \
+FROM_PIP = index="$${PIP_INDEX_URL:-$$('$(PYTHON)' -m pip config get global.index-url 2>/dev/null)}"; \
 	if [ -n "$$index" ] && [ -z "$$UV_DEFAULT_INDEX$$UV_INDEX_URL" ]; then export UV_DEFAULT_INDEX="$$index"; fi
+
+UNREACHED = echo 'Could not install the packages of requirements.lock: no package index can be reached, or what' \
+	'.tools/packages.log says.'; exit 1
 
 # An environment that works and was made in this folder is kept. What the cache holds is not fetched again.
 SYNC := $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 $(VENV_STAMP): $(UV_STAMP)
 	@printf 'Setting up .venv\n'
-	@{ $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' && grep -qxF '$(CURDIR)' .venv/made-in; } 2>/dev/null \
-		|| { $(UV) venv --quiet --clear --python '$(PYTHON)' .venv && echo '$(CURDIR)' > .venv/made-in; }
-	@$(SYNC) --offline 2>/dev/null || { $(FROM_PIP); $(SYNC); }
+	@{ $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' && grep -qxF "$$PWD" .venv/made-in; } 2>/dev/null \
+		|| { $(UV) venv --quiet --clear --python '$(PYTHON)' .venv && echo "$$PWD" > .venv/made-in; }
+	@$(SYNC) --offline 2>/dev/null || { $(FROM_PIP); $(SYNC) 2>.tools/packages.log; } || { $(UNREACHED); }
 	@$(UV) pip install --quiet --offline --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@rm -f .venv/set-up-* && touch $@
+
+# The library as somebody installs it, in the versions of the lock and checked by its hashes, and what builds it.
+TRY := $(UV) pip install --quiet --python $(DEMO)/bin/python
+$(DEMO_STAMP): $(UV_STAMP)
+	@printf 'Setting up the demo\n'
+	@rm -rf $(DEMO) $(DEMO)-* && $(UV) venv --quiet --python '$(PYTHON)' $(DEMO)
+	@sed -n -e '/^editables==/,/^ *#/p' -e '/^hatchling==/,/^ *#/p' requirements.lock > .tools/build.txt
+	@$(FROM_PIP); $(TRY) --require-hashes --constraints requirements.lock --requirements pyproject.toml \
+		--requirements .tools/build.txt 2>.tools/packages.log || { $(UNREACHED); }
+	@$(TRY) --offline --no-deps --no-build-isolation --editable .
+	@touch $@
 
 # A server of model APIs that this project did not write, from npm, by the node that pyright[nodejs] brings. Tests of
 # other things run without it: where npm cannot be reached, only its journeys are skipped.
@@ -194,23 +211,25 @@ $(VIEWER_STAMP): | $(VENV_STAMP)
 CHROMIUM = for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo 'There is no Chromium, and only root on Debian can install it here. The tests in a browser will be skipped.'; exit; fi; \
-	echo 'Setting up Chromium'; mkdir -p $(CACHE); export DEBIAN_FRONTEND=noninteractive; \
-	timeout 60 apt-get update >$(CACHE)/chromium.log 2>&1; \
-	timeout 180 apt-get install --yes --no-install-recommends chromium >>$(CACHE)/chromium.log 2>&1 \
-		|| { tail -3 $(CACHE)/chromium.log; echo 'Could not install Chromium. The tests in a browser will be skipped.'; }
+	echo 'Setting up Chromium'; mkdir -p .cache; export DEBIAN_FRONTEND=noninteractive; \
+	timeout 60 apt-get update >.cache/chromium.log 2>&1; \
+	timeout 180 apt-get install --yes --no-install-recommends chromium >>.cache/chromium.log 2>&1 \
+		|| { tail -3 .cache/chromium.log; echo 'Could not install Chromium. The tests in a browser will be skipped.'; }
 
-# uv, in the version and with the hashes of the lock: in an environment of its own; where this Python has no venv or no
-# ensurepip (some Linux distributions split them off), in a folder by Python's own pip; else whichever uv is installed.
+# uv, in the version and with the hashes of the lock: in a folder by Python's own pip; where this Python has none (some Linux
+# distributions split it off), in an environment of its own, which brings one; else whichever uv is installed.
 $(UV_STAMP):
 	@test -n '$(PYTHON)' || { echo 'No Python 3.11 or newer found. Install one, or name it: make PYTHON=<path>'; exit 1; }
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo '$(PYTHON) is no Python 3.11 or newer. Name one that is: make PYTHON=<path>'; exit 1; }
 	@printf 'Setting up uv with %s\n' '$(PYTHON)'
 	@mkdir -p .tools .cache && rm -rf .tools/uv .tools/uv-*
 	@sed -n '/^uv==/,/^ *#/p' requirements.lock > .tools/uv.txt
 	@export PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_ROOT_USER_ACTION=ignore PIP_QUIET=1; \
 	install='pip install --require-hashes --requirement .tools/uv.txt'; \
-	{ $(PYTHON) -m venv .tools/uv >/dev/null 2>&1 && .tools/uv/bin/python -m $$install; } \
-	|| { rm -rf .tools/uv; $(PYTHON) -m $$install --target .tools/uv; } \
+	{ if '$(PYTHON)' -m pip --version >/dev/null; then '$(PYTHON)' -m $$install --target .tools/uv; \
+	else '$(PYTHON)' -m venv .tools/uv && .tools/uv/bin/python -m $$install; fi; } >.tools/uv.log 2>&1 \
 	|| { rm -rf .tools/uv; mkdir -p .tools/uv/bin && ln -s "$$(command -v uv)" $(UV) 2>/dev/null; } \
-	|| { rm -rf .tools/uv; echo 'Could not install uv. It takes a package index in reach, and a Python with the modules'; \
-	     echo 'venv and pip (on Debian and Ubuntu: apt install python3-venv).'; exit 1; }
+	|| { rm -rf .tools/uv; echo 'Could not install uv: no package index can be reached, or this Python has no pip (on Debian and' \
+	     'Ubuntu: apt install python3-venv); .tools/uv.log says which.'; exit 1; }
 	@$(UV) --version >/dev/null && touch $@

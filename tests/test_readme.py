@@ -23,6 +23,8 @@ from tests.support.messages_json import Json
 README = pages.ROOT / "README.md"
 PROGRAMS = dict(pages.programs(README))
 LINES_AT_MOST = 20
+GOES_ON = "A first program 2"
+"""It goes on where the program before it ended."""
 
 Script: TypeAlias = Sequence[Answer] | Callable[[Json], Any]
 
@@ -64,8 +66,8 @@ def invoice(number: str) -> Answer:
 NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
 
 SCRIPTS: dict[str, Script] = {
-    "journeyman": [answer("Air scatters blue light more than red.")],
-    "journeyman 2": [],
+    "A first program": [],
+    GOES_ON: [invoice("R-17")],
     "Hello, with a tool": [answer(*map(stock, ["pear", "plum", "fig"])), answer("Only pears: there are three.")],
     "Typed extraction": [invoice("R-17b"), invoice("R-17/b")],
     "A batch": sorts,
@@ -98,6 +100,9 @@ def played(source: str) -> tuple[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", SCRIPTS)
 async def test_a_program_of_the_readme_prints_what_the_page_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = PROGRAMS[name]
+    if name == GOES_ON:
+        before = PROGRAMS["A first program"]
+        program = pages.Program(before.source + program.source, before.printed + program.printed)
     async with MessagesApi(SCRIPTS[name]) as api:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", api.url)
         printed, _ = await asyncio.to_thread(played, program.source.replace("sleep(10)", "sleep(0)"))

@@ -11,10 +11,13 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hatch_build import CustomMetadataHook
 
 ROOT = Path(__file__).parent.parent
 
@@ -86,6 +89,8 @@ def test_the_source_distribution_builds_what_the_repository_tests(built: Path) -
         "LICENSE",
         "CHANGELOG.md",
         "SECURITY.md",
+        "CONTRIBUTING.md",
+        "hatch_build.py",
         "tests/conftest.py",
         "docs/index.md",
     }
@@ -97,6 +102,56 @@ def test_the_package_index_will_show_the_readme_of_both(built: Path) -> None:
     files = sorted([*built.glob("*.whl"), *built.glob("*.tar.gz")])
     checked = run(sys.executable, "-m", "twine", "--no-color", "check", "--strict", *files, cwd=built)
     assert checked.count("PASSED") == len(files) == 2
+
+
+LINKS = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
+
+
+def dangling(text: str) -> list[str]:
+    """Return the links of a page that lead nowhere when it is shown without the files beside it."""
+    return [target for _, target in LINKS.findall(text) if not target.startswith(("https://", "#"))]
+
+
+def test_the_readme_of_both_has_no_link_that_leads_nowhere(built: Path) -> None:
+    (wheel,), (source,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        told = [archive.read(name).decode()]
+    with tarfile.open(source) as archive:
+        (name,) = [name for name in archive.getnames() if name.endswith("/PKG-INFO")]
+        member = archive.extractfile(name)
+        assert member is not None
+        told.append(member.read().decode())
+    for text in told:
+        assert "make demo" in text
+        assert dangling(text) == []
+    assert dangling((ROOT / "README.md").read_text(encoding="utf-8")) != [], "in the repository they lead to files"
+
+
+def metadata_of(address: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = {}
+    CustomMetadataHook(str(ROOT), {"address": address}).update(metadata)
+    return metadata
+
+
+def test_every_address_of_the_package_is_made_of_one_setting() -> None:
+    home = "https://github.com/someone/somewhere"
+    metadata = metadata_of(home)
+    text = metadata["readme"]["text"]
+    assert f"[18 codes]({home}/blob/main/docs/endings.md)" in text
+    assert (
+        f"![A draft that a validator rejected, beside the one before it, in the viewer]({home}/raw/main/docs/" in text
+    )
+    assert dangling(text) == []
+    addresses = {home, f"{home}/blob/main/CHANGELOG.md", f"{home}/issues", "https://someone.github.io/somewhere/"}
+    assert {*metadata["urls"].values()} == addresses
+
+
+def test_a_project_without_a_home_names_no_address() -> None:
+    metadata = metadata_of("")
+    assert metadata["urls"] == {}
+    assert "one of 18 codes that say why" in " ".join(metadata["readme"]["text"].split())
+    assert LINKS.findall(metadata["readme"]["text"]) == []
 
 
 def test_the_extra_all_has_every_extra_but_the_second_dispatcher() -> None:

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypeForm, TypeVar
@@ -17,6 +17,8 @@ from typing_extensions import TypeForm, TypeVar
 from journeyman.budget import Budget, BudgetPolicy, Limits
 from journeyman.cancel import GRACE_S
 from journeyman.connect import name_problem
+from journeyman.data import lazy_dataclass
+from journeyman.definition import missing_attribute
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.hosted.tools import own_tools
@@ -30,7 +32,6 @@ from journeyman.output import Stopping as Stopping
 from journeyman.output import StopVerdict as StopVerdict
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
 from journeyman.tools.check import (
-    AGENTS_ELSEWHERE,
     async_problems,
     block_problems,
     function_problem,
@@ -39,9 +40,9 @@ from journeyman.tools.check import (
     lacking,
     limits_problems,
     meant,
+    section_hint,
     settings_problems,
     tools_hint,
-    unknown_names,
 )
 from journeyman.tools.context import BackgroundTasks, States, own_copy
 from journeyman.tools.deps import (
@@ -56,7 +57,7 @@ from journeyman.tools.deps import (
 )
 from journeyman.tools.schema import OutputSchema, anthropic_problems, output_schema, text_input
 from journeyman.tools.tools import Middleware, Tool, reserved_problems, tool_problems
-from journeyman.types import JsonObject, Message, RunPath, Text, UserContent, frozen
+from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 from journeyman.window import AnyStrategy, Compaction
 
 Co = TypeVar("Co", covariant=True)
@@ -85,7 +86,7 @@ Maker: TypeAlias = Callable[[Contra], Co | Awaitable[Co]] | Callable[[Contra, De
 """Makes something for one run from its input, and from the run's deps if it needs them."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Observability:
     """What a result reports."""
 
@@ -93,7 +94,7 @@ class Observability:
     """False: `Metadata.usage` is None. Budgets still count."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class MessageContext:
     """Where a message was committed."""
 
@@ -113,7 +114,7 @@ OnMessage: TypeAlias = Callable[[Message], object] | Callable[[Message, MessageC
 `MessageContext`."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Host:
     """What surrounds a run: the same for it and for the runs it starts."""
 
@@ -145,7 +146,7 @@ NOTHING_AROUND: Final = Host()
 
 
 # No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Agent[Report](…)`.
-@dataclass(frozen=True, kw_only=True, eq=False)
+@lazy_dataclass(frozen=True, kw_only=True, eq=False, slots=False)
 class Agent(Generic[Out, In, Deps]):
     """An agent: who it is, what it may use, what it hands in, how that is checked, and how far it may go.
 
@@ -229,21 +230,6 @@ class Agent(Generic[Out, In, Deps]):
     """Your own facts about the agent; this library does not read them."""
     _plan: Plan[Out] = field(init=False, repr=False)
 
-    if not TYPE_CHECKING:  # for checkers, the fields say what an agent takes
-
-        def __new__(cls, **given: object) -> Agent:
-            names = [each.name for each in fields(cls) if each.init]
-            problems = unknown_names(given, names, AGENTS_ELSEWHERE, what="An agent")
-            if not problems:
-                return super().__new__(cls)
-            try:  # what else is wrong is told with it
-                Agent(**{name: value for name, value in given.items() if name in names})
-            except DefinitionError as error:
-                problems += error.problems
-            except TypeError as error:
-                problems.append(Problem("MISSING_NAME", f"{error}.", "Give an agent at least a name and a model."))
-            raise DefinitionError(f"Agent {given.get('name', '')!r}", problems)
-
     def __post_init__(self) -> None:
         for each in fields(self):  # the caller may still change them
             value: object = getattr(self, each.name, None)
@@ -266,6 +252,11 @@ class Agent(Generic[Out, In, Deps]):
         object.__setattr__(bound, "deps", Bound(declared(self.deps), deps))
         return cast("Agent[Out, In]", bound)
 
+    if not TYPE_CHECKING:  # for checkers there is no such attribute
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(missing_attribute(self, "Agent", name), name=name, obj=self)
+
     @property
     def plan(self) -> Plan[Out]:
         """What the definition compiles to: tools by name, schemas, the tools as the model sees them."""
@@ -275,7 +266,7 @@ class Agent(Generic[Out, In, Deps]):
 # -- what a definition compiles to -------------------------------------------------------------------------------------
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Plan(Generic[Co]):
     """A definition, compiled."""
 
@@ -292,11 +283,6 @@ class Plan(Generic[Co]):
     submit_name: str | None = None
     takes_deps: frozenset[int] = frozenset()
     """The `id` of each function and gate of the agent that takes the run's deps."""
-
-    @property
-    def terminator(self) -> str | None:
-        """The tool that ends an attempt; None for an agent that answers with text."""
-        return self.submit_name or self.output_name
 
 
 def planned(agent: Agent[Any, Any, Any]) -> Plan[Any]:
@@ -315,9 +301,9 @@ def planned(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     if problems:
         raise DefinitionError(f"Agent {agent.name!r}", problems)
     # Checked, so that they can be copied: the caller may still change what they hold.
-    stops, extra = tuple(agent.settings.stop_sequences), own_copy(agent.settings.extra)
+    stops, extra = tuple(agent.settings.stop), own_copy(agent.settings.extra)
     hosted = own_tools(agent.settings.hosted)
-    object.__setattr__(agent, "settings", replace(agent.settings, stop_sequences=stops, extra=extra, hosted=hosted))
+    object.__setattr__(agent, "settings", replace(agent.settings, stop=stops, extra=extra, hosted=hosted))
     try:
         return _compiled(agent)
     except DefinitionError as error:
@@ -365,12 +351,7 @@ def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         value = getattr(agent, name)
         is_none = value is None and name in _MAY_BE_NONE
         if not (isinstance(value, kind) or is_none or (name in _MAY_BE_CALLED and callable(value))):
-            wanted = " or ".join(each.__name__ for each in kind)
-            yield Problem(
-                "INVALID_SECTION",
-                f"{name} is {value!r}.",
-                _HINTS.get(name, lambda _: "")(value) or f"Leave it out, or pass {wanted}.",
-            )
+            yield Problem("INVALID_SECTION", f"{name} is {value!r}.", section_hint(name, value, kind))
     if not hasattr(agent.observability, "track_tokens"):
         yield Problem("INVALID_SECTION", f"observability is {agent.observability!r}.", "Leave it out.")
     if agent.feedback not in ("result", "text"):
@@ -391,6 +372,10 @@ def _check_model(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         problem = name_problem(agent.model)
         if problem is not None:
             yield problem
+        return
+    if isinstance(agent.model, type):
+        kind = agent.model.__name__
+        yield Problem("INVALID_MODEL", f"The model is the class {kind}, not yet a model.", f"Write model={kind}(…).")
         return
     missing = [name for name in ("stream", "provider", "name") if not hasattr(agent.model, name)]
     if missing:
@@ -570,13 +555,6 @@ _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _MAY_BE_NONE: Final = {"prompt", "budget", "middlewares", "stop_after", "compaction", "description", "metadata"}
 _MAY_BE_CALLED: Final = {"system", "prompt", "stop_after", "compaction"}
-_HINTS: Final[Mapping[str, Callable[[object], str]]] = {
-    "output": lambda value: (
-        f"Pass Output({value.__name__})." if isinstance(value, type) else "Leave it out, or pass Output(…)."
-    ),
-    "tools": tools_hint,
-    "stop_after": lambda value: f"Pass [{value!r}]." if isinstance(value, str) else "",
-}
 _FUNCTIONS: Final = (
     ("run_state", 1, 1, "the input"),
     ("attempt_state", 3, 2, "the input, the run's state and, if it likes, the number of the attempt"),

@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Final, Protocol
 
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import BudgetRefused, DefinitionError, Problem
 from journeyman.result import COUNTED, ToolKind, ToolStats
-from journeyman.types import NOTHING_USED, Price, Usage, frozen, record_class, value_class
+from journeyman.types import NOTHING_USED, Price, Usage
 
 SMALLEST_ANSWER_TOKENS: Final = 256
 """A model call for which less output than this is left is not made."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Allowance:
     """How much may be spent. None: without limit."""
 
@@ -37,7 +39,7 @@ class Allowance:
 UNLIMITED: Final = Allowance()
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Limits:
     """How far a run may go. Attempts and iterations are always finite."""
 
@@ -74,7 +76,7 @@ class Limits:
         return Allowance(tokens=self.tokens, cost=self.cost, seconds=self.seconds, calls=self.calls)
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Spent:
     """What a run has spent so far, for a policy of the user's."""
 
@@ -89,7 +91,7 @@ class Spent:
     attempt: int
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Exceeded:
     """What a policy returns to end the run."""
 
@@ -112,7 +114,7 @@ class BudgetPolicy(Protocol):
         ...
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Grant:
     """A reservation for one model call."""
 
@@ -133,6 +135,7 @@ def _now() -> float:
         raise DefinitionError("The budget", [Problem("NO_EVENT_LOOP", wrong, hint)]) from error
 
 
+@explain_arguments
 class Budget:
     """One level of spending."""
 
@@ -309,7 +312,7 @@ UNKNOWN_TOOLS: Final = "(unknown)"
 """Under this name all calls of tools that do not exist are counted: the names are the model's, and endless."""
 
 
-@record_class()
+@lazy_dataclass()
 class _Tally:
     """The calls of one tool."""
 

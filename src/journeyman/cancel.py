@@ -19,11 +19,14 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from typing_extensions import TypeIs
 
+from journeyman.definition import explain_arguments
+
 T = TypeVar("T")
 
 Cause: TypeAlias = Literal["abort", "deadline", "attempt_deadline"]
 
 
+@explain_arguments
 class Abort:
     """A signal that ends runs: they return `Failure(EXECUTION_CANCELLED)` with all that they have done so far.
 
@@ -235,7 +238,8 @@ class Scope:
         # An eager task factory takes the first step before it returns: what that reads has to be there by now, and the
         # step itself says which task it is in.
         self._task = self.loop.create_task(self._inside(work))
-        self._task.add_done_callback(self._wake)
+        if not self._task.done():
+            self._task.add_done_callback(self._wake)
         interrupted: asyncio.CancelledError | None = None
         while not (self._task.done() or self.is_abandoned):
             if self._news.done():

@@ -9,7 +9,7 @@ summary: all of it is escaped.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, fields, replace
 from functools import cache
 from html import escape
 from itertools import chain
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import TypeAdapter, ValidationError
 
 from journeyman.connect import connect
+from journeyman.data import lazy_dataclass
 from journeyman.endings import told_reason
 from journeyman.errors import ProviderError
 from journeyman.history import SUMMARY_MARK
@@ -51,7 +52,7 @@ _SYSTEM: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ClearToolResults:
     """Puts a notice in the place of old results. The calls stay, so that the model knows what it did."""
 
@@ -102,7 +103,7 @@ class ClearToolResults:
                     yield block.tool_use_id, CLEARED if is_first else REPEATED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class TrimTexts:
     """Cuts the middle out of long texts: of users, of results, and of answers that called no tool.
 
@@ -149,7 +150,7 @@ class TrimTexts:
         return _without_middle(text, self.head_chars, self.tail_chars)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Summarise:
     """Lets a model sum up the older part of the conversation. The prompt that the run works on and the newest messages
     stay.
@@ -177,7 +178,7 @@ class Summarise:
         return _Summariser(self, situation)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Stretch:
     """What is summed up, and where the summary goes."""
 
@@ -187,7 +188,7 @@ class _Stretch:
     """The index of the message that the summary is added to. If None, the summary begins the view."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Summariser:
     """Makes one summary."""
 
@@ -377,7 +378,7 @@ def _with_blocks(message: Message, change: Callable[[Block], Block]) -> Message:
 # -- a summary ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Summary:
     """What an agent has to know of an earlier part of its conversation."""
 

@@ -10,8 +10,9 @@ from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderErrorKind, shortage
-from journeyman.types import StopReason, frozen, value_class
+from journeyman.types import StopReason
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
 """Where a run was when it ended. `iteration` lasts from the first call of an attempt until its output is extracted."""
@@ -83,7 +84,7 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
     "auth": "Check the API key: the provider does not accept it.",
     "quota": "Check the account's balance and spend limit with the provider.",
     "not_found": "Check the model's name and the base URL.",
-    "bad_request": "The provider does not accept the request; its message says what it wants changed.",
+    "bad_request": "The message says what has to be changed; the same request will fail again.",
     "content_filtered": "The provider's filter stopped the answer; change the task.",
     "overloaded": "The provider is overloaded; run again later, or raise Agent(retries=…).",
     "network": "Check the network, the base URL and the proxy; run again if the fault may pass.",
@@ -104,7 +105,7 @@ def told_reason(reason: StopReason, detail: str | None) -> str:
 # -- one context class for each code ----------------------------------------------------------------------------------
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ModelUnavailableContext:
     """The model cannot be used: none is set or none has that name, its key or a package is missing, or it cannot do
     what the agent needs. No request was made to it."""
@@ -126,7 +127,7 @@ class ModelUnavailableContext:
         return f"Model {self.model!r} cannot be used: {self.reason.rstrip('.')}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class InvalidInputContext:
     """The input does not fit the agent's input type, or what was passed beside it is wrong. No request was made."""
 
@@ -140,7 +141,7 @@ class InvalidInputContext:
         return "The input does not fit: " + "; ".join(self.issues) + "."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class PromptContext:
     """A prompt function raised, or gave nothing that can be sent."""
 
@@ -156,7 +157,7 @@ class PromptContext:
         return f"The {self.prompt} prompt failed: {self.reason}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ApiErrorContext:
     """A model call failed, after the retries."""
 
@@ -174,9 +175,13 @@ class ApiErrorContext:
     """The provider's id of the request, for its support; None when it gives none."""
     retry_after_s: float | None
     """How long the provider asks to wait, in seconds; None when it does not say."""
+    advice: str | None = None
+    """What the error itself says to do; None: what fits its kind."""
 
     @property
     def hint(self) -> str:
+        if self.advice is not None:
+            return self.advice
         return _API_HINTS.get(self.kind, "Look at the message; run again if the fault may pass.")
 
     def __str__(self) -> str:
@@ -184,7 +189,7 @@ class ApiErrorContext:
         return f"The model call failed ({self.kind}{status}): {self.message}"
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RateLimitContext:
     """The provider still limited the rate of requests after the retries."""
 
@@ -204,7 +209,7 @@ class RateLimitContext:
         return f"The provider limits the rate of requests: {self.message}"
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class OverflowContext:
     """The conversation no longer fits the model's window, and could not be made to fit."""
 
@@ -220,7 +225,7 @@ class OverflowContext:
         return f"The conversation is too long for the model: {self.message}"
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class TruncatedContext:
     """A response was cut by `max_tokens` or by the window. Its calls were not run."""
 
@@ -240,7 +245,7 @@ class TruncatedContext:
         return f"The response was cut ({self.stop_reason}) at {longest}; its calls were not run."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RefusedContext:
     """The model refused. Its calls, if any, were not run."""
 
@@ -257,15 +262,12 @@ class RefusedContext:
         return f"The model refused{refusal}: {self.text or 'it gave no reason'}"
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class InvalidResponseContext:
     """The response neither called a tool nor gave the output that was asked for."""
 
     code: ClassVar = ErrorCode.INVALID_RESPONSE
     category: ClassVar[Category] = "model"
-    hint: ClassVar = (
-        "Say in the system prompt which tool hands in the result, or set Agent(nudge=True) to have the model reminded."
-    )
     stop_reason: StopReason
     """Why the model stopped."""
     stop_detail: str | None
@@ -275,13 +277,27 @@ class InvalidResponseContext:
     has_draft: bool
     """True when an output was proposed but never submitted."""
 
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+        if self.stop_reason == "other":
+            return (
+                "Look up this reason in the service's documentation; the text before it is kept as the answer so far."
+            )
+        return "Say in the system prompt which tool hands in the result, or set Agent(nudge=True) for a reminder."
+
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else ""
         missing = "any text" if self.expected_tool is None else f"calling {self.expected_tool!r}{draft}"
+        if self.stop_reason == "other":
+            told = (
+                f"for a reason that is not known here, {self.stop_detail!r}" if self.stop_detail else "without a reason"
+            )
+            return f"The model stopped {told}{'' if self.expected_tool is None else f', without {missing}'}."
         return f"The model stopped ({told_reason(self.stop_reason, self.stop_detail)}) without {missing}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class UnusableAnswerContext:
     """The answer is too large to be right, or reports usage that is impossible. No part of it was used."""
 
@@ -299,7 +315,7 @@ class UnusableAnswerContext:
         return f"The model's answer was not accepted: {self.reason}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class SubmitContext:
     """Submit was called before any output was proposed in this attempt."""
 
@@ -315,7 +331,7 @@ class SubmitContext:
         return f"The model called {self.submit_tool!r} before it proposed anything with {self.output_tool!r}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class IterationsContext:
     """The attempt used all its iterations without handing in an output."""
 
@@ -334,7 +350,7 @@ class IterationsContext:
         return f"The attempt used {all_of_them}{draft}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class AttemptsContext:
     """The last allowed attempt's output was rejected."""
 
@@ -356,7 +372,7 @@ class AttemptsContext:
         return f"All {self.max_attempts} attempts were rejected, the last with: {self.last_error}"
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class BudgetContext:
     """A budget policy ended the run."""
 
@@ -382,7 +398,7 @@ class BudgetContext:
         return f"The {self.scope}'s {self.policy} budget is used up: {self.used:g} of {self.limit:g}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ValidationContext:
     """A validator itself is wrong: it changed the output, returned a value, or raised what broken code raises, such as
     a `NameError`. This is a bug of the program and not the model's fault, so no new attempt is made."""
@@ -401,7 +417,7 @@ class ValidationContext:
         return f"Validator {self.layer!r} {self.reason}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ProjectionContext:
     """The function that projects the final state raised."""
 
@@ -415,7 +431,7 @@ class ProjectionContext:
         return f"Projecting the final state failed: {self.reason}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class StopGuardContext:
     """The stop guard escalated, or raised."""
 
@@ -429,7 +445,7 @@ class StopGuardContext:
         return f"The stop guard ended the run: {self.reason}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class CancelledContext:
     """The caller's `Abort` fired, or a tool, an approver or an operator stopped the run."""
 
@@ -445,7 +461,7 @@ class CancelledContext:
         return f"Cancelled while {self.doing}: {self.reason}."
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class InternalContext:
     """Code around the loop raised, such as a state function, a journal or this library itself. A model that breaks its
     contract ends the run with `API_ERROR` instead, with the kind `unknown`."""
@@ -486,7 +502,7 @@ Context: TypeAlias = (
 """The facts of an ending: one class for each code, and two for `INVALID_RESPONSE`."""
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Ending:
     """Why a run failed."""
 

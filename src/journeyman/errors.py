@@ -44,7 +44,11 @@ import traceback
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from journeyman.types import NOTHING_USED, Usage, frozen_in_order
+from journeyman.definition import DefinitionError as DefinitionError
+from journeyman.definition import JourneymanError as JourneymanError
+from journeyman.definition import Problem as Problem
+from journeyman.definition import join_sentences
+from journeyman.types import NOTHING_USED, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,35 +194,6 @@ def shortage(policy: str, *, needed: float, limit: float, used: float) -> str:
     return f"the next call needs about {needs}, {allowed} allowed, {spent} used"
 
 
-class JourneymanError(Exception):
-    """The root of every exception of this package."""
-
-
-@frozen_in_order
-class Problem:
-    """One thing wrong with a definition."""
-
-    code: str
-    """A stable label, for example `DUPLICATE_TOOL_NAME`."""
-    message: str
-    """What is wrong, with the values."""
-    hint: str
-    """What to do about it."""
-
-    def __str__(self) -> str:
-        return f"{self.message} {self.hint}"
-
-
-class DefinitionError(JourneymanError):
-    """An agent or a tool is defined wrongly. `problems` lists everything that is wrong, not just the first."""
-
-    def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
-        self.subject = subject
-        self.problems = tuple(problems)
-        lines = "".join(f"\n  - [{problem.code}] {problem}" for problem in self.problems)
-        super().__init__(f"{subject} has {count(len(self.problems), 'problem')}:{lines}")
-
-
 class ModelUnavailable(JourneymanError):
     """A model cannot be used at all: unknown name, missing key, missing package."""
 
@@ -248,9 +223,12 @@ class ProviderError(JourneymanError):
         request_id: str | None = None,
         retry_after_s: float | None = None,
         usage: Usage | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: ProviderErrorKind = kind
+        self.hint = hint
+        """What to do about it; None: what fits its kind."""
         self.status = status
         """The HTTP status, if there was a response."""
         self.type = type
@@ -285,7 +263,7 @@ class CassetteError(JourneymanError):
     """A cassette cannot be read or written."""
 
     def __init__(self, message: str, *, hint: str, line: int | None = None) -> None:
-        super().__init__(f"{message} {hint}")
+        super().__init__(join_sentences(message, hint))
         self.message = message
         """What is wrong, with the file and the line."""
         self.hint = hint
@@ -359,7 +337,7 @@ class McpUnavailable(JourneymanError):
     """An MCP server does not start, does not answer, or does not offer what it should."""
 
     def __init__(self, server: str, reason: str, *, hint: str) -> None:
-        super().__init__(f"The MCP server {server!r} cannot be used: {reason}. {hint}")
+        super().__init__(join_sentences(f"The MCP server {server!r} cannot be used: {reason}.", hint))
         self.server = server
         self.reason = reason
         """What went wrong, without secrets."""
@@ -406,7 +384,7 @@ class StoreError(JourneymanError):
     """A store of sessions cannot be opened, read or written. Nothing in it was changed."""
 
     def __init__(self, message: str, *, hint: str, may_pass: bool = False, is_busy: bool = False) -> None:
-        super().__init__(f"{message} {hint}")
+        super().__init__(join_sentences(message, hint))
         self.message = message
         """What is wrong, with the file."""
         self.hint = hint

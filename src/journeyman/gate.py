@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from journeyman.cancel import is_awaited, is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.errors import log_caught, name_and_words
 from journeyman.hosted.calls import HostedCall, hosted_calls
 from journeyman.types import (
@@ -35,12 +36,9 @@ from journeyman.types import (
     TextOrigin,
     ToolResult,
     ToolUse,
+    UserContent,
     adapter_of,
     canonical_json,
-    frozen,
-    frozen_in_order,
-    record_class,
-    value_class,
 )
 
 ReadyTool: TypeAlias = Literal[
@@ -71,7 +69,7 @@ Extent: TypeAlias = Literal["once", "session", "always"]
 ONCE: Final[tuple[Extent, ...]] = ("once",)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Allow:
     """The call may happen."""
 
@@ -80,7 +78,7 @@ class Allow:
     offers it."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Deny:
     """The call must not happen; the model reads why."""
 
@@ -88,7 +86,7 @@ class Deny:
     """Why, for the model to read."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Ask:
     """Somebody must decide. If there is no approver, the call is denied, with the question as the reason."""
 
@@ -100,7 +98,7 @@ class Ask:
     """What an approval for more than one call would allow, in words. Empty: the gate offers none, or does not say."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Rewrite:
     """The call may happen with other arguments. They are validated again, and the model is told."""
 
@@ -110,7 +108,7 @@ class Rewrite:
     """Why, for events and the log."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Stop:
     """The call must not happen. The run ends, and so do the runs that it is part of."""
 
@@ -118,7 +116,7 @@ class Stop:
     """Why, for the failure of the run."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class GateRequest:
     """One call, after its arguments were validated."""
 
@@ -173,7 +171,7 @@ class GateWithDeps(Protocol[Needs]):
         ...
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Approval:
     """A question to whoever may answer for this run."""
 
@@ -262,7 +260,7 @@ class Hides(Protocol):
 # -- gates with a memory ----------------------------------------------------------------------------------------------
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Seen:
     """The result of a call, as the model will read it with the next model call."""
 
@@ -278,6 +276,8 @@ class Seen:
     """How many model calls the run had made when the model wrote the call."""
     may_have_run: bool = True
     """False when the tool was not called: the text is the loop's own, or a gate's."""
+    is_description: bool = False
+    """True when nothing was called: it is what a stranger says of a tool."""
 
 
 class RunGate(Gate, Protocol):
@@ -287,6 +287,7 @@ class RunGate(Gate, Protocol):
         """Take note of what the run's user says: the prompt, what is said while it goes on, and answers to questions.
 
         The prompt of a sub-agent's run is its task. It counts as the user's as far as the words of the run above do.
+        For a picture, a document or a sound the text is empty.
         """
         ...
 
@@ -394,7 +395,7 @@ async def answer(approval: Approval, approve: Approver) -> Decision:
             return Deny(f"the gate gave no verdict, but {type(decision).__name__}")
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Guard:
     """What guards the calls of one run."""
 
@@ -427,10 +428,13 @@ class Guard:
     def hear(self, content: Iterable[Block]) -> None:
         """Tell the gates what the run's user says."""
         for block in content if self.memories else ():
-            if isinstance(block, Text) and block.origin is not None:
-                self.see(_told(block.text, block.origin))
-            elif isinstance(block, Text):
-                self._tell(lambda memory, text=block.text: memory.hear(text))
+            if not isinstance(block, UserContent):
+                continue
+            text = block.text if isinstance(block, Text) else ""
+            if block.origin is not None:
+                self.see(_told(text or f"[{block.type}]", block.origin))
+            else:
+                self._tell(lambda memory, text=text: memory.hear(text))
 
     def see(self, seen: Seen) -> None:
         """Tell the gates what a call resulted in."""
@@ -439,7 +443,17 @@ class Guard:
     def describe(self, tool_name: str, text: str) -> None:
         """Tell the gates what the model reads of a tool that others describe, before any call."""
         text = f"[its description] {text}"
-        self.see(Seen(tool_use_id="", tool_name=tool_name, arguments={}, text=text, untrusted=True, n_model_calls=0))
+        self.see(
+            Seen(
+                tool_use_id="",
+                tool_name=tool_name,
+                arguments={},
+                text=text,
+                untrusted=True,
+                n_model_calls=0,
+                is_description=True,
+            )
+        )
 
     def recall(self, messages: Sequence[Message], is_untrusted: Callable[[str], bool]) -> None:
         """Tell the gates of an earlier conversation. What its user's side says after a result that is not trusted may
@@ -472,16 +486,22 @@ class Guard:
             self.failure = f"the memory of a gate failed: {name_and_words(error)}"
 
 
-def _heard_or_seen(message: Message) -> Iterator[Text | ToolUse | ToolResult | HostedCall]:
+def _heard_or_seen(message: Message) -> Iterator[UserContent | ToolUse | ToolResult | HostedCall]:
     yield from hosted_calls(message.content) if message.role == "assistant" else ()
     for block in message.content:
-        if isinstance(block, ToolUse | ToolResult) or (isinstance(block, Text) and message.role == "user"):
+        if isinstance(block, ToolUse | ToolResult) or (isinstance(block, UserContent) and message.role == "user"):
             yield block
 
 
 def _told(text: str, origin: TextOrigin) -> Seen:
     """Return a notification, mail, a summary or a memory as gates see it: it is not the user who wrote what it says."""
-    source = {"notice": "task_output", "mail": "send_message", "summary": "summary", "memory": "memory"}[origin]
+    source = {
+        "notice": "task_output",
+        "mail": "send_message",
+        "summary": "summary",
+        "memory": "memory",
+        "stranger": "input",
+    }[origin]
     return Seen(tool_use_id="", tool_name=source, arguments={}, text=text, untrusted=True, n_model_calls=0)
 
 
@@ -543,7 +563,7 @@ def _posted(gate: object, path: tuple[str, ...]) -> Gate:
     return gate.for_run(path) if isinstance(gate, Remembers) else cast("Gate", gate)
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class _Informed:
     """A gate that decides with deps, as it is asked in one run."""
 

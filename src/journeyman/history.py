@@ -19,6 +19,7 @@ from typing import Final, TypeAlias, TypeVar, cast
 import orjson
 from pydantic_core import from_json
 
+from journeyman.definition import explain_arguments
 from journeyman.types import (
     Audio,
     Block,
@@ -49,6 +50,7 @@ Closing: TypeAlias = str | Callable[[ToolUse], str]
 _SENDABLE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
 
+@explain_arguments
 class History:
     """A conversation. Built from messages of any origin, it repairs what could not be sent."""
 

@@ -22,13 +22,14 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 import orjson
 
 from journeyman.budget import Allowance
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Place
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.events import Delivery, TaskInfo
 from journeyman.gate import Approval, Decision
 from journeyman.inbox import Outside
 from journeyman.model import Model, Request, Tap
-from journeyman.types import Effect, Message, RunPath, ToolUse, adapter_of, record_class, value_class
+from journeyman.types import Effect, Message, RunPath, ToolUse, adapter_of
 
 T = TypeVar("T")
 
@@ -94,7 +95,7 @@ class Reservation(Protocol):
         ...
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class SentRun:
     """A run that is to work on by itself, as a run of its own."""
 
@@ -318,7 +319,7 @@ class Steps(Protocol):
         ...
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class StoredStep:
     """The place of a step in a journal that stores the steps itself.
 
@@ -368,7 +369,7 @@ class StoredStep:
             await asyncio.sleep(_AGAIN_S)
 
 
-@record_class()
+@lazy_dataclass()
 class InMemoryJournal(Journal):
     """A journal that lives as long as the process. Give the same one to the next run to go on from this one."""
 
@@ -449,7 +450,7 @@ def worked_s(times: Iterable[tuple[str, float]]) -> float:
     return total_s if began is None else total_s + max(0.0, last - began)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Section(Journal):
     """A part of a journal, where every key begins with `prefix`: for one of several runs that share it."""
 
@@ -561,7 +562,7 @@ class Tape(Protocol):
         ...
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class SharedTape:
     """Gives the same tape to all who begin to record, none of whom ends it."""
 

@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.content.media import Media
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, UnusableAnswer
 from journeyman.hosted.tools import HostedTool, Hosting
 from journeyman.types import (
@@ -28,9 +29,6 @@ from journeyman.types import (
     Thinking,
     ToolUse,
     Usage,
-    frozen,
-    record_class,
-    value_class,
 )
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
@@ -41,7 +39,7 @@ ToolChoice: TypeAlias = Literal["auto", "any", "none"]
 """Whether the model may, must or must not call tools."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a model is asked. None always means: the provider's default."""
 
@@ -53,14 +51,21 @@ class Settings:
     """`auto` marks system, tools and the last message for the provider's prompt cache; `explicit` only the blocks with
     `cache_mark`; `off` nothing (a cache write costs more than a plain read, so one-shot runs may want it off)."""
     tool_choice: ToolChoice = "auto"
-    stop_sequences: tuple[str, ...] = ()
+    temperature: float | None = None
+    """How freely the model chooses its words: 0 is the least. Many models that reason refuse it."""
+    top_p: float | None = None
+    """The share of likely words that the model chooses from: above 0, at most 1."""
+    seed: int | None = None
+    """Makes answers repeat, as far as the provider can; the Messages API and the Responses API have none."""
+    stop: tuple[str, ...] = ()
+    """Texts at which the model stops writing; the Responses API has none."""
     hosted: tuple[HostedTool, ...] = ()
     """Tools that the provider runs by itself, such as `WebSearch()` of `journeyman.hosted`."""
     extra: JsonObject = field(default_factory=dict[str, object])  # pyright: ignore[reportAssignmentType]
     """Further fields of the provider's request body, sent as they are."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ToolSpec:
     """A tool as the model sees it."""
 
@@ -80,7 +85,7 @@ class ToolSpec:
     """The bytes of the tool as it is sent, by codec id: it is encoded once."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class OutputFormat:
     """The form in which a provider makes its model answer: JSON of a schema, in place of a text."""
 
@@ -94,7 +99,7 @@ class OutputFormat:
     """The format as providers are told it, by codec id: it is made once."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Prefix:
     """What stays the same from call to call of one run: the system prompt, the tools, and the form of the answer."""
 
@@ -111,7 +116,7 @@ class Prefix:
         return frozenset([tool.name for tool in self.tools if tool.deferred])
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Request:
     """One model call. Read it, but do not change it.
 
@@ -128,7 +133,7 @@ class Request:
     """False: nobody looks at the pieces, so a model may leave out `TextPart`, `ThinkingPart` and `InputPart`."""
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Response:
     """One complete answer. Like `Request`, it may be read but not changed."""
 
@@ -149,7 +154,7 @@ class Response:
 # benchmark `over-http` needs it.
 
 
-@record_class()
+@lazy_dataclass()
 class ResponseStarted:
     """The first part: it says who answers, and how much input was counted already."""
 
@@ -158,21 +163,21 @@ class ResponseStarted:
     usage: Usage
 
 
-@record_class()
+@lazy_dataclass()
 class TextPart:
     """A piece of text, for display: the whole comes as `BlockFinished`."""
 
     text: str
 
 
-@record_class()
+@lazy_dataclass()
 class ThinkingPart:
     """A piece of reasoning, for display."""
 
     text: str
 
 
-@record_class()
+@lazy_dataclass()
 class InputPart:
     """A piece of a call's arguments, for display: JSON text, cut anywhere."""
 
@@ -181,21 +186,21 @@ class InputPart:
     json: str
 
 
-@record_class()
+@lazy_dataclass()
 class BlockFinished:
     """One block is complete. Blocks come in the order of the message."""
 
     block: Block
 
 
-@record_class()
+@lazy_dataclass()
 class UsageSeen:
     """The usage counted so far. It replaces what earlier parts of this response said."""
 
     usage: Usage
 
 
-@record_class()
+@lazy_dataclass()
 class ResponseFinished:
     """The last part: it says why the model stopped."""
 
@@ -205,7 +210,7 @@ class ResponseFinished:
     """The usage of the whole response, if no earlier part told it."""
 
 
-@record_class()
+@lazy_dataclass()
 class Retried:
     """A request failed and is repeated after a wait. Comes before the wait."""
 
@@ -216,7 +221,7 @@ class Retried:
     error: ProviderError
 
 
-@record_class()
+@lazy_dataclass()
 class Restarted:
     """Forget the blocks and deltas of this call so far: it starts again. The usage they reported stays counted."""
 
@@ -224,7 +229,7 @@ class Restarted:
     """What the failed request used, if its error told. None: it used what its parts told."""
 
 
-@record_class()
+@lazy_dataclass()
 class Answered:
     """Which of several models gives the answer that follows (from a model around models)."""
 
@@ -308,7 +313,7 @@ class Opens(Protocol):
     def open(self) -> AbstractAsyncContextManager[object]: ...
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Facts:
     """What is known about a model before it is asked."""
 

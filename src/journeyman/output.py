@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeForm, TypeVar
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
 from journeyman.model import UNKNOWN, Facts, OutputFormat
-from journeyman.types import JsonObject, RunPath, ToolResult, frozen, frozen_in_order
+from journeyman.types import JsonObject, RunPath, ToolResult
 
 T = TypeVar("T")
 Needs = TypeVar("Needs", default=object, contravariant=True)
@@ -29,7 +30,7 @@ them."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Submit:
     """The tool with which the model hands in the draft it is satisfied with. It takes no arguments."""
 
@@ -42,7 +43,7 @@ class Submit:
 
 
 # No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Output[Report](…)`.
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True, slots=False)
 class Reflection(Generic[T, Needs]):
     """Shows a proposed output back to the model, which may propose again before it submits."""
 
@@ -60,7 +61,7 @@ class Reflection(Generic[T, Needs]):
     reads an error and goes on."""
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True, slots=False)
 class Output(Generic[T, Needs]):
     """The type of an agent's output, and the tool whose arguments are the output."""
 
@@ -120,7 +121,7 @@ TEXT: Final = Output(str)
 # -- the end of an agent that answers with text ------------------------------------------------------------------------
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Stopping:
     """A normal stop that a stop guard may veto."""
 
@@ -138,7 +139,7 @@ class Stopping:
     """The run's input: a text as it is, any other as JSON."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class KeepGoing:
     """The run continues; the model reads `text`. A blank text lets it stop."""
 
@@ -146,7 +147,7 @@ class KeepGoing:
     """What the model reads."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Escalate:
     """The run ends with `Failure(STOP_GUARD)`."""
 
@@ -164,7 +165,7 @@ StopGuard: TypeAlias = (
 gets the run's deps as its second argument, if it needs them."""
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class PerRun:
     """Makes a stop guard for each run, so that a guard which counts or remembers shares nothing between runs."""
 

@@ -15,10 +15,11 @@ import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from journeyman.data import lazy_dataclass
 
 MARK: Final = "JOURNEYMAN_COMMAND"
 """The environment variable by which the processes of a command are found. It holds ids, the outermost command first."""
@@ -28,7 +29,7 @@ _EXEC_LOOKS = 20
 _EXEC_S = 0.000_5
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Processes:
     """The processes of one command."""
 

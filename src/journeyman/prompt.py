@@ -8,8 +8,9 @@ from typing import TypeAlias, cast
 from typing_extensions import TypeVar
 
 from journeyman.cancel import is_awaited
+from journeyman.data import lazy_dataclass
 from journeyman.result import ValidationReport
-from journeyman.types import Content, Text, UserContent, frozen
+from journeyman.types import Content, Text, UserContent
 
 Needs = TypeVar("Needs", default=object, contravariant=True)
 
@@ -21,7 +22,7 @@ SystemPrompt: TypeAlias = str | Sequence[Text]
 one."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Rejection:
     """An output that did not pass, as the error prompt gets it."""
 

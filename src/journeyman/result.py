@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields
-from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias
 
 from pydantic import JsonValue
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 from typing_extensions import TypeVar
 
+from journeyman.data import lazy_dataclass
+from journeyman.definition import join_sentences, missing_attribute
 from journeyman.endings import Ending, ErrorCode, Phase
 from journeyman.errors import RunError, count, visible_json
-from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of, frozen, value_class
+from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of
 
 _SHOWN_CHARS: Final = 500
 """The most that a summary shows of an output or an error."""
@@ -26,7 +28,7 @@ Out = TypeVar("Out", default=str, covariant=True)
 Other = TypeVar("Other")
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class LayerOutcome:
     """What one validation layer said."""
 
@@ -44,7 +46,7 @@ class LayerOutcome:
     """What the layer raised, as it is."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ValidationReport:
     """What the layers said, in order, up to and with the first that did not pass."""
 
@@ -62,7 +64,7 @@ class ValidationReport:
         return self.layers[-1].feedback if self.layers and not self.passed else ""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class AttemptRecord:
     """One attempt, after the fact."""
 
@@ -83,7 +85,7 @@ COUNTED: Final[tuple[ToolKind, ...]] = ("tool", "unknown")
 """The kinds of calls that counts and limits of calls are about: not those that hand in."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ToolStats:
     """How one tool was used in a run."""
 
@@ -102,7 +104,7 @@ class ToolStats:
     """Seconds spent in the handler, all calls together."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class CallbackError:
     """A callback or listener raised. The run went on."""
 
@@ -112,7 +114,7 @@ class CallbackError:
     """What it raised."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ChildRecord:
     """What a run used that this run started. This run's usage includes it."""
 
@@ -134,7 +136,7 @@ class ChildRecord:
     """The runs that it started in turn."""
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Metadata:
     """What a run took. The same on success and on failure."""
 
@@ -185,7 +187,7 @@ class Metadata:
         return ", ".join([*told, *money, f"{self.latency_s:.1f} s"])
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Success(Generic[Out]):
     """The output passed every check."""
 
@@ -207,6 +209,11 @@ class Success(Generic[Out]):
     def code(self) -> Literal["SUCCESS"]:
         """The word of the document for a success; a failure has its `ErrorCode` here."""
         return "SUCCESS"
+
+    if not TYPE_CHECKING:  # for checkers there is no such attribute
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(missing_attribute(self, "Success", name), name=name, obj=self)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the document of the result, the same as `journeyman run --json` prints."""
@@ -238,7 +245,7 @@ class Success(Generic[Out]):
         )
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Failure:
     """The run ended without an output that passed; `error` says why."""
 
@@ -262,6 +269,12 @@ class Failure:
     def phase(self) -> Phase:
         return self.error.phase
 
+    if not TYPE_CHECKING:  # for checkers there is no such attribute
+
+        def __getattr__(self, name: str) -> object:
+            ended = f"The run has no output, since it ended as {self.error}" if name == "output" else ""
+            raise AttributeError(missing_attribute(self, "Failure", name, ended), name=name, obj=self)
+
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the document of the result, the same as `journeyman run --json` prints."""
         return _to_json(self, None, indent)
@@ -269,7 +282,7 @@ class Failure:
     def __str__(self) -> str:
         """Say in two lines why the run failed and what it took. The text is bounded, and has no characters that control
         a terminal."""
-        return _summary(self, f"{self.error.message} {self.error.hint}")
+        return _summary(self, join_sentences(self.error.message, self.error.hint))
 
     def unwrap(self) -> NoReturn:
         """Raise.
@@ -277,7 +290,7 @@ class Failure:
         Raises:
             RunError: always; its `failure` is this.
         """
-        raise RunError(f"{self.error} {self.error.hint}", self) from self.error.cause
+        raise RunError(join_sentences(str(self.error), self.error.hint), self) from self.error.cause
 
     def unwrap_or(self, default: Other) -> Other:
         """Return `default`."""

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import StoreError, quoted
 from journeyman.inbox import Queue
-from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent, frozen
+from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent
 from journeyman.window import SentView
 
 MOST_ID_CHARS: Final = 200
@@ -62,7 +63,7 @@ class TurnStart:
     """How many blocks the last of them held: what the turn says may have become part of it."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """A conversation as it was when it was last written."""
 
@@ -82,7 +83,7 @@ class Snapshot:
     """What is sent in place of the first messages; None when they are sent as they are."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Step:
     """What is new in a conversation."""
 

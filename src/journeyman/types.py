@@ -7,133 +7,22 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
-from dataclasses import Field as DataclassField
+from collections.abc import Sequence
+from dataclasses import field, fields, replace
 from functools import cache
 from operator import attrgetter
 from os import PathLike
 from pathlib import PurePath
-from reprlib import recursive_repr
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, dataclass_transform
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter
 from pydantic_core import from_json
 from typing_extensions import TypeForm
 
 from journeyman.content.media import checked, checked_url, read
+from journeyman.data import lazy_dataclass
 
 T = TypeVar("T")
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def frozen(kind: type[T]) -> type[T]:
-    """Make a class a frozen, slotted dataclass with keyword arguments, for what is made seldom.
-
-    This and the three decorators below share methods where `dataclass` compiles new ones for each class, which is more
-    than a third of the time to start. This one and the next compile none.
-    """
-    return _uncompiled(kind, kw_only=True)
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def frozen_in_order(kind: type[T]) -> type[T]:
-    """Do the same as `frozen`, for a class whose arguments may also be given in order, without their names."""
-    return _uncompiled(kind, kw_only=False)
-
-
-def _uncompiled(kind: type[T], *, kw_only: bool) -> type[T]:
-    made: Any = _sharing(dataclass(slots=True, kw_only=kw_only, init=False, eq=False, repr=False)(kind))
-    every = fields(made)
-    in_order = tuple([each.name for each in every if not each.kw_only])
-
-    def start(self: object, *ordered: object, **given: object) -> None:
-        if ordered:
-            given |= _named(in_order, ordered, given, made)
-        for each in every:
-            fact = given.pop(each.name) if each.name in given else _default(each, made)
-            object.__setattr__(self, each.name, fact)
-        if given:
-            raise TypeError(f"{made.__qualname__}() has no {', '.join(given)}.")
-
-    made.__init__ = start
-    made.__setattr__ = made.__delattr__ = _refuse
-    made.__getstate__, made.__setstate__ = _state, _set_state
-    return made
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def value_class(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
-    """Make a class a frozen, slotted dataclass whose constructor is compiled, for what is made in every iteration."""
-    return lambda kind: _sharing(dataclass(frozen=True, slots=True, kw_only=kw_only, eq=False, repr=False)(kind))
-
-
-@dataclass_transform(field_specifiers=(field,))
-def record_class(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
-    """Make a class a slotted dataclass that changes, and whose constructor is compiled."""
-
-    def make(kind: type[T]) -> type[T]:
-        made: Any = _sharing(dataclass(slots=True, kw_only=kw_only, eq=False, repr=False)(kind))
-        made.__hash__ = None
-        return made
-
-    return make
-
-
-def _sharing(made: type[T]) -> type[T]:
-    """Give a dataclass the methods by which it is compared, hashed and shown."""
-    kind: Any = made
-    compared = tuple([each.name for each in fields(kind) if each.compare])
-    shown = tuple([each.name for each in fields(kind) if each.repr])
-
-    def facts(self: object) -> tuple[object, ...]:
-        return tuple([getattr(self, name) for name in compared])
-
-    def is_equal(self: object, other: object) -> bool:
-        return facts(self) == facts(other) if other.__class__ is made else NotImplemented
-
-    @recursive_repr()
-    def text(self: object) -> str:
-        return f"{made.__qualname__}({', '.join([f'{name}={getattr(self, name)!r}' for name in shown])})"
-
-    def digest(self: object) -> int:
-        return hash(facts(self))
-
-    kind.__eq__, kind.__hash__, kind.__repr__ = is_equal, digest, text
-    return made
-
-
-def _named(
-    names: Sequence[str], ordered: Sequence[object], given: Mapping[str, object], made: type[object]
-) -> dict[str, object]:
-    if len(ordered) > len(names):
-        raise TypeError(f"{made.__qualname__}() takes {len(names)} arguments without a name, not {len(ordered)}.")
-    named = dict(zip(names, ordered, strict=False))
-    if twice := named.keys() & given.keys():
-        raise TypeError(f"{made.__qualname__}() got {', '.join(sorted(twice))} twice.")
-    return named
-
-
-def _default(missing: DataclassField[Any], made: type[object]) -> object:
-    if missing.default_factory is not MISSING:
-        return missing.default_factory()
-    if missing.default is MISSING:
-        raise TypeError(f"{made.__qualname__}() needs {missing.name}.")
-    return missing.default
-
-
-def _refuse(self: object, name: str, fact: object = None) -> None:
-    raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-
-def _state(self: Any) -> list[object]:  # noqa: ANN401 - any class made by `frozen`
-    return [getattr(self, each.name) for each in fields(self)]
-
-
-def _set_state(self: Any, state: Sequence[object]) -> None:  # noqa: ANN401 - any class made by `frozen`
-    for each, fact in zip(fields(self), state, strict=True):
-        object.__setattr__(self, each.name, fact)
-
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 """What JSON calls an object, parsed."""
@@ -148,7 +37,7 @@ know; the provider's own word is in `Response.stop_detail`."""
 Role: TypeAlias = Literal["user", "assistant"]
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Base64:
     """Bytes inside the message."""
 
@@ -164,7 +53,7 @@ class Base64:
         return cls(b64encode(data).decode(), media_type)
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Url:
     """Bytes that the provider fetches by itself."""
 
@@ -175,12 +64,12 @@ class Url:
 Source: TypeAlias = Annotated[Base64 | Url, Field(discriminator="type")]
 
 
-TextOrigin: TypeAlias = Literal["notice", "mail", "summary", "memory"]
+TextOrigin: TypeAlias = Literal["notice", "mail", "summary", "memory", "stranger"]
 """`notice`: that background work has ended. `mail`: another agent's. `summary`: a model's, of an older conversation.
-`memory`: a file's of the project, in a system prompt."""
+`memory`: a file's of the project, in a system prompt. `stranger`: anybody's, such as a document that is to be read."""
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Text:
     """Words: the user's, a tool's or the model's."""
 
@@ -194,7 +83,7 @@ class Text:
     type: Literal["text"] = field(default="text", repr=False, kw_only=True)
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Image:
     """A picture in user input or in a tool's result.
 
@@ -203,6 +92,8 @@ class Image:
     """
 
     source: Source
+    origin: TextOrigin | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """Whose it is, if not the user's. Never sent; a `TaintGate` does not trust it."""
     type: Literal["image"] = field(default="image", repr=False, kw_only=True)
 
     @classmethod
@@ -221,12 +112,14 @@ class Image:
         return cls(Base64.of(data, checked(data, "image", media_type, name="The picture")))
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Document:
     """A document (PDF or plain text) in user input or in a tool's result."""
 
     source: Source
     title: str | None = None
+    origin: TextOrigin | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """Whose it is, if not the user's. Never sent; a `TaintGate` does not trust it."""
     type: Literal["document"] = field(default="document", repr=False, kw_only=True)
 
     @classmethod
@@ -245,11 +138,13 @@ class Document:
         return cls(Base64.of(data, checked(data, "document", media_type, name=title or "The document")), title)
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class Audio:
     """A sound in user input, such as speech."""
 
     source: Source
+    origin: TextOrigin | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """Whose it is, if not the user's. Never sent; a `TaintGate` does not trust it."""
     type: Literal["audio"] = field(default="audio", repr=False, kw_only=True)
 
     @classmethod
@@ -268,7 +163,7 @@ class Audio:
         return cls(Base64.of(data, checked(data, "audio", media_type, name="The sound")))
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Thinking:
     """The model's reasoning; sent back unchanged, signature included."""
 
@@ -279,7 +174,7 @@ class Thinking:
     type: Literal["thinking"] = field(default="thinking", repr=False, kw_only=True)
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class RedactedThinking:
     """Reasoning that the provider encrypted; sent back unchanged."""
 
@@ -289,7 +184,7 @@ class RedactedThinking:
     type: Literal["redacted_thinking"] = field(default="redacted_thinking", repr=False, kw_only=True)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class ToolUse:
     """The model asks for one call."""
 
@@ -313,7 +208,7 @@ class ToolUse:
         return from_json(self.input_json)
 
 
-@frozen_in_order
+@lazy_dataclass(frozen=True)
 class ToolReference:
     """In a tool's result: a deferred tool that was found. A provider that loads deferred tools itself shows it to the
     model; for all others it is left out."""
@@ -322,7 +217,7 @@ class ToolReference:
     type: Literal["tool_reference"] = field(default="tool_reference", repr=False, kw_only=True)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class ToolResult:
     """The answer to one call. A tool may return one to give content blocks or to report an error."""
 
@@ -349,7 +244,7 @@ class ToolResult:
         return parts or ((Text(f"Found: {names}."),) if names else ())
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Opaque:
     """A block that this library has no class for: kept verbatim, sent back to its own provider only."""
 
@@ -378,7 +273,7 @@ Block: TypeAlias = Annotated[
 """Anything that a message may hold."""
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Message:
     """One message of the conversation. Never changed; an edit makes another."""
 
@@ -402,7 +297,7 @@ class Message:
         return tuple([block for block in self.content if isinstance(block, ToolUse)])
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Usage:
     """What requests used. Add two with `+`, many with `sum`; `Usage()` is nothing used. `str` writes it for people:
     `1,204 in, 310 out, $0.0123`."""
@@ -489,7 +384,7 @@ def _cost(costs: Sequence[float | None]) -> float | None:
 NOTHING_USED: Final = Usage()
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Price:
     """What a model costs, in US dollars per million tokens."""
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, replace
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import Model, Prefix, Request, Response, context_window_of
 from journeyman.types import (
@@ -31,8 +32,6 @@ from journeyman.types import (
     ToolUse,
     Url,
     Usage,
-    frozen,
-    value_class,
 )
 
 _BLOCK_TOKENS = 8
@@ -44,7 +43,7 @@ MOST_RESERVE_TOKENS: Final = 16_384
 _RESERVED_SHARE: Final = 0.13
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Shortened:
     """The messages to send."""
 
@@ -70,7 +69,7 @@ class Strategy(Protocol):
         ...
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Situation:
     """What a strategy may need beside the messages."""
 
@@ -105,7 +104,7 @@ AnyStrategy: TypeAlias = Strategy | Informed
 """A strategy of compaction, also one that asks a model or remembers something."""
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Compaction:
     """Strategies, and the length at which they are asked. `Agent.compaction` takes it in place of the strategies.
 
@@ -314,7 +313,7 @@ class WholeView:
         self._covered, self._reported = len(history), usage
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class SentView:
     """A view that a compaction made, as a session keeps it."""
 

@@ -44,8 +44,8 @@ def _by_a_client(fault: Fault) -> Fault | None:
             return replace(fault, kind="network")
         case "500 with a body that breaks off":
             return replace(fault, kind="network", status=None, used=unknown)
-        case "an enormous line":
-            return None
+        case "an enormous line" | "a page with the label of an answer":
+            return None  # it goes by the label, and finds no event in the page
         case _:
             return fault
 
@@ -61,14 +61,14 @@ def _over_the_bridge(fault: Fault) -> Fault | None:
     match fault.name:
         case "an empty body":
             return replace(fault, kind="unknown", status=None)
+        case "a document of something else":
+            return None
         case "an overload reported within":
             return replace(fault, status=500)
         case "307 with a redirect":
             return replace(fault, status=None, used=unknown)
         case "429 with a negative wait":
             return replace(fault, wait_s=None)
-        case "the wrong content type" | "no content type":
-            return None
         case _:
             told = _by_a_client(fault)
             return replace(told, status=None) if told is not None and told.is_within else told

@@ -150,8 +150,8 @@ def _silences() -> Iterator[Fault]:
     within_headers = hanging_after(b"HTTP/1.1 200 OK\r\nContent-Ty")
     enormous = closing_after(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n")
     yield Fault("nobody there", _always(b""), "network", nothing, place="nowhere")
-    yield Fault("own certificate", _always(b""), "network", nothing, place="self_signed")
-    yield Fault("another's certificate", _always(b""), "network", nothing, place="elsewhere")
+    yield Fault("own certificate", _always(b""), "bad_request", nothing, place="self_signed")
+    yield Fault("another's certificate", _always(b""), "bad_request", nothing, place="elsewhere")
     yield Fault("closed at once", _always(closing_after(b"")), "network", unknown)
     yield Fault("reset at once", _always(resetting_after(b"")), "network", unknown)
     yield Fault("silence", _always(hanging_after(b"")), "timeout", unknown, silence_s=_IDLE_S)
@@ -217,9 +217,9 @@ def _no_answers() -> Iterator[Fault]:
 
     no_answer = partial(_broken, kind="unknown", used=unknown)
     yield no_answer("a page", _always(http(_PAGE, content_type="text/html; charset=utf-8")))
+    yield no_answer("a page with the label of an answer", lambda wire: http(_PAGE, content_type=wire.content_type))
+    yield no_answer("a document of something else", _always(http(b'["hello"]', content_type=JSON)))
     yield no_answer("a picture", _always(http(b"\x89PNG\xff\x00" * 300, content_type="image/png")))
-    yield no_answer("the wrong content type", lambda wire: http(wire.whole, content_type="text/plain"))
-    yield no_answer("no content type", lambda wire: http(wire.whole, content_type=""))
     yield no_answer("nothing, and no content type", _always(http(b"", content_type="")))
     yield _broken("an empty body", lambda wire: http(b"", content_type=wire.content_type), used=unknown)
 

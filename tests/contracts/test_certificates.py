@@ -57,6 +57,6 @@ def test_a_certificate_must_be_vouched_for_and_name_the_host() -> None:
     assert here == "Hello there. 1"
     assert len(others) == 2
     for words in others:
-        assert words.startswith("API_ERROR: The model call failed (network): ")
+        assert words.startswith("API_ERROR: The model call failed (bad_request): ")
         assert words.endswith(" 0")
     assert KEY not in done.stdout

@@ -29,7 +29,7 @@ from tests.properties.examples import thinned
 from tests.support.recorder import Recorder, check_balance
 
 ROWS = [(adapter, met) for fault in FAULTS for adapter in ADAPTERS if (met := adapter.meets(fault)) is not None]
-ONE_IN = 4
+ONE_IN = 5
 UNTOLD = Usage(requests=1, exact=False)
 REQUESTS = 3  # a run's default: two retries
 

@@ -258,7 +258,7 @@ def test_reasoning_is_asked_for_as_the_service_takes_it(provider: str, level: Th
         ("together", {"thinking": "off"}, "always reasons"),
         ("deepseek", {"tool_choice": "any"}, "cannot be told that it must call a tool"),
         ("groq", {"thinking": 2_000}, "takes no thinking budget"),
-        ("perplexity", {"stop_sequences": ("x",)}, "takes no stop sequences"),
+        ("perplexity", {"stop": ("x",)}, "takes no stop over"),
     ],
 )
 def test_what_the_service_cannot_do_is_refused_before_it_is_sent(provider: str, settings: Json, words: str) -> None:

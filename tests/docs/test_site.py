@@ -8,16 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import pages, site
-from tests.support.pages import ROOT
+from tests.support import pages, public, site
+
+HOME = "https://github.com/someone/somewhere"
 
 
 def test_links_that_leave_the_docs_lead_to_the_repository_and_others_stay() -> None:
     page = site.DOCS / "index.md"
-    text = site.staged(page)
-    assert f"]({pages.REPOSITORY}/examples/01_hello.py)" in text
+    text = site.staged(page, address=HOME)
+    assert f"]({HOME}/blob/main/examples/01_hello.py)" in text
     assert "](tutorial.md)" in text
     assert "](../" not in text
+
+
+def test_without_an_address_a_link_that_leaves_the_docs_becomes_its_words() -> None:
+    page = site.DOCS / "index.md"
+    text = site.staged(page, address="")
+    assert "| 01_hello.py | " in text
+    assert "](tutorial.md)" in text
+    assert "](../" not in text
+
+
+def test_a_page_that_the_site_does_not_have_is_outside_of_it() -> None:
+    page = site.DOCS / "contributing" / "requirements.md"
+    assert f"]({HOME}/blob/main/docs/contributing/migration.md#additional-tools)" in site.staged(page, address=HOME)
+    assert "migration.md" not in site.staged(page, address="")
+    assert site.UNPUBLISHED & {*site.all_pages()} == set()
+    assert all(page.is_file() for page in site.UNPUBLISHED)
 
 
 def test_a_link_in_a_code_block_is_left_alone(tmp_path: Path) -> None:
@@ -55,17 +72,27 @@ def test_a_name_of_the_reference_is_followed_by_the_pages_that_use_it() -> None:
     assert "::: journeyman.Chat\n\nUsed in a program: " in site.with_examples("::: journeyman.Chat\n", page)
 
 
+def test_the_reference_names_no_page_that_its_readers_cannot_reach() -> None:
+    every = "\n".join(f"::: {name}" for name in sorted(public.shown_on()))
+    page = site.DOCS / "reference" / "journeyman.md"
+    here, away = site.with_examples(every, page, address=""), site.with_examples(every, page, address=HOME)
+    unpublished = sorted(path.name for path in site.UNPUBLISHED)
+    assert [name for name in ("README.md", *unpublished) if name in here] == []
+    assert f"]({HOME}/blob/main/README.md)" in away
+
+
 def test_a_type_that_no_program_imports_is_shown_with_its_module() -> None:
     directive = "::: journeyman.agent.Maker"
     shown = site.with_examples(directive, site.signatures.PAGE)
     assert shown == f"{directive}\n    options:\n      show_root_full_path: true"
 
 
-def test_the_site_and_the_package_name_the_same_addresses() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    configured = tomllib.loads((site.DOCS / "zensical.toml").read_text(encoding="utf-8"))["project"]
-    assert configured["site_url"] == project["urls"]["Documentation"]
-    assert [each["link"] for each in configured["extra"]["social"]] == [project["urls"]["Source"]]
+def test_the_site_has_the_address_of_the_project_if_that_has_one() -> None:
+    configured = tomllib.loads(site.configuration(HOME))["project"]
+    assert configured["site_url"] == "https://someone.github.io/somewhere/"
+    assert [each["link"] for each in configured["extra"]["social"]] == [HOME]
+    homeless = tomllib.loads(site.configuration(""))["project"]
+    assert {"site_url", "extra"} & homeless.keys() == set()
 
 
 @pytest.mark.parametrize(

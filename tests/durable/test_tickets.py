@@ -18,7 +18,8 @@ from journeyman import Agent, Success
 from journeyman.durable import Durable, PostgresEngine, Queue, Worker, ddl
 from journeyman.durable.dispatch import Ticket
 from journeyman.durable.postgres.dispatchers import DispatcherName
-from journeyman.durable.records import Change
+from journeyman.durable.program import Program
+from journeyman.durable.records import Change, Row
 from journeyman.errors import StoreError
 from journeyman.gate import Allow
 from journeyman.model import Request
@@ -88,6 +89,26 @@ async def test_what_is_started_is_done_by_a_worker_and_leaves_no_job_behind(data
         ]
         for handle in handles:
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+        async with engine_on(database) as engine:
+            await until(lambda: has_no_job(engine, jobs))
+
+
+async def test_a_run_that_a_worker_could_not_begin_gets_another_ticket(
+    database: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journeyman.durable.worker._PATIENCE_S", 0.05)
+    asked = list[str]()
+
+    async def equip(row: Row, program: Program) -> Program:
+        asked.append(row.id)
+        if len(asked) < 3:
+            raise OSError("not yet")
+        return program
+
+    async with Durable(database) as durable, serving(durable, talker(), equip=equip):
+        handle = await durable.start(talker(), "Go.")
+        assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+        assert asked == [handle.id] * 3
         async with engine_on(database) as engine:
             await until(lambda: has_no_job(engine, jobs))
 

@@ -159,6 +159,7 @@ async def raise_a_timeout() -> str:
 
 async def fail_in_a_group() -> str:
     async def fail(n: int) -> None:
+        await asyncio.sleep(0)  # an eager task would fail before the group has the second one
         raise ValueError(f"part {n}")
 
     async with asyncio.TaskGroup() as group:

@@ -34,9 +34,9 @@ async def test_reflection_brings_its_own_submit_tool(stage: Stage) -> None:  # R
 
 
 def test_submit_lives_inside_a_reflection_only() -> None:  # R10, R17
-    with pytest.raises(TypeError, match="submit"):
+    with pytest.raises(DefinitionError, match="Output has no 'submit'"):
         Output(Report, submit=Submit())  # pyright: ignore[reportCallIssue] - this is the test
-    with pytest.raises(TypeError, match="handler"):
+    with pytest.raises(DefinitionError, match="Reflection needs 'handler'"):
         Reflection(submit=Submit())  # pyright: ignore[reportCallIssue] - this is the test
     assert Reflection(preview).submit == Submit()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -58,6 +59,8 @@ from tests.loop.results import STOPPED, context_of, end_of, failed
 from tests.support.clock import virtual_clock
 from tests.support.recorder import CallbackLog, Delta, Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage, broken
+
+T = TypeVar("T")
 
 # -- while the model is asked ------------------------------------------------------------------------------------------
 
@@ -625,14 +628,20 @@ async def test_a_signal_at_any_event_ends_the_run_there(stage: Stage) -> None:  
         assert len(failure.metadata.attempts) == reached(until)[0], where
 
 
+async def noted(tasks: list[asyncio.Task[object]], work: Awaitable[T]) -> T:
+    """Do the work in a task that is known from its first step on, also where tasks are eager."""
+    task = asyncio.current_task()
+    assert task is not None
+    tasks.append(task)
+    return await work
+
+
 async def cancelled_at(number: int, stage: Stage) -> tuple[Recorder, bool]:
     """Cancel a run in a task of its own at an event; return what it told and whether it ended as cancelled."""
 
-    def cancel() -> None:
-        task.cancel("from outside")
-
-    recorder, listen = fired_at(number, cancel)
-    task = asyncio.create_task(run(long_run(stage), "Go.", abort=Abort(), on_event=listen))
+    tasks: list[asyncio.Task[object]] = []
+    recorder, listen = fired_at(number, lambda: tasks[0].cancel("from outside"))
+    task = asyncio.create_task(noted(tasks, run(long_run(stage), "Go.", abort=Abort(), on_event=listen)))
     await asyncio.wait([task])
     return recorder, task.cancelled()
 
@@ -703,14 +712,15 @@ async def test_a_cancellation_from_outside_wins_over_the_signal(stage: Stage, si
 
     @tool
     async def stop() -> str:
-        fire = [abort.abort, task.cancel]
+        fire = [abort.abort, tasks[0].cancel]
         for each in fire if signal_first else reversed(fire):
             each()
         await asyncio.Event().wait()
         return "unreachable"
 
     agent = talker(stage.model([call("stop")]), tools=[stop])
-    task: asyncio.Task[Result[str]] = asyncio.create_task(run(agent, "Go.", abort=abort))
+    tasks: list[asyncio.Task[object]] = []
+    task = asyncio.create_task(noted(tasks, run(agent, "Go.", abort=abort)))
     await asyncio.wait([task])
     assert task.cancelled()
 

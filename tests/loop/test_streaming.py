@@ -217,9 +217,16 @@ async def test_leaving_a_stream_while_the_model_writes_hangs_up(stage: Stage) ->
 
 
 async def test_the_result_is_there_when_the_events_are_over(stage: Stage) -> None:  # R74
-    async with stream(talker(stage.model(["Hello."])), "Go.") as events:
+    was_asked = asyncio.Event()
+
+    async def greet(request: Request) -> Answer:
+        await was_asked.wait()
+        return "Hello."
+
+    async with stream(talker(stage.model([greet])), "Go.") as events:
         with pytest.raises(RuntimeError, match="The run has not ended"):
             _ = events.result
+        was_asked.set()
         kinds = [type(event).__name__ async for event in events]
         assert succeeded(events.result).output == "Hello."
     assert kinds[0] == "RunStarted"

@@ -46,6 +46,7 @@ async def test_a_program_that_is_no_server(small: Small) -> None:
         ("silent", 0.5, f"{CANNOT} it did not answer. {BY_HAND} (now 0.5)."),
         ("endless", 30, "it has more than 1,000 tools or 100 pages of them"),
         ("twice", 30, "it lists the tool 'echo' twice"),
+        ("wordy", 30, "it describes the tool 'echo' with 1,000,000 characters, of at most 200,000"),
         ("badlist", 30, "its list of tools is not what the protocol says: "),
     ],
 )
@@ -92,6 +93,7 @@ LINES = "it does not speak MCP; it wrote 1,001 lines to its standard output that
         ("die", f"it failed during the call: {FULL}. {UNKNOWN}", 2),
         ("flood", "it failed during the call: it sent 20,000 messages in a row that nobody asked for", 2),
         ("too big", "it failed during the call: it wrote a line of more than 32 MB", 2),
+        ("deep", "it failed during the call: it sent a message that is nested more than 190 deep", 2),
         ("only garbage", f"it failed during the call: {LINES}", 2),
         ("wrong", "its answer is not what the protocol says: ", 1),
     ],

@@ -200,6 +200,8 @@ def nonsense(body: bytes) -> Answer:
 BROKEN = "Server returned an error response (URL answered with HTTP 503 Service Unavailable)."
 LONG = "it failed during the call: it sent an answer of more than 32 MB."
 FINE = "it failed during the call: it sent a message of more pieces than can be right."
+DEEP = "it failed during the call: it sent a message that is nested more than 190 deep."
+DEEP_ANSWER = b'{"jsonrpc": "2.0", "id": 3, "result": {"structuredContent": {"a": %b}}}' % (b"[" * 5_000 + b"]" * 5_000)
 PACKED = "it failed during the call: it sent a compressed answer, which it was asked not to."
 
 
@@ -210,6 +212,7 @@ PACKED = "it failed during the call: it sent a compressed answer, which it was a
         pytest.param(squeezed, PACKED, id="nor is one that is compressed"),
         pytest.param(in_very_many_pieces, FINE, id="nor one of very many pieces"),
         pytest.param(as_one_event, FINE, id="nor such an event"),
+        pytest.param(nonsense(DEEP_ANSWER), DEEP, id="nor one that is nested very deeply"),
         pytest.param(broken, BROKEN, id="a server that breaks says how"),
         *((nonsense(body), "") for body in (b"{", b"[]", b'{"jsonrpc": "2.0", "id": 1, "result": 7}', b"\xff\xff")),
     ],

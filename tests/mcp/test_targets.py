@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,43 @@ def test_all_that_is_wrong_is_listed() -> None:
         to_servers({"a b": ["x"], "empty": [], "ftp": "ftp://example.org", "words": "npx -y server"})
     codes = ["INVALID_SERVER_NAME", "MISSING_COMMAND", "INVALID_URL", "INVALID_URL"]
     assert [problem.code for problem in caught.value.problems] == codes
+
+
+def test_what_a_file_holds_may_be_given_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", GIVEN["GITHUB_TOKEN"])
+    entries = {
+        "files": {"command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "${GITHUB_TOKEN}"}},
+        "docs": {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer abc"}},
+        "off": {"command": "never", "disabled": True},
+    }
+    token = GIVEN["GITHUB_TOKEN"]
+    servers = {
+        "files": Stdio("npx", ["-y", "server"], env={"TOKEN": token}, keep=[], hidden=[token]),
+        "docs": Http("https://example.org/mcp", headers={"Authorization": "Bearer abc"}, hidden=[]),
+    }
+    assert to_servers(entries) == to_servers({"mcpServers": entries}) == servers
+
+
+@pytest.mark.parametrize(
+    ("targets", "codes"),
+    [
+        ({"a": {}}, ["COMMAND_OR_URL"]),
+        ({"a": {"comand": "npx", "env": {"TOKEN": "hunter2"}}}, ["INVALID_ENTRY"]),
+        ({"mcpServers": {"a": {"args": "x"}, "b": 7}}, ["INVALID_ENTRY", "INVALID_SERVER"]),
+        (
+            {"a": None, "b": ["npx", 1], "c": {"command": "x", "args": ["${NOT_SET_ANYWHERE}"]}},
+            [*["INVALID_SERVER"] * 2, "MISSING_VARIABLE"],
+        ),
+        ({"mcpServers": ["npx"]}, ["INVALID_SERVERS"]),
+        (["npx", "hunter2"], ["INVALID_SERVERS"]),
+        ({1: ["npx"]}, ["INVALID_SERVERS"]),
+    ],
+)
+def test_a_target_that_is_none_is_told_without_its_values(targets: Any, codes: list[str]) -> None:  # noqa: ANN401
+    with pytest.raises(DefinitionError) as caught:
+        to_servers(targets)
+    assert [problem.code for problem in caught.value.problems] == codes
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

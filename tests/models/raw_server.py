@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 import ssl
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 from typing import TypeAlias
 
-Answer: TypeAlias = bytes | Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Answer: TypeAlias = bytes | Handler
 """Bytes to send, or what to do with the connection instead."""
 
 
@@ -127,3 +129,41 @@ class RawServer:
         writer.write(answer)
         await writer.drain()
         return True
+
+
+@contextlib.asynccontextmanager
+async def listening(handle: Handler) -> AsyncGenerator[int]:
+    """Hand out the port of a server, whose connections are closed with it."""
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            await handle(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for handler in handlers:
+            handler.cancel()
+        await asyncio.gather(*handlers)
+
+
+async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    """Pass bytes on between a client and a port, both ways, until one of them goes."""
+    there, back = await asyncio.open_connection("127.0.0.1", port)
+
+    async def pass_on(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        while data := await source.read(65_536):
+            to.write(data)
+        to.close()
+
+    try:
+        await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
+    finally:
+        back.close()

@@ -66,7 +66,7 @@ async def test_a_model_without_tools_says_so_before_it_is_asked(service: Endpoin
     assert said.replace(prefix, "<prefix>") == snapshot("""\
 API_ERROR: The model call failed (bad_request): <prefix>:tiny is set up without tools, and the request has some.
     Choose a model that supports tools, or remove tools, typed output and sub-agents from the agent.
-The provider does not accept the request; its message says what it wants changed.\
+Nothing was sent.\
 """)
     assert await shown(Agent(name="analyst", model=model, output=Output(int))) == said, "Typed output is a tool, too."
 
@@ -76,7 +76,7 @@ async def test_a_model_that_has_its_tools_elsewhere_says_where() -> None:
     assert await shown(Agent(name="analyst", model=model, tools=[look])) == snapshot("""\
 API_ERROR: The model call failed (bad_request): openai:gpt-6.1-sol has no tools over Chat Completions. Use it
     over the Responses API, as 'openai:gpt-6.1-sol', or without tools, typed output and sub-agents.
-The provider does not accept the request; its message says what it wants changed.\
+Nothing was sent.\
 """)
 
 

@@ -419,13 +419,13 @@ async def test_thinking_that_cannot_be_had_is_refused() -> None:
 
 
 async def test_limits_choices_and_fields_of_the_body_are_sent() -> None:
-    asked = request(max_tokens=500, tool_choice="any", stop_sequences=("END",), extra={"temperature": 0.5, "user": "u"})
+    asked = request(max_tokens=500, tool_choice="any", stop=("END",), temperature=0.5, seed=7, extra={"user": "u"})
     asked.max_tokens = 400
     async with OpenAiApi([openai_says.answer("Hi.")]) as api, over(api, "openai-chat:gpt-4o").stream(asked) as parts:
         await collect(parts)
     body: dict[str, Any] = api.requests[0].body
     assert (body["max_completion_tokens"], body["tool_choice"]) == (400, "required")
-    assert (body["stop"], body["temperature"], body["user"]) == (["END"], 0.5, "u")
+    assert [body[name] for name in ("stop", "temperature", "seed", "user")] == [["END"], 0.5, 7, "u"]
 
 
 async def test_a_model_without_tools_is_not_asked_to_use_some() -> None:
@@ -442,8 +442,8 @@ async def test_a_model_without_tools_is_not_asked_to_use_some() -> None:
 async def test_settings_that_the_provider_does_not_take_are_refused() -> None:
     async with OpenAiApi([]) as api:
         model = over(api, "openai-responses:gpt-4o")
-        error = await refusal_of(model, stop_sequences=("END",))
-        assert str(error).endswith("does not take stop_sequences. Leave it out.")
+        error = await refusal_of(model, stop=("END",))
+        assert str(error).endswith("takes no stop over the bridge. Leave it out of Settings.")
         assert "does not take top_k" in str(await refusal_of(model, extra={"top_k": 3}))
 
 

@@ -17,7 +17,17 @@ from journeyman import Document, ToolResult, Usage
 from journeyman.errors import ProviderError
 from journeyman.model import Settings, ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.openai import LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint, OpenAIChatModel, OpenAIModel
+from journeyman.models.openai import (
+    LM_STUDIO,
+    MISTRAL,
+    OLLAMA,
+    OPENAI,
+    OPENROUTER,
+    VLLM,
+    Endpoint,
+    OpenAIChatModel,
+    OpenAIModel,
+)
 from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
 from tests.contracts.test_cross_provider import calls_and_results
 from tests.models.asking import HELLO, QUERY, Json
@@ -303,7 +313,7 @@ def test_what_the_service_does_not_take_is_a_text_that_says_what_is_missing(
 def test_a_request_has_these_fields() -> None:
     settings = Settings(max_tokens=1_000, tool_choice="any")
     system = (Text("Be brief."), Text(""), Text("Be right.", cache_mark=True))
-    stops = replace(settings, stop_sequences=("END",))
+    stops = replace(settings, stop=("END",))
     asked = {"system": system, "max_tokens": 2_000}
     anthropic = body_of(SONNET, settings=replace(stops, extra={"service_tier": "auto"}), **asked)
     chat = body_of(CHAT, settings=replace(stops, extra={"seed": 7}), **asked)
@@ -469,7 +479,7 @@ def test_the_providers_own_tools_follow_ours(model: AnyModel) -> None:
 
 ALWAYS, NO_BUDGET = "always reasons. Ask for thinking='minimal'", "takes no thinking budget. Ask for a level"
 PRO = "openai:gpt-5-pro takes no effort 'low' for reasoning. It takes: high"
-STOPS = "openai:gpt-5 takes no stop sequences over the Responses API"
+STOPS = "openai:gpt-5 takes no stop over the Responses API"
 WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 64000"
 
 
@@ -490,7 +500,7 @@ WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 6400
                 (adapter("o3"), Settings(thinking=2_000), f"openai:o3 {NO_BUDGET}"),
             )
         ],
-        (OpenAIModel("gpt-5"), Settings(stop_sequences=("END",)), STOPS),
+        (OpenAIModel("gpt-5"), Settings(stop=("END",)), STOPS),
         (SONNET, Settings(extra={"messages": []}), "Settings.extra has ['messages']"),
         (CHAT, Settings(extra={"messages": []}), "Settings.extra has ['messages']"),
         (CHAT, Settings(extra={"stream": []}), "Settings.extra has ['stream']"),
@@ -636,3 +646,50 @@ def test_a_model_without_tools_is_not_asked_to_use_some(adapter: type[OpenAIChat
     assert str(caught.value).startswith("vllm:m is set up without tools, and the request has some.")
     assert "supports tools" in str(caught.value)
     assert len(conversation_of(body_of(model, tools=()))) == 1
+
+
+PLAIN_SAMPLING = Settings(temperature=0.2, top_p=0.9)
+WITH_STOP = replace(PLAIN_SAMPLING, stop=("END",))
+WITH_SEED = replace(WITH_STOP, seed=7)
+SAMPLED: Json = {"temperature": 0.2, "top_p": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "fields"),
+    [
+        (AnthropicModel("claude-haiku-4-5"), WITH_STOP, {**SAMPLED, "stop_sequences": ["END"]}),
+        (AnthropicModel("claude-next"), PLAIN_SAMPLING, SAMPLED),
+        (CHAT, WITH_SEED, {**SAMPLED, "seed": 7, "stop": ["END"]}),
+        (OpenAIChatModel("m", endpoint=MISTRAL), WITH_SEED, {**SAMPLED, "random_seed": 7, "stop": ["END"]}),
+        (OpenAIChatModel("gpt-oss-20b", endpoint=VLLM), WITH_SEED, {**SAMPLED, "seed": 7, "stop": ["END"]}),
+        (OpenAIModel("gpt-4.1"), PLAIN_SAMPLING, SAMPLED),
+        (OpenAIModel("gpt-5.1"), PLAIN_SAMPLING, SAMPLED),
+    ],
+)
+def test_how_words_are_chosen_is_said_by_the_names_of_the_api(
+    model: AnyModel, settings: Settings, fields: Json
+) -> None:
+    plain, said = body_of(model, tools=()), body_of(model, settings=settings, tools=())
+    assert {name: said[name] for name in said if name not in plain} == fields
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "said"),
+    [
+        (SONNET, Settings(temperature=0), "claude-sonnet-5-5 takes no temperature. Leave it out of Settings, or"),
+        (AnthropicModel("claude-opus-4-7"), Settings(temperature=1, top_p=0.5), "takes no temperature and no top_p."),
+        (AnthropicModel("claude-haiku-4-5"), Settings(seed=7), "takes no seed over the Messages API. Leave it out of"),
+        (AnthropicModel("claude-haiku-4-5"), Settings(temperature=0.1, thinking=2_000), "temperature while it reasons"),
+        (GPT, Settings(seed=7, stop=("END",)), "takes no seed and no stop over the Responses API."),
+        (OpenAIModel("gpt-5"), Settings(temperature=0.5), "openai:gpt-5 takes no temperature while it reasons."),
+        (OpenAIModel("gpt-5.1"), Settings(top_p=0.5, thinking="low"), "takes no top_p while it reasons"),
+        (OpenAIChatModel("o3"), Settings(temperature=0.5), "openai:o3 takes no temperature while it reasons."),
+    ],
+)
+def test_a_way_to_choose_words_that_a_model_has_not_is_refused_and_never_dropped(
+    model: AnyModel, settings: Settings, said: str
+) -> None:
+    with pytest.raises(ProviderError) as caught:
+        body_of(model, settings=settings, tools=())
+    assert said in str(caught.value)
+    assert caught.value.kind == "bad_request"

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from journeyman.errors import UnusableAnswer
+from journeyman.hosted import hosted_calls
 from journeyman.model import InputPart, Prefix, Room, TextPart, ThinkingPart
 from journeyman.models.google.decode import Decoder
 from journeyman.models.google.encode import Codec, encode
@@ -287,3 +288,43 @@ def test_a_negative_use_is_not_taken(name: str) -> None:
     told = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2, name: -500}
     with pytest.raises(UnusableAnswer, match="negative use"):
         used(told)
+
+
+# -- what is told beside the parts -------------------------------------------------------------------------------------
+
+
+def test_pages_that_gemini_read_are_kept_and_are_a_strangers() -> None:
+    pages: list[Json] = [
+        {"retrievedUrl": "https://example.org/a", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS"},
+        {"retrievedUrl": "https://example.org/b", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_ERROR"},
+    ]
+    chunks = [chunk(text("Hats.")), *[chunk() for _ in pages]]
+    for each, page in zip(chunks[1:], pages, strict=True):
+        each["candidates"][0]["urlContextMetadata"] = {"urlMetadata": [page]}
+    content = response_of(*chunks).content
+    read, failed_page = hosted_calls(content)
+    assert (read.tool, read.asked, read.text, read.error) == (
+        *("url_context", "https://example.org/a", "https://example.org/a", None),
+    )
+    assert read.is_untrusted
+    assert failed_page.error == "URL_RETRIEVAL_STATUS_ERROR"
+    assert sent_back(content) == [text("Hats.")]
+
+
+def test_how_likely_the_words_were_is_kept() -> None:
+    said = chunk(text("Hats."))
+    said["candidates"][0]["logprobsResult"] = {"chosenCandidates": [{"token": "Hats", "logProbability": -0.1}]}
+    content = response_of(said, said).content
+    assert isinstance(content[-1], Opaque)
+    kept = orjson.loads(content[-1].json)["logprobsResult"]["chosenCandidates"]
+    assert [each["token"] for each in kept] == ["Hats", "Hats"]
+    assert hosted_calls(content) == ()
+    assert sent_back(content) == [text("Hats.Hats.")]
+
+
+def test_counts_without_a_prompt_or_a_total_are_a_lower_bound() -> None:
+    said = chunk(text("Hi."), usageMetadata={"candidatesTokenCount": 18, "thoughtsTokenCount": 58})
+    usage = response_of(said).usage
+    assert (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens, usage.exact) == (0, 76, 58, False)
+    usage = response_of(chunk(usageMetadata={"promptTokenCount": 7, "totalTokenCount": 7}), said).usage
+    assert (usage.input_tokens, usage.output_tokens, usage.exact) == (7, 76, False)

@@ -205,6 +205,12 @@ def test_a_choice_of_tools_is_a_mode_and_strict_schemas_are_enforced() -> None: 
     assert mode(tools=(strict_tool({"type": "object", "properties": {"x": PLAIN}}),)) is None
 
 
+def test_how_words_are_chosen_is_said_in_the_generation_config() -> None:
+    body = body_of(LATE, settings=Settings(temperature=0.2, top_p=0.9, seed=7, stop=("END",), max_tokens=100))
+    sampling = {"temperature": 0.2, "topP": 0.9, "seed": 7, "stopSequences": ["END"]}
+    assert body["generationConfig"] == {"maxOutputTokens": 100, **sampling}
+
+
 def test_the_users_own_fields_go_where_the_api_looks_for_them() -> None:  # section 2
     safety = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
     extra: Json = {"temperature": 0.5, "safetySettings": safety, "thinkingConfig": {"includeThoughts": False}}

@@ -248,6 +248,8 @@ MESSAGES_REFUSALS: Sequence[Refusal] = (
     ("504", anthropic_says.fault(504), "timeout", 504, "timeout_error"),
     ("a spending limit", body({"type": "error", "error": SPENT}, 429), "quota", 429, "enforced_spend_limit_reached"),
 )
+LLAMA_LACK = {"code": 500, "message": "image input is not supported - hint: mmproj", "type": "server_error"}
+OLLAMA_LACK = "this model is missing data required for image input"
 OPENAI_REFUSALS: Sequence[Refusal] = (
     ("too long", _fault(400, code="context_length_exceeded"), "context_overflow", 400, "context_length_exceeded"),
     ("no code", _fault(400, message=OPENROUTER_OVERFLOW), "context_overflow", 400, "invalid_request_error"),
@@ -260,6 +262,9 @@ OPENAI_REFUSALS: Sequence[Refusal] = (
     ("404 of another form", body({"detail": "Not Found"}, 404), "not_found", 404, None),
     ("no credit", _fault(429, code="insufficient_quota", error_type="x"), "quota", 429, "insufficient_quota"),
     ("503", _fault(503), "overloaded", 503, "server_is_overloaded"),
+    ("a lack, of llama.cpp", body({"error": LLAMA_LACK}, 500), "bad_request", 500, "server_error"),
+    ("a lack, of Ollama", body({"error": OLLAMA_LACK}, 500), "bad_request", 500, None),
+    ("another 500", body({"error": {**LLAMA_LACK, "message": "x"}}, 500), "overloaded", 500, "server_error"),
 )
 
 

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.errors import ProviderError
+from journeyman.hosted import hosted_calls
 from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.sse import Parser
-from journeyman.types import Block, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
+from journeyman.models.wire import readable
+from journeyman.types import Block, Opaque, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
 from tests.models import test_openai_responses_decode as by_responses
 from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
 from tests.support.messages_answers import SERIAL
@@ -319,6 +321,9 @@ def test_cached_and_reasoning_tokens_are_told_apart() -> None:
         ({"total_tokens": 34, "completion_tokens_details": {"reasoning_tokens": 5}}, 9, None),
         ({"total_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 5}}, 9, None),
         ({"total_tokens": 34, "prompt_cache_hit_tokens": 20, "prompt_cache_miss_tokens": 5}, 9, 20),  # DeepSeek
+        ({"total_tokens": 34, "num_cached_tokens": 20}, 9, 20),  # Mistral
+        ({"total_tokens": 34, "cached_tokens": 20}, 9, 20),  # Moonshot
+        ({"num_cached_tokens": 20, "prompt_tokens_details": {"cached_tokens": 10}}, 9, 10),
     ],
 )
 def test_what_services_count_in_ways_of_their_own_adds_up(details: Json, output: int, read: int | None) -> None:
@@ -440,6 +445,32 @@ def test_a_document_without_a_message_is_no_answer(choices: object) -> None:
     with pytest.raises(ProviderError, match="not a chat completion") as caught:
         Decoder("openai").document(orjson.dumps({"object": "chat.completion", "choices": choices}))
     assert caught.value.kind == "unknown"
+
+
+def test_a_document_whose_message_the_filter_took_is_a_refusal() -> None:  # Azure's
+    choices = [{"index": 0, "finish_reason": "content_filter", "content_filter_results": {"hate": {"filtered": True}}}]
+    document = {"id": "c", "choices": choices, "usage": {"prompt_tokens": 15, "completion_tokens": 19}}
+    response = summed(Decoder("azure").document(orjson.dumps(document)))
+    assert (response.content, response.stop_reason, response.usage.output_tokens) == ((), "refusal", 19)
+
+
+GROQ_RAN: list[Json] = [
+    {"index": 0, "type": "search", "arguments": '{"query": "hats"}', "output": None},
+    {"index": 1, "type": "python", "arguments": '{"code": "print(1)"}'},
+    {"index": 0, "search_results": {"results": [{"title": "Hats", "url": "https://example.com", "content": "Buy."}]}},
+    {"index": 1, "code_results": [{"text": "1"}]},
+]
+
+
+def test_the_tools_that_groq_runs_are_kept_and_read() -> None:
+    pieces = [chunk({"executed_tools": [each]}) for each in GROQ_RAN]
+    content = content_of(*pieces, chunk({"content": "Hats."}), provider="groq")
+    searched, ran = hosted_calls(content)
+    assert (searched.tool, searched.asked, searched.text) == ("web_search", "hats", "Hats https://example.com Buy.")
+    assert (ran.tool, ran.asked, ran.output) == ("code_execution", "print(1)", "1")
+    assert (searched.is_untrusted, ran.is_untrusted) == (True, False)
+    assert isinstance(content[0], Opaque)
+    assert readable(content[0], content[0].provider) is None
 
 
 EMPTY_CALLS: list[Json] = [

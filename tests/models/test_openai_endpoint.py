@@ -14,9 +14,10 @@ from pydantic import JsonValue
 from journeyman.connect import connect
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Facts, Prefix, Request, Settings, ThinkingLevel, ToolSpec
+from journeyman.models.error_reports import error_within
 from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OPENROUTER
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpoint, known_of, reported_within
+from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpoint, known_of
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Message, Price, Text
@@ -163,13 +164,15 @@ def test_which_models_have_tools_over_chat_completions(endpoint: Endpoint, name:
         ({"type": "invalid_request_error", "code": "string_above_max_length"}, "bad_request"),
         ({"code": 429}, "rate_limited"),
         ({"code": 503}, "overloaded"),
+        ({"code": 500, "message": "audio input is not supported", "type": "server_error"}, "bad_request"),
+        ({"code": 501, "type": "not_supported_error"}, "bad_request"),
         ({"message": "x"}, "unknown"),
         ("x", "unknown"),
         ([], "unknown"),
     ],
 )
 def test_an_error_within_an_answer_is_known_by_its_label(error: JsonValue, kind: ProviderErrorKind) -> None:
-    assert reported_within(error).kind == kind
+    assert error_within(error).kind == kind
 
 
 def test_extra_fields_replace_ours_and_objects_are_put_together() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import inspect
 import itertools
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -20,7 +22,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.errors import ProviderError
 from journeyman.models import transport
 from journeyman.models.answers import refused
 from journeyman.models.sse import Event, Parser, TooLarge
@@ -74,6 +76,8 @@ def parse(*chunks: bytes) -> list[tuple[bytes, bytes]]:
         pytest.param(b"data: 1\n\nevent: b\ndata: 2", [(b"", b"1"), (b"b", b"2")], id="no final blank line"),
         pytest.param(b"id: 7\nretry: 3\ndata: 1\nwhat: x\n\n", [(b"", b"1")], id="other fields"),
         pytest.param(b"event: a\n\ndata:  1 \n\n", [(b"", b" 1 ")], id="an event without data, spaces"),
+        pytest.param(b"data:\n\ndata: \n\nevent: ping\ndata:   \n\ndata: 1\n\n", [(b"", b"1")], id="blank data"),
+        pytest.param(b'data: 1\n\n{"error": 2}\n\n', [(b"", b"1"), (b"", b'{"error": 2}')], id="bare JSON"),
         pytest.param(b"\n\n\n\ndata: \xff\n\n\n\n\n", [(b"", b"\xff")], id="blank lines, bytes that are no text"),
         pytest.param(b"", [], id="nothing"),
     ],
@@ -198,8 +202,9 @@ async def test_a_redirect_is_not_followed_so_that_no_key_travels() -> None:
     async with RawServer(http()) as elsewhere:
         redirect = http(status=307, headers={"Location": elsewhere.url})
         async with RawServer(redirect) as server, stream(server.url) as answer:
-            error = await refused(answer, {})
+            error = await refused(answer)
         assert (error.kind, error.status, elsewhere.requests) == ("unknown", 307, [])
+        assert f"It leads to {elsewhere.url}" in str(error)
 
 
 async def test_the_environment_names_the_proxy_and_who_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +242,7 @@ async def test_a_host_without_address_is_a_network_failure() -> None:
     assert (error.kind, error.usage) == ("network", Usage())
 
 
-async def test_a_failed_tls_handshake_names_the_variable_for_certificates() -> None:
+async def test_a_port_that_does_not_speak_tls_is_told_as_that() -> None:
     def speak_plainly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
@@ -245,8 +250,8 @@ async def test_a_failed_tls_handshake_names_the_variable_for_certificates() -> N
     async with await asyncio.start_server(speak_plainly, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         error = await failure_of(f"https://127.0.0.1:{port}/")
-    assert (error.kind, error.usage) == ("network", Usage())
-    assert "SSL_CERT_FILE" in str(error)
+    assert (error.kind, error.usage) == ("bad_request", Usage())
+    assert "does not speak TLS at this port; if it speaks plain HTTP, write http:// in base_url" in str(error)
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http://", "http://127.0.0.1:x/", "no url"])
@@ -319,7 +324,7 @@ async def test_keys_appear_in_no_error(answer: RawAnswer) -> None:
     async def read() -> None:
         async with stream(server.url.replace("//", "//name:pass-word-1@")) as got:
             if got.status != 200:
-                raise await refused(got, {})
+                raise await refused(got)
             await events_of(got)
 
     async with RawServer(answer) as server:
@@ -339,18 +344,16 @@ def test_keys_appear_in_no_repr() -> None:
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
-LABELS: dict[str, ProviderErrorKind] = {"insufficient_quota": "quota", "busy_error": "overloaded"}
-
 
 async def refusal(answer: bytes) -> ProviderError:
     async with RawServer(answer) as server, stream(server.url) as got:
-        return await refused(got, LABELS)
+        return await refused(got)
 
 
 @pytest.mark.parametrize(
     ("statuses", "kind"),
     [
-        ((400, 405, 418, 422), "bad_request"),
+        ((400, 405, 418, 422, 501), "bad_request"),
         ((401, 403), "auth"),
         ((402,), "quota"),
         ((404, 410), "not_found"),
@@ -368,16 +371,16 @@ async def test_a_status_has_its_kind(statuses: tuple[int, ...], kind: str) -> No
         assert f"answered {status}: text/plain, 'oops'" in str(error)
 
 
-BY_TYPE = b'{"error": {"type": "busy_error", "message": "Later."}}'
+BY_TYPE = b'{"error": {"type": "overloaded_error", "message": "Later."}}'
 BY_CODE = b'{"error": {"type": "x", "code": "insufficient_quota", "message": "Pay."}}'
-BY_DETAIL = b'{"error": {"type": "busy_error", "message": "m", "details": {"error_code": "insufficient_quota"}}}'
+BY_DETAIL = b'{"error": {"type": "overloaded_error", "message": "m", "details": {"error_code": "insufficient_quota"}}}'
 BY_NEW_TYPE = b'{"error": {"type": "new_error", "message": "m"}}'
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "type", "said"),
     [
-        pytest.param(BY_TYPE, "overloaded", "busy_error", "Later", id="type"),
+        pytest.param(BY_TYPE, "overloaded", "overloaded_error", "Later", id="type"),
         pytest.param(BY_CODE, "quota", "insufficient_quota", "Pay", id="code"),
         pytest.param(BY_DETAIL, "quota", "insufficient_quota", "m", id="detail"),
         pytest.param(BY_NEW_TYPE, "rate_limited", "new_error", "m", id="unknown label"),
@@ -401,10 +404,44 @@ async def test_the_label_says_more_than_the_status(body: bytes, kind: str, type:
         ({"retry-after": "0.5"}, 0.5),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "7", "retry-after-ms": "250"}, 0.25),
+        # A date is compared with the answer's own: this service's clock stands still.
+        ({"retry-after": "Fri, 01 Jan 2027 00:00:10 GMT", "date": "Fri, 01 Jan 2027 00:00:00 GMT"}, 10.0),
+        ({"retry-after": "Thu, 01 Jan 2015 00:00:00 GMT", "date": "Fri, 01 Jan 2027 00:00:00 GMT"}, 0.0),
+        # Without it, what the limit that was met tells: OpenAI's, Groq's, Azure's.
+        ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "6m0s"}, 1.0),
+        ({"x-ratelimit-reset-tokens": "1m2.5s", "x-ratelimit-remaining-tokens": "0"}, 62.5),
+        ({"x-ratelimit-reset-requests": "250ms", "x-ratelimit-remaining-requests": "0"}, 0.25),
+        (
+            {
+                "x-ratelimit-reset-requests": "9s",
+                "x-ratelimit-remaining-requests": "0",
+                "x-ratelimit-reset-tokens": "1s",
+                "x-ratelimit-remaining-tokens": "70",
+            },
+            9.0,
+        ),
+        ({"x-ratelimit-reset-requests": "17", "retry-after": "2"}, 2.0),
+        ({"x-ratelimit-reset-requests": "1741305600000"}, None),
+        ({"x-ratelimit-reset-tokens": "tomorrow"}, None),
     ],
 )
 async def test_the_wait_that_a_provider_asks_for_is_read(headers: dict[str, str], seconds: float | None) -> None:
     assert (await refusal(http(status=429, headers=headers))).retry_after_s == seconds
+
+
+@pytest.mark.parametrize(("packing", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+async def test_a_refusal_that_is_packed_keeps_its_words_and_no_more_than_those(
+    packing: str, pack: Callable[[bytes], bytes]
+) -> None:
+    for body, kind, words in (
+        (BY_CODE, "quota", "Pay"),
+        (b"x" * 5_000_000, "rate_limited", "'xxx"),
+        (b'{"error": {"message": "' + b"x" * 5_000_000 + b'"}}', "rate_limited", "xxx"),
+    ):
+        error = await refusal(http(pack(body), status=429, headers={"Content-Encoding": packing}))
+        assert (error.kind, words in str(error), len(str(error)) < 70_000) == (kind, True, True)
+    error = await refusal(http(b"no such form", status=429, headers={"Content-Encoding": "br"}))
+    assert "no such form" in str(error)
 
 
 @pytest.mark.parametrize("name", ["request-id", "X-Request-Id"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, Unpack, cast
@@ -17,11 +17,12 @@ from starlette.requests import Request as HttpRequest
 
 from journeyman import Agent, Host, Output, tool
 from journeyman.cancel import Abort
+from journeyman.durable import Durable
 from journeyman.gate import Ask, GateRequest
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.serve import AgentApp, Authorize, ServeLimits, app
-from journeyman.serve.hosting import OnDisconnect
+from journeyman.serve.hosting import Deps, OnDisconnect
 from journeyman.serve.listening import serve_on
 from tests.support.players import Door
 
@@ -31,8 +32,8 @@ Json = dict[str, Any]
 class AppOptions(TypedDict, total=False):
     """What `app` takes beside the agents."""
 
-    store: str
-    deps: Callable[[str], object]
+    store: Durable | str
+    deps: Deps
     authorize: Authorize
     host: Host
     limits: ServeLimits

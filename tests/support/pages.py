@@ -22,17 +22,18 @@ from typing import cast
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser
 
+from hatch_build import FENCED
+
 ROOT = Path(__file__).parent.parent.parent
-_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-REPOSITORY = f"{_PROJECT['urls']['Source']}/blob/main"
-"""The address under which the repository's files are read."""
+_HATCH = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+ADDRESS: str = _HATCH["metadata"]["hooks"]["custom"]["address"]
+"""Where the repository can be read; "" as long as it has no public home."""
 GUIDES = tuple(sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "reference"))
 """Without the reference, whose pages are made of docstrings."""
 PAGES = (ROOT / "README.md", *GUIDES)
 
 _PRINTED = "__printed__"
 _RUNNER = "__runner__"
-FENCED = re.compile(r"^( *)(```+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) +(.+?) *$", re.MULTILINE)
 _LINK = re.compile(r"!?\[(?:[^\]]*)\]\(([^)\s]+)\)")
 
@@ -142,10 +143,5 @@ def section(page: Path, heading: str) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Return the targets of the page's links to files of the repository and to anchors, seen from the page's folder.
-
-    Links by the repository's address are among them, as if they were written without it.
-    """
-    root = os.path.relpath(ROOT, page.parent)
-    targets = [target.replace(REPOSITORY, root) for target in _LINK.findall(prose(page))]
-    return [target for target in targets if "://" not in target]
+    """Return the targets of the page's links to files of the repository and to anchors, seen from the page's folder."""
+    return [target for target in _LINK.findall(prose(page)) if "://" not in target]

@@ -17,6 +17,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from hatch_build import replace_links, repository_link, site_url
 from tests.support import pages, public, signatures
 from tests.support.reference import described
 
@@ -25,45 +26,57 @@ WORK = pages.ROOT / ".cache" / "site"
 BUILT = WORK / "site"
 WITH_ITS_MODULE = "\n    options:\n      show_root_full_path: true"
 """For names that are not met in programs: a reader may have to import them."""
+UNPUBLISHED = {DOCS / "contributing" / "names.md", DOCS / "contributing" / "migration.md"}
+"""What compares our words with those of two documents that readers of the site do not have."""
+_SOURCE = """
+# Not as `repo_url`: pages would ask that host for the number of stars.
+[[project.extra.social]]
+icon = "fontawesome/brands/github"
+link = "{address}"
+name = "The source"
+"""
 _WORKER_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
-_LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
 
 
 # -- the pages that are built from -------------------------------------------------------------------------------------
 
 
-def staged(page: Path, docs: Path = DOCS) -> str:
-    """Return the page with its links that leave the docs turned into links to the repository."""
-    text = page.read_text(encoding="utf-8")
-    blocks = [found.span() for found in pages.FENCED.finditer(text)]
+def staged(page: Path, docs: Path = DOCS, *, address: str = pages.ADDRESS) -> str:
+    """Return the page with links to the repository, or with none, in place of those that leave the site."""
 
-    def outward(link: re.Match[str]) -> str:
-        target = (page.parent / link[2].partition("#")[0]).resolve()
-        is_code = any(start <= link.start() < end for start, end in blocks)
-        if is_code or "://" in link[2] or link[2].startswith("#") or target.is_relative_to(docs):
-            return link[0]
-        fragment = link[2].partition("#")[1] + link[2].partition("#")[2]
-        return f"{link[1]}{pages.REPOSITORY}/{target.relative_to(pages.ROOT)}{fragment}{link[3]}"
+    def outward(link: str, is_picture: bool) -> str | None:
+        name, mark, heading = link.partition("#")
+        target = (page.parent / name).resolve()
+        if is_of_the_site(target, docs):
+            return link
+        place = f"{target.relative_to(pages.ROOT).as_posix()}{mark}{heading}"
+        return repository_link(address, place, is_picture=is_picture)
 
-    return _LINK.sub(outward, text)
+    return replace_links(page.read_text(encoding="utf-8"), outward)
 
 
-def with_examples(text: str, page: Path) -> str:
+def with_examples(text: str, page: Path, *, address: str = pages.ADDRESS) -> str:
     """Add to each name of the reference where a program uses it, or else its module."""
 
     def example(directive: re.Match[str]) -> str:
         shown = [each for each in public.shown_on().get(directive[1], []) if each != page]
-        links = [f"[{title(each)}]({link_to(each, page)})" for each in shown[:3]]
+        links = [link for link in (link_to(each, page, address=address) for each in shown) if link][:3]
         shown_with = WITH_ITS_MODULE if page == signatures.PAGE else ""
         return directive[0] + shown_with + (f"\n\nUsed in a program: {', '.join(links)}." if links else "")
 
     return public.DIRECTIVE.sub(example, text)
 
 
-def link_to(target: Path, page: Path) -> str:
-    if target.is_relative_to(DOCS):
-        return Path(os.path.relpath(target, page.parent)).as_posix()
-    return f"{pages.REPOSITORY}/{target.relative_to(pages.ROOT).as_posix()}"
+def link_to(target: Path, page: Path, *, address: str) -> str | None:
+    """Return a link from a page to another one; None to one that readers of the site cannot reach."""
+    if is_of_the_site(target):
+        return f"[{title(target)}]({Path(os.path.relpath(target, page.parent)).as_posix()})"
+    place = repository_link(address, target.relative_to(pages.ROOT).as_posix())
+    return f"[{title(target)}]({place})" if place else None
+
+
+def is_of_the_site(target: Path, docs: Path = DOCS) -> bool:
+    return target.is_relative_to(docs) and target not in UNPUBLISHED
 
 
 def title(page: Path) -> str:
@@ -71,7 +84,7 @@ def title(page: Path) -> str:
 
 
 def all_pages() -> list[Path]:
-    return sorted(DOCS.rglob("*.md"))
+    return sorted({*DOCS.rglob("*.md")} - UNPUBLISHED)
 
 
 def sections(index: Path) -> Iterator[tuple[str, list[Path]]]:
@@ -112,10 +125,15 @@ def stage() -> None:
         copy = WORK / "docs" / page.relative_to(DOCS)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(with_examples(staged(page), page), encoding="utf-8")
-    configuration = (DOCS / "zensical.toml").read_text(encoding="utf-8")
-    (WORK / "zensical.toml").write_text(
-        configuration.replace("[project]\n", f"[project]\n{navigation()}", 1), encoding="utf-8"
-    )
+    (WORK / "zensical.toml").write_text(configuration(), encoding="utf-8")
+
+
+def configuration(address: str = pages.ADDRESS) -> str:
+    """Return what the builder is told: docs/zensical.toml, the navigation, and the address of the project."""
+    text = (DOCS / "zensical.toml").read_text(encoding="utf-8")
+    home = f'site_url = "{site_url(address)}"\n' if address else ""
+    with_navigation = text.replace("[project]\n", f"[project]\n{home}{navigation()}", 1)
+    return with_navigation + (_SOURCE.format(address=address) if address else "")
 
 
 # -- what the builder leaves to do --------------------------------------------------------------------------------
@@ -136,7 +154,7 @@ def write_texts() -> None:
     site = tomllib.loads((DOCS / "zensical.toml").read_text(encoding="utf-8"))["project"]
     rows = ["# journeyman", "", f"> {site['site_description']} A Python library. Each page below is Markdown."]
     for heading, below in contents():
-        links = [f"- [{title(page)}]({site['site_url']}{page.relative_to(DOCS).as_posix()})" for page in below]
+        links = [f"- [{title(page)}]({site_url(pages.ADDRESS)}{page.relative_to(DOCS).as_posix()})" for page in below]
         rows += ["", f"## {heading}", "", *links]
     (BUILT / "llms.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
 

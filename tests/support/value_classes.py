@@ -1,4 +1,4 @@
-"""For griffe: the constructors of the classes that `journeyman.types` makes dataclasses of, and what is said of members
+"""For griffe: the constructors of the classes that `journeyman.data` makes dataclasses of, and what is said of members
 that have no docstring: that of the port which they keep, or the sentence that `fields.toml` has for them."""
 
 from __future__ import annotations
@@ -14,18 +14,14 @@ SENTENCES: Final = tomllib.loads(Path(__file__).with_name("fields.toml").read_te
 """By class, and there by field; `everywhere` has those of all classes, `aliases` those of `journeyman.types`, `ports`
 the ports that a class keeps, `hidden` what is not for programs."""
 
-KINDS: Final = {"frozen": True, "frozen_in_order": False, "value_class": False, "record_class": False}
-"""The decorators, each with whether arguments go by name only unless it says otherwise."""
-
 
 class ValueClasses(griffe.Extension):
     """Gives each of them the `__init__` that its fields make, and each member its sentence."""
 
     def on_class(self, *, cls: griffe.Class, **_: object) -> None:
         for decorator in cls.decorators:
-            name = decorator.callable_path.rpartition(".")[2]
-            if name in KINDS and "__init__" not in cls.members:
-                by_name = KINDS[name] or "kw_only=True" in str(decorator.value)
+            if decorator.callable_path.endswith(".lazy_dataclass") and "__init__" not in cls.members:
+                by_name = "kw_only=True" in str(decorator.value)
                 itself = griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword)
                 parameters = griffe.Parameters(itself, *fields_of(cls, by_name=by_name))
                 cls.set_member("__init__", griffe.Function("__init__", parameters=parameters))

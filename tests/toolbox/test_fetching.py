@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import re
 import socket
+import ssl
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +24,8 @@ from journeyman.toolbox import fetched as with_bytes
 from journeyman.toolbox.fetch import is_public
 from journeyman.toolbox.page import readable
 from journeyman.types import Base64
+from tests.contracts.faults import CERTIFICATES
+from tests.models.raw_server import RawServer, http, join, listening
 from tests.support.files import PNG
 from tests.support.stopwatch import STALL_S, longest_stall
 from tests.toolbox.playing import answered
@@ -431,3 +434,61 @@ async def test_what_is_no_such_file_is_refused_in_one_sentence(handler: Handler,
         with pytest.raises(ValueError, match=re.escape(words)) as raised:
             await with_bytes(Image.from_url(f"{here.url}/a.png"), allow=allow, max_bytes=50_000)
     assert "\n" not in str(raised.value)
+
+
+# -- proxies -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_proxy_is_asked_for_the_address_that_was_checked(
+    names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names["shop.example"] = ["93.184.216.34"]
+    async with RawServer(http(b"Hello.", content_type="text/plain")) as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        assert "Hello." in await fetched("http://shop.example:81/a?b=c")
+        head = proxy.requests[0]
+    assert head.startswith(b"GET http://93.184.216.34:81/a?b=c HTTP/1.1\r\n")
+    assert b"\r\nHost: shop.example:81\r\n" in head
+
+
+async def test_over_tls_the_site_is_asked_by_its_name_through_the_proxy(
+    names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names["shop.example"] = ["93.184.216.34"]
+    asked: list[str | None] = []
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(CERTIFICATES / "here.pem")
+    tls.sni_callback = lambda _, name, __: asked.append(name)
+    wanted: list[bytes] = []
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        wanted.append((await reader.readuntil(b"\r\n\r\n")).splitlines()[0])
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await join(reader, writer, int(site.url.rpartition(":")[2]))
+
+    async with RawServer(b"", tls=tls) as site, listening(tunnel) as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"127.0.0.1:{port}")
+        assert "CERTIFICATE_VERIFY_FAILED" in await refused("https://shop.example/a")
+    assert (wanted, asked) == ([b"CONNECT 93.184.216.34:443 HTTP/1.1"], ["shop.example"])
+
+
+async def test_what_is_not_public_is_not_asked_of_a_proxy_either(
+    names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names["inner.example"] = ["10.0.0.7"]
+    async with RawServer(http(b"Hello.")) as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        assert "not a public address" in await refused("http://inner.example/")
+        assert proxy.requests == []
+
+
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [("socks5h://proxy:1", "ALL_PROXY names a SOCKS proxy"), ("gopher://proxy", "ALL_PROXY is 'gopher://proxy'")],
+)
+async def test_a_proxy_that_cannot_be_used_for_pages_is_named(
+    proxy: str, words: str, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names["shop.example"] = ["93.184.216.34"]
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    assert f"http://shop.example/ is not fetched: {words}" in await refused("http://shop.example/")

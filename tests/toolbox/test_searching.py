@@ -330,3 +330,32 @@ def test_a_search_that_takes_too_long_is_given_up(player: Player) -> None:
     with pytest.raises(Refusal, match="Search in a folder further down") as refused:
         list(files_below(bench, bench.reach.locate("."), Deadline(0.0)))
     assert refused.value.kind == "timeout"
+
+
+# -- what a search may cost --------------------------------------------------------------------------------------------
+
+
+async def test_a_pattern_that_would_take_long_is_refused_with_what_to_do(folder: Path) -> None:
+    fill(folder, {"a.txt": f"hit {'ab ' * 200_000}\nhit\n"})
+    player = Player(Workspace(folder, ripgrep=None))
+    assert "has 100,000 characters, of at most 1,000" in await player.refused("grep", pattern="a" * 100_000)
+    assert "has 100,000 characters, of at most 1,000" in await player.refused(
+        "grep", pattern="a" * 100_000, literal=True
+    )
+    assert "has 2,000 characters, of at most 1,000" in await player.refused("glob", pattern="*a" * 1_000)
+    assert "repeats more than 600 things" in await player.refused("grep", pattern=r"\\w{900}")
+    heavy = await player.refused("grep", pattern="[^x]*(a|b)[^y]{90}q" * 3)
+    assert "takes too long for line 1 of a.txt, which has 600,004 characters" in heavy
+    assert "1:hit" in await player.text("grep", pattern="hit")
+
+
+@pytest.mark.parametrize("n_folders", [200, 300])
+async def test_what_is_nested_too_deeply_is_left_out_and_told(folder: Path, n_folders: int) -> None:
+    fill(folder, {"/".join([*["d"] * n_folders, "deep.txt"]): "hit", "a.txt": "hit"})
+    player = Player(Workspace(folder, ripgrep=None))
+    for found in (await player.text("grep", pattern="hit"), await player.text("glob", pattern="*.txt")):
+        assert "a.txt" in found
+        assert ("deep.txt" in found, "[Not searched, 200 folders further down: …" in found) == (
+            *(n_folders == 200, n_folders == 300),
+        )
+    assert "deep.txt" in await player.text("grep", pattern="hit", path="/".join(["d"] * 150))

@@ -337,7 +337,7 @@ def test_a_parameter_needs_a_name_and_a_type_that_can_be_found_and_described() -
     ]
     with pytest.raises(DefinitionError, match=r"bind it first: tool\(instance\.method\)"):
         tool(Counter.reset)
-    with pytest.raises(TypeError, match="paralell"):
+    with pytest.raises(DefinitionError, match=r"Tool has no 'paralell'\. Did you mean 'parallel'"):
         tool(add.handler, **cast("Any", {"paralell": True}))
 
 

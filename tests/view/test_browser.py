@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import tomllib
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -93,10 +92,7 @@ async def test_a_failed_run_opens_at_its_ending_with_the_failing_path_open(site:
     await expect(page.get_by_role("treeitem", selected=True)).to_contain_text("Ending")
     await expect(page.get_by_role("heading", level=2)).to_have_text("BUDGET_EXCEEDED")
     await expect(page.locator(".gauge.ended")).to_contain_text("tokens")
-    link = page.get_by_role("link", name="What BUDGET_EXCEEDED means")
-    docs = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Documentation"]
-    await expect(link).to_have_attribute("href", f"{docs}endings.html#budget_exceeded")
-    await expect(link).to_have_attribute("rel", "noreferrer")
+    await expect(page.get_by_role("region", name="Error").get_by_role("link")).to_have_count(0)
     rows = page.get_by_role("group", name="Usage by child").locator("tbody tr")
     told = [int((await row.locator("td").nth(1).inner_text()).replace(",", "")) for row in await rows.all()]
     total = await page.locator("tfoot td").nth(1).inner_text()

@@ -23,6 +23,7 @@ from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
 from journeyman.connect import connect, connect_session
+from journeyman.definition import explain_arguments
 from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, NothingToContinue, NothingToUndo, Problem
 from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
 from journeyman.gate import Decision
@@ -46,7 +47,8 @@ SessionPlace: TypeAlias = str | os.PathLike[str] | Sessions
 """Where sessions are kept: a path, a URL, or what opens them."""
 
 
-class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that can be done to a conversation
+@explain_arguments  # noqa: PLR0904 - one verb for each thing that can be done to a conversation
+class Chat(Generic[Out, In]):
     """A conversation with `agent`: `async with Chat(agent) as chat: result = await chat.prompt("…")`.
 
     Leaving the block stops the turn that goes on, and waits for its end.

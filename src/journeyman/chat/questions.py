@@ -87,7 +87,7 @@ class Questions:
             decision = Deny(answer) if isinstance(answer, str) else answer
             return decision
         finally:
-            self.watch.show(_event_of(request.path, id, decision))
+            self.watch.show(answered_event(request.path, id, decision))
 
     async def ask(
         self,
@@ -144,7 +144,8 @@ class Questions:
         return f"{kind}_{self._n_asked}"
 
 
-def _event_of(path: RunPath, id: str, decision: Decision) -> ApprovalAnswered:
+def answered_event(path: RunPath, id: str, decision: Decision) -> ApprovalAnswered:
+    """Return the event that tells how a call was decided."""
     match decision:
         case Deny(reason):
             return ApprovalAnswered(path=path, id=id, decision="deny", reason=reason)

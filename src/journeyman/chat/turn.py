@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from threading import RLock
 from typing import Final, Generic, TypedDict, cast
 
@@ -15,6 +14,7 @@ from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort, NeverAwaited, ended, is_done_for
 from journeyman.chat.questions import Questions
 from journeyman.connect import connect
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Ending
 from journeyman.errors import ModelUnavailable, Problem
 from journeyman.events import Callbacks, Listener
@@ -55,7 +55,7 @@ class ChatOptions(TypedDict, total=False):
     session: Session | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ChatState:
     """A chat as it was at one moment."""
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.chat.questions import Questions, current_questions
+from journeyman.data import lazy_dataclass
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
 from journeyman.loop.prepare import closing_of
@@ -22,7 +23,7 @@ from journeyman.loop.record import Options, Run
 from journeyman.model import Prefix
 from journeyman.result import Result
 from journeyman.session import Session, Snapshot, Step, TurnStart
-from journeyman.types import Message, ToolResult, ToolUse, Usage, UserContent, record_class
+from journeyman.types import Message, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import CompactedView, Compaction, SentView
 
 T = TypeVar("T")
@@ -212,7 +213,7 @@ def first_difference(before: Sequence[Message], after: Sequence[Message]) -> int
 # -- turns that are durable runs ---------------------------------------------------------------------------------------
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class TurnLife:
     """A turn that is a durable run, as the process has it that drives it: a chat's, or a worker's."""
 

@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from journeyman.cli import COMMANDS
 from journeyman.cli.show.screen import print_error
+from journeyman.definition import join_sentences
 from journeyman.errors import DefinitionError, JourneymanError, quoted
 from journeyman.version import package_version
 
@@ -138,7 +139,7 @@ class Mistake(JourneymanError):
     """The command line, or a file that it names, cannot be used."""
 
     def __init__(self, message: str, hint: str) -> None:
-        super().__init__(f"{message} {hint}")
+        super().__init__(join_sentences(message, hint))
         self.message = message
         """What is wrong, with the values."""
         self.hint = hint

@@ -16,6 +16,7 @@ from journeyman.cli.opening import OPENING_S, AgentLoop, with_skills
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
+from journeyman.definition import join_sentences
 from journeyman.errors import DefinitionError, ModelUnavailable, count, visible
 from journeyman.loop.validation import layer_name
 from journeyman.model import Prefix, Settings, sent_tools
@@ -110,7 +111,7 @@ def _model(agent: Agent[Any, Any, Any]) -> str:
     try:
         connect(agent.model)
     except ModelUnavailable as error:
-        return f"{agent.model} (cannot be used now: {error} {error.hint})"
+        return f"{agent.model} (cannot be used now: {join_sentences(str(error), error.hint)})"
     return agent.model
 
 

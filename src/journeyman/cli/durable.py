@@ -1,6 +1,6 @@
 """Durable runs on the command line: where they are kept, `run --durable`, `journeyman resume` and `journeyman cancel`.
 
-One rule says which store is meant: `--store`, else JOURNEYMAN_STORE, else the nearest `.journeyman/runs.db`. A run is
+One rule says which store is meant: `--store`, else JOURNEYMAN_STORE, else the project's `.journeyman/runs.db`. A run is
 shown as `journeyman run` shows it. Where it cannot end, what is printed says why, and the command that goes on.
 """
 
@@ -24,6 +24,7 @@ from journeyman.cli.loading import lasting, load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.permit.asker import Asker, asking
 from journeyman.cli.permit.policy import Nobody
+from journeyman.cli.project import FOLDER, find_project_store, is_own
 from journeyman.cli.run import Flag, Job, Kept, Stdout, input_of, listener_of, not_started, present, recording_in
 from journeyman.cli.show.lines import arguments, clean, one_line
 from journeyman.cli.show.log import log_shown
@@ -113,20 +114,22 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
             raise Mistake(f"There is no store {path}.", "Check --store or JOURNEYMAN_STORE; a path is relative.")
         return StorePlace(path, given)
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / ".journeyman" / "runs.db").is_file():
-            return StorePlace(folder / ".journeyman" / "runs.db", None)
+    found = find_project_store(here)
+    if found is not None:
+        return StorePlace(found, None)
     if not makes:
         raise Mistake(
             f"There is no store of durable runs: --store is not given, JOURNEYMAN_STORE is not set, and neither {here}"
-            " nor a folder above it has .journeyman/runs.db.",
+            f" nor a folder above it in the same project has {FOLDER}/runs.db.",
             "Name one with --store FILE, or begin a run: journeyman run FILE:AGENT INPUT --durable",
         )
-    made = here / ".journeyman"
+    made = here / FOLDER
     try:
         make_private_folder(made)
     except OSError as error:
         raise Mistake(f"The folder {made} cannot be made: {error.strerror}.", "Name a file with --store.") from error
+    if not is_own(made):
+        raise Mistake(f"The folder {made} belongs to another user.", "Name a file of your own with --store.")
     return StorePlace(made / "runs.db", None)
 
 

@@ -20,6 +20,7 @@ from rich.cells import cell_len
 
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import StorePlace, find_store, tell
+from journeyman.cli.project import FOLDER
 from journeyman.cli.run import Flag, Stdout
 from journeyman.cli.show.lines import clean, duration, one_line
 from journeyman.cli.show.played import cassette_lines, text_of
@@ -459,7 +460,7 @@ def recorder(store: str | None, *, target: str | None = None, quiet: bool = Fals
             made = Recorder(place.path, target=target)
         tell(*[str(each.message) for each in caught])
         folder = place.path.parent if isinstance(place.path, Path) else None
-        if folder is not None and folder.name == ".journeyman" and not (folder / ".gitignore").exists():
+        if folder is not None and folder.name == FOLDER and not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except StoreError as error:
         raise Mistake(error.message, error.hint) from error

@@ -5,9 +5,7 @@ The first signal lets what is driven end, for a while, and then gives it back; t
 
 from __future__ import annotations
 
-import asyncio
 import math
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -25,7 +23,7 @@ from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout
 from journeyman.cli.run import DebugFlag, Flag, ModelName, OtelFlag, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import PlainScreen, hearing, stderr_console
+from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
 from journeyman.durable.postgres.dispatchers import DISPATCHERS, DispatcherName
@@ -110,27 +108,7 @@ async def _served(
         except ValueError as error:
             raise Mistake(str(error), "See: journeyman worker --help") from error
         tell(ready)
-        await _until_told(serving, grace_s)
-
-
-async def _until_told(made: Worker, grace_s: float) -> None:
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    working = asyncio.create_task(made.run(stop=stop, grace_s=grace_s))
-
-    def heed() -> None:
-        if stop.is_set():
-            working.cancel()
-        else:
-            tell(f"Stopping: what is driven has {grace_s:g} s to end. Once more, and it is given back at once.")
-            stop.set()
-
-    def hear(number: signal.Signals) -> None:
-        loop.call_soon_threadsafe(heed)
-
-    with hearing(hear):
-        await asyncio.wait({working})
-    if not working.cancelled():
-        working.result()
+        await serving.run(grace_s=grace_s)
 
 
 def _dispatcher(named: str) -> DispatcherName | Dispatcher:

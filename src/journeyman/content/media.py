@@ -10,10 +10,11 @@ import binascii
 import os
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
+
+from journeyman.data import lazy_dataclass
 
 FileKind: TypeAlias = Literal["image", "document", "audio"]
 """What a file is for a model."""
@@ -191,11 +192,6 @@ def checked_url(url: str) -> str:
     return url
 
 
-def type_by_name(url: str) -> str | None:
-    """Return the type that the name in a URL tells; None if it tells none."""
-    return _SUFFIXES.get(PurePosixPath(urlsplit(url).path).suffix.lower())
-
-
 def n_bytes_of(base64: str) -> int:
     """Return how many bytes a Base64 text stands for."""
     return len(base64) * 3 // 4 - base64[-2:].count("=")
@@ -216,7 +212,7 @@ def decoded(base64: str) -> bytes:
 # -- what a model takes ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Taken:
     """Which files of one kind a model takes."""
 
@@ -237,7 +233,7 @@ class Taken:
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Media:
     """Which files a model takes from users. None for a kind: the model takes no such files."""
 

@@ -24,7 +24,7 @@ from journeyman.durable.journal import Leaving
 from journeyman.durable.memory import InMemorySession
 from journeyman.durable.program import Program
 from journeyman.durable.records import OVER, Head, Row, dump_head, load_head
-from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunInUse, RunOver, StoreError
+from journeyman.errors import InvalidArguments, JourneymanError, RunBlocked, RunDiffers, RunInUse, RunOver, StoreError
 from journeyman.inbox import Queue
 from journeyman.journal import new_id
 from journeyman.result import Result
@@ -37,12 +37,18 @@ KEPT_S: Final = 7 * 24 * 3600.0
 _MOST_FORGOTTEN: Final = 1_000
 
 
+class TurnSuspended(JourneymanError):
+    """The turn has left memory, and only waits. Whoever opens its chat next goes on with it."""
+
+
 class ChatSession:
     """A session whose turns are durable runs."""
 
     def __init__(self, hub: Hub, session: SharedSession, *, head: Callable[..., Head], app: str) -> None:
         """`head` makes what a run is begun with, of an agent and its input."""
         self._hub, self._session, self._head, self._app = hub, session, head, app
+        self.leaves_turns = False
+        """True: a turn that only waits leaves memory, as other runs do, and is over here with `TurnSuspended`."""
 
     @property
     def id(self) -> str:
@@ -120,7 +126,8 @@ class ChatSession:
 
     async def carry(self, life: TurnLife, *, host: Host, abort: Abort) -> tuple[Result[Any], Snapshot | None]:
         name, hub = turn_name(self.id, life.number), self._hub
-        program, is_told = Program(agent=life.agent, host=host, abort=abort, turn=life), False
+        program = Program(agent=life.agent, host=host, abort=abort, turn=life, may_leave=self.leaves_turns)
+        is_told = False
         while True:
             mark = hub.mark()
             row = await hub.row(name)
@@ -134,6 +141,8 @@ class ChatSession:
                 return outcome, await hub.engine.conversation(self.id) if life.has_late_texts else None
             if outcome is not None and outcome.how == "blocked":
                 raise RunBlocked(name, outcome.why)
+            if outcome is not None and outcome.how == "suspended" and self.leaves_turns:
+                raise TurnSuspended(f"The turn {name} waits for an answer.")
             if abort.aborted and not is_told:  # whoever drives it is told
                 is_told = True
                 with suppress(RunOver):

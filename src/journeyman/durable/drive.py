@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from journeyman.cancel import Abort, ended
 from journeyman.chat.writer import SessionWriter, TurnLife
+from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving, Life, RunJournal
 from journeyman.durable.program import Program
@@ -45,7 +46,7 @@ from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
 from journeyman.store.log import lines_of, queued
 from journeyman.tools.context import current_asker
-from journeyman.types import NOTHING_USED, Usage, record_class
+from journeyman.types import NOTHING_USED, Usage
 
 T = TypeVar("T")
 
@@ -54,11 +55,18 @@ _AGAIN_S: Final = 1.0
 _ANOTHERS: Final = "somebody else drives it now"
 _LOOK_S: Final = 1.0
 """How often a run is looked at when nothing calls for it."""
-_TRIES: Final = 5
-"""How often the end of a run looks what was said in the moment of it."""
 
 
-@record_class(kw_only=True)
+@lazy_dataclass()
+class PendingEnd:
+    """How a run is about to end."""
+
+    result: Result[Any]
+    is_stored: asyncio.Future[bool]
+    """Whether that was stored; False: the run was stopped before."""
+
+
+@lazy_dataclass(kw_only=True)
 class Drive:
     """One life of a run, in this process."""
 
@@ -89,6 +97,8 @@ class Drive:
     """What was said and is not heard yet, by the number of its signal."""
     spoken: dict[int, Signal] = field(default_factory=dict[int, Signal])
     """The signals of those."""
+    answers: list[Signal] = field(default_factory=list[Signal])
+    """The answers that have come in this life."""
     life: Life | None = None
     tape: Tape | None = None
     """Records the life; all lives of a run are one recording."""
@@ -101,6 +111,12 @@ class Drive:
     left: asyncio.Future[Leaving] = field(init=False)
     looked_s: float = 0.0
     """When it was last seen to be ours, by the clock of the event loop."""
+    ending: PendingEnd | None = None
+    """How the run is about to end: set while it waits until that is stored."""
+    has_left: bool = False
+    """True once the run has left this process: what goes on of it in memory is taken down, and nothing is stored."""
+    is_over: bool = False
+    """True once it is stored how the run has ended: nothing that comes changes that."""
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to look at."""
 
@@ -144,7 +160,7 @@ class Drive:
         except BaseException:
             life.close()
             asked = life.asked  # it waits no more here, but is asked still, until then
-            await _taken_down(carrying)
+            await self._taken_down(carrying)
             self.inbox.take_out(list(self.receipts.values()))
             await self._gone(run, Leaving(how="released"), asked)
             raise
@@ -153,14 +169,22 @@ class Drive:
             if self.turn is not None:
                 self.inbox.posts = tuple([each for each in self.inbox.posts if each is not self.post])
         if leaving is not None:
-            await _taken_down(carrying)
+            await self._taken_down(carrying)
             self.inbox.take_out(list(self.receipts.values()))  # they come again with the next life
             return leaving
-        result = carrying.result()
+        result = carrying.exception() or carrying.result()
         if isinstance(result, BaseException):
             await self._gone(run, Leaving(how="released"))
             raise result
-        return await self._over(run, life, head, result)
+        return result
+
+    async def _taken_down(self, carrying: asyncio.Task[Any]) -> None:
+        """End the run in memory. Nothing that it does by then is stored."""
+        self.has_left = True
+        carrying.cancel()
+        await ended(carrying, on_cancel=carrying.cancel)
+        if not carrying.cancelled():
+            carrying.exception()  # nobody else looks
 
     def release(self) -> None:
         """Give the run back for another process, once the steps that are under way have ended."""
@@ -186,6 +210,7 @@ class Drive:
                         "What %s has sent to the run %s is not a text, so the run is not told.", signal.who, signal.run
                     )
             case "approve" | "answer":
+                self.answers.append(signal)
                 self.journal.answer(signal)
             case "task_ended" | "mail":
                 self.is_let_go = self.is_let_go or bool(signal.body.get("ends"))
@@ -201,14 +226,21 @@ class Drive:
                 pass
         self.stirred.set()
 
-    def _note(self, signal: Signal, outcome: str | None) -> None:
+    def _note(self, signal: Signal, outcome: str | None, why: str = "") -> None:
         """Take down what became of a signal that people have sent; None: it has come, for the first time."""
         is_known = outcome is None and (self.life is None or signal.n in self.life.used_up)
         outcome = outcome or ("waits" if signal.kind == "steer" else "taken")
         if self.tape is not None and not is_known and signal.kind not in ("mail", "task_ended"):
-            facts = {"signal": signal.n, "what": signal.kind, "who": signal.who, "outcome": outcome}
+            facts = {"signal": signal.n, "what": signal.kind, "who": signal.who, "outcome": outcome, "why": why}
             text = signal.body.get("text") or signal.body.get("reason")
             self.tape.note("SignalTaken", ((self.program.agent.name,), START), **facts, text=text, id=signal.dedup)
+
+    def _note_late(self, signal: Signal, why: str) -> None:
+        """Say that a signal was taken and came too late."""
+        self._note(signal, "late", why)
+        text = signal.body.get("text")
+        said = repr(text) if isinstance(text, str) else f"{signal.kind} by {signal.who}"
+        _log.warning("%s: %s came too late: %s", self.program.agent.name, said, why)
 
     # -- a life begins
 
@@ -256,6 +288,7 @@ class Drive:
         self.journal = RunJournal(life)
         self.journal.tape = self.tape
         self.journal.questions = program.questions
+        self.journal.catch_up, self.journal.note_late = self._catch_up, self._note_late
         self.journal.sends = self.sent = SentOut(life, self.journal, head, program=program, here=self.here)
         host, above = replace(program.host, journal=self.journal, budget=budget_of(head, program.host)), head.above
         if above is not None and above.model and program.tool is not None:
@@ -273,6 +306,7 @@ class Drive:
             host=host,
             inbox=self.inbox,
             more=self._has_more,
+            settle=self._settle,
             origin=above and Origin(mode="background", tool_use_id=above.tool_use_id, number=above.number),
             tape=self.tape,
         )
@@ -392,6 +426,11 @@ class Drive:
                 return None
             if leaving is None:
                 leaving = await self._paused(run, life)
+            if leaving is None and self.ending is not None:
+                leaving = await self._end(run, life, head, self.ending)
+            if self.is_over:
+                await asyncio.wait((carrying,))  # those who watch are told
+                return None
             if leaving is not None and leaving.how in ("fenced", "lost", "suspended"):
                 return leaving
             if leaving is not None and not life.n_working:  # what was under way has ended
@@ -463,39 +502,61 @@ class Drive:
 
     # -- a life ends
 
-    async def _over(self, run: Run, life: Life, head: Head, result: Result[Any]) -> Result[Any] | Leaving:
-        turn = self.turn
-        status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
-        change = self._change(run, life, status, why=why)
+    async def _settle(self, result: Result[Any]) -> bool:
+        """Let the driver store how the run has ended, and wait until it has. False: the run was stopped before that."""
+        if self.has_left:
+            raise asyncio.CancelledError
+        self.ending = PendingEnd(result, asyncio.get_running_loop().create_future())
+        self.stirred.set()
+        return await self.ending.is_stored
+
+    async def _end(self, run: Run, life: Life, head: Head, ending: PendingEnd) -> Leaving | None:
+        """Store how the run has ended, unless something came before that: then that is obeyed first. Whoever sends
+        something once it is stored is told that the run is over."""
+        turn, result = self.turn, ending.result
+        if life.at_edge is not None:
+            at_edge, life.at_edge = life.at_edge, None
+            at_edge()
+        if self.abort.aborted and result.code != "EXECUTION_CANCELLED":
+            self.ending = None
+            ending.is_stored.set_result(False)
+            return None
         await patiently(self.sent.leave, what=f"that the members of {self.claim.row.id} may go")
+        status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         # The conversation of a turn has its history, which is not stored again with every turn.
         kept = result if turn is None else replace(result, history=())
-        change = replace(change, result=dump_result(kept, self.program.agent))
+        change = replace(self._change(run, life, status, why=why), result=dump_result(kept, self.program.agent))
         posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
         step, written = (None, None) if turn is None else turn.ended(run.ledger.usage)
-        late = dict[int, str]()
-        for n_left in range(_TRIES, -1, -1):
-            late |= {n: receipt.text for n, receipt in self.receipts.items() if receipt.status == "queued"}
-            if turn is not None:
-                self.inbox.take_out(list(self.receipts.values()))
-                lines = [
-                    *(() if step is None else lines_of(step)),
-                    *[queued(text, "steering") for text in late.values()],
-                ]
-                change = replace(change, session=head.session or "", lines=lines)
-            if await self._settled(change, n_signals=len(self.seen) if n_left else None, posts=posts):
-                break
-            if await self._taken_over() is not None:
-                return Leaving(how="fenced", why=_ANOTHERS)
-            await self._catch_up()  # something was said in this moment
-        if late and turn is None:
-            said = ", ".join(map(repr, late.values()))
-            _log.warning("%s: %s came too late: the run already had its answer", run.path[-1], said)
+        unsaid = [n for n, receipt in self.receipts.items() if receipt.status == "queued"]
         if turn is not None:
-            turn.has_late_texts = bool(late)
+            texts = [queued(self.receipts[n].text, "steering") for n in unsaid]
+            change = replace(
+                change, session=head.session or "", lines=[*(() if step is None else lines_of(step)), *texts]
+            )
+        if not await self._settled(change, n_signals=len(self.seen), posts=posts):
+            await self._catch_up()  # something was said in this moment
+            self.stirred.set()
+            return await self._taken_over()
+        self.is_over = True
+        self.journal.go_live("end")  # who watches is told in the life that has stored it
+        self._tell_late(unsaid)
         if written is not None:
             written()
-        return result
+        ending.is_stored.set_result(True)
+        return None
+
+    def _tell_late(self, unsaid: Sequence[int]) -> None:
+        """Say which signals were taken, and too late for the run. `unsaid` are the numbers of those with a text."""
+        if self.turn is None:
+            for n in unsaid:
+                self._note_late(self.spoken[n], "the run already had its answer")
+        else:
+            self.turn.has_late_texts = bool(unsaid)
+            self.inbox.take_out(list(self.receipts.values()))  # they wait in the session
+        for signal in self.answers:
+            if signal.n not in self.journal.life.used_up:
+                self._note_late(signal, "nothing waited for it any more")
 
     async def _gone(self, run: Run | None, leaving: Leaving, asked: Sequence[Question] = ()) -> Leaving:
         """Give back a run that cannot go on here. `asked`: what it had asked, if that waits no more."""
@@ -580,11 +641,3 @@ async def _carried(run: Run) -> Result[Any] | BaseException:
         return await carry_out(run)
     except (KeyboardInterrupt, SystemExit) as error:
         return error
-
-
-async def _taken_down(carrying: asyncio.Task[Any]) -> None:
-    """End a run in memory. Nothing that it does by then is stored."""
-    carrying.cancel()
-    await ended(carrying, on_cancel=carrying.cancel)
-    if not carrying.cancelled():
-        carrying.exception()  # nobody else looks

@@ -17,6 +17,7 @@ from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
 from journeyman.cancel import Abort, ended, running_loop
+from journeyman.definition import explain_arguments
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
@@ -41,7 +42,7 @@ from journeyman.durable.records import (
     wall_clock,
 )
 from journeyman.durable.sqlite import SqliteEngine
-from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
+from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
 from journeyman.events import Callbacks, Listener, RunQueued
 from journeyman.journal import new_id
 from journeyman.loop.attempts import run as run_once
@@ -49,6 +50,7 @@ from journeyman.loop.record import RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
 from journeyman.store.database import SCHEMES
+from journeyman.tools.check import listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Content, Message, UserContent
 from journeyman.version import package_version
@@ -84,6 +86,7 @@ class StartOptions(TypedDict, total=False):
     mode: str
 
 
+@explain_arguments
 class Durable:
     """Durable runs in one store: `async with Durable("runs.db") as durable: await durable.run(agent, "…", id="7")`.
 
@@ -120,7 +123,10 @@ class Durable:
         Raises:
             ValueError: `store` has none of these forms, there is no such dispatcher, or a dispatcher is given and
                 `store` is not a URL.
+            DefinitionError: `on_event` cannot be called, or is async: it is not awaited.
         """
+        if on_event is not None and (problems := [*listener_problems(on_event)]):
+            raise DefinitionError("The Durable", problems)
         if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
             engine: Engine = PostgresEngine(store, dispatcher=dispatcher)
         elif dispatcher is not None:

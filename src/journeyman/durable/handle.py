@@ -89,7 +89,8 @@ class Handle(Generic[Value]):
         `Rewrite(…)` or `Stop()`. `who` is kept with the answer: the one who gave it.
 
         Raises:
-            LookupError: nothing waits under this digest, or it was answered before. The text says by whom and when.
+            LookupError: nothing waits under this digest, it was answered before, or it has expired. The text says by
+                whom and when.
             RunOver: the run has ended.
         """
         return await self._settle("approve", digest, {"decision": from_json(DECISION.encode(decision))}, who)
@@ -113,11 +114,17 @@ class Handle(Generic[Value]):
             for each in questions_of(row)
             if each.kind == kind and len(digest) >= _SHORTEST_DIGEST and each.digest.startswith(digest)
         ]
-        if len({each.digest for each in asked}) == 1 and await self._send(
-            kind, {**body, "digest": asked[0].digest}, dedup=asked[0].key, who=who
-        ):
-            return asked[0]
-        raise LookupError(await self._nothing_waits(row, digest))
+        if len({each.digest for each in asked}) != 1:
+            raise LookupError(await self._nothing_waits(row, digest))
+        question, now = asked[0], self.hub.now()
+        if question.expires_at is not None and question.expires_at <= now:
+            raise LookupError(
+                f"The question about {question.tool} expired {now - question.expires_at:,.0f} s ago, and counts as"
+                " denied. Nothing was sent."
+            )
+        if not await self._send(kind, {**body, "digest": question.digest}, dedup=question.key, who=who, at=now):
+            raise LookupError(await self._nothing_waits(row, digest))
+        return question
 
     async def stop(self, reason: str = "cancelled", *, who: str | None = None) -> None:
         """End the run, in whichever process drives it. It ends as `EXECUTION_CANCELLED`, with all that it has done so
@@ -161,9 +168,15 @@ class Handle(Generic[Value]):
         return row
 
     async def _send(
-        self, kind: SignalKind, body: JsonObject, *, dedup: str | None = None, who: str | None = None
+        self,
+        kind: SignalKind,
+        body: JsonObject,
+        *,
+        dedup: str | None = None,
+        who: str | None = None,
+        at: float | None = None,
     ) -> bool:
-        now, engine = self.hub.now(), self.hub.engine
+        now, engine = self.hub.now() if at is None else at, self.hub.engine
         given = Signal(0, self.id, kind, dedup or secrets.token_hex(8), body, now, who or somebody())
         taken = await engine.signal(given)
         if taken == "over":

@@ -258,7 +258,8 @@ class Hub:
             claim=claim,
             program=program,
             now=self.now,
-            linger_s=self._linger_s if program.turn is None else inf,  # an open chat is in memory anyway
+            # An open chat is in memory anyway.
+            linger_s=self._linger_s if program.turn is None or program.may_leave else inf,
             strict=self._strict,
             look=self.look,
             stored=None if self._watch is None else partial(self._tell, StepStored, claim),

@@ -13,6 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from json import dumps, loads
 from typing import Final, Literal, NoReturn, TypeVar
@@ -22,6 +23,7 @@ from pydantic_core import from_json
 
 from journeyman.cancel import current_scope
 from journeyman.chat.questions import Questions
+from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine, Written
 from journeyman.durable.records import (
     BEGUN,
@@ -43,7 +45,7 @@ from journeyman.endings import START
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.gate import DECISION, Approval, Decision
 from journeyman.journal import About, Codec, Journal, Lives, Reservation, SentRuns, Tape
-from journeyman.types import Effect, JsonObject, RunPath, frozen, record_class
+from journeyman.types import Effect, JsonObject, RunPath
 
 T = TypeVar("T")
 
@@ -53,7 +55,7 @@ _SAID_EACH: Final = 30
 _LONGEST_ARGUMENTS: Final = 8_000
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Leaving:
     """Why a run cannot stay in this process."""
 
@@ -62,7 +64,7 @@ class Leaving:
     error: BaseException | None = None
 
 
-@record_class()
+@lazy_dataclass()
 class Known:
     """What is stored of a step."""
 
@@ -313,7 +315,7 @@ class RunJournal(Journal):
     """The journal of one run, and of the runs below it, in one of its lives."""
 
     def __init__(self, life: Life) -> None:
-        self._life = life
+        self.life = life
         self._lives = Lives()
         self._answers: dict[str, Signal] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
@@ -322,6 +324,10 @@ class RunJournal(Journal):
         """Where the user of a chat is asked who is here; whoever answers first, here or elsewhere, is heard."""
         self.sends: SentRuns | None = None
         """Set by whoever drives the run."""
+        self.catch_up: Callable[[], Awaitable[None]] = partial(asyncio.sleep, 0)
+        """Takes in hand all answers that are stored; set by whoever drives the run."""
+        self.note_late: Callable[[Signal, str], None] = lambda signal, why: None
+        """Is told of an answer that came too late, and why."""
         self.tape: Tape | None = None
         """Takes down what is asked of somebody elsewhere, and how it is answered."""
 
@@ -330,29 +336,29 @@ class RunJournal(Journal):
         return self.sends
 
     def name(self, key: str) -> str:
-        return f"{self._life.claim.row.id}/{key}"
+        return f"{self.life.claim.row.id}/{key}"
 
     @property
     def waits(self) -> bool:
         return True
 
     def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
-        return _Reserved(self, self._life, key, effect, about)
+        return _Reserved(self, self.life, key, effect, about)
 
     def begin_life(self, prefix: str = "") -> float:
-        self._lives.begin(prefix, [key for key in self._life.known if key.startswith(prefix)])
-        return self._life.used_s() if not prefix else self._used_below(prefix)
+        self._lives.begin(prefix, [key for key in self.life.known if key.startswith(prefix)])
+        return self.life.used_s() if not prefix else self._used_below(prefix)
 
     def _used_below(self, prefix: str) -> float:
         """Return how long a run below has worked: in each life, from its first record to its last."""
         lives: dict[int, list[float]] = {}
-        for key, known in self._life.known.items():
+        for key, known in self.life.known.items():
             if key.startswith(prefix):
                 lives.setdefault(known.epoch, []).append(known.used_s)
         return sum([max(times) - min(times) for times in lives.values()])
 
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
-        known = {**dict.fromkeys(self._asked_before), **{key: each.value for key, each in self._life.known.items()}}
+        known = {**dict.fromkeys(self._asked_before), **{key: each.value for key, each in self.life.known.items()}}
         return ((key, value) for key, value in known.items() if key.startswith(prefix))
 
     def is_replaying(self, prefix: str = "") -> bool:
@@ -399,19 +405,19 @@ class RunJournal(Journal):
             return await here.ask(path, question, options, call=call, opened=opened)
 
         asking = None if here is None or not here.watch.is_heard else _Here(here, text)
-        self._life.n_working -= 1  # its call only waits
+        self.life.n_working -= 1  # its call only waits
         try:
             async with nullcontext() if scope is None else scope.unhurried():
                 value = await self._asked(asked, "text", expires_s=None, here=asking)
         finally:
-            self._life.n_working += 1
+            self.life.n_working += 1
         return None if value is None else str(loads(value))
 
     async def _asked(
         self, question: Question, field: str, *, expires_s: float | None, here: _Here | None
     ) -> bytes | None:
         """Wait for the answer to a question, and return that field of it as JSON, as it is stored; None: time is up."""
-        life, key = self._life, question.key
+        life, key = self.life, question.key
         known = life.known.get(key)
         if known is not None and known.value is not None:
             return None if known.value == _EXPIRED else known.value
@@ -420,6 +426,23 @@ class RunJournal(Journal):
         expires_at = None if expires_s is None else life.now() + expires_s
         if before is not None:
             expires_at = before.expires_at
+        if here is None:
+            self._note_asked(question)
+        signal = await self._given(replace(question, expires_at=expires_at), field, here)
+        if here is None:
+            self._note_answered(question, signal)
+        life.answered.add(key)
+        value = _EXPIRED if signal is None else dumps(signal.body.get(field)).encode()
+        self.go_live(key)
+        heard = self._answers.get(key)  # also one that came too late: no later life is to hear it
+        used_up = [heard.n] if heard is not None and heard.n else []
+        await life.put(key, DONE, effect="pure", value=value, used_up=used_up)
+        await life.settle(key)
+        return None if signal is None else value
+
+    async def _given(self, question: Question, field: str, here: _Here | None) -> Signal | None:
+        """Ask, and wait for the answer that is given in time, here or elsewhere."""
+        life, key = self.life, question.key
 
         async def answered(here: _Here) -> None:
             answer = await here.ask(here.opened)
@@ -427,14 +450,16 @@ class RunJournal(Journal):
                 self.answer(Signal(0, life.claim.row.id, "answer", key, {field: answer}, life.now(), "here"))
 
         asking = None if here is None else asyncio.ensure_future(answered(here))
-        if here is None:
-            self._note_asked(question)
         try:
-            await life.ask(replace(question, expires_at=expires_at))
-            signal = await self._answer(key, expires_at)
-            if here is not None and signal is not None:
+            await life.ask(question)
+            if here is None:
+                return await self._answer(key, question.expires_at)
+            await asyncio.sleep(0)  # it is asked here before it is answered, also if the answer has come before
+            signal = await self._answer(key, question.expires_at)
+            if signal is not None:
                 here.tell(signal.body.get(field))
                 await asyncio.sleep(0)  # what was asked here is answered, and not withdrawn
+            return signal
         except BaseException:
             life.withdraw(key)
             raise
@@ -442,15 +467,6 @@ class RunJournal(Journal):
             if asking is not None:
                 asking.cancel()
                 await asyncio.wait((asking,))
-        if here is None:
-            self._note_answered(question, signal)
-        life.answered.add(key)
-        value = _EXPIRED if signal is None else dumps(signal.body.get(field)).encode()
-        self.go_live(key)
-        used_up = [signal.n] if signal is not None and signal.n else []
-        await life.put(key, DONE, effect="pure", value=value, used_up=used_up)
-        await life.settle(key)
-        return None if signal is None else value
 
     def _note_asked(self, question: Question) -> None:
         """Take down a question, as a chat tells of its own."""
@@ -477,18 +493,24 @@ class RunJournal(Journal):
         self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_of(question.key), **facts)
 
     async def _answer(self, key: str, expires_at: float | None) -> Signal | None:
+        """Wait for an answer that was given in time, whenever this life comes to look at it. None: there is none."""
         while key not in self._answers:
-            left_s = None if expires_at is None else expires_at - self._life.now()
+            left_s = None if expires_at is None else expires_at - self.life.now()
             if left_s is not None and left_s <= 0:
-                return None
+                await self.catch_up()  # it may have been given in the last moment, and not be here yet
+                break
             waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
             await asyncio.wait((waiting,), timeout=left_s)
-        return self._answers[key]
+        signal = self._answers.get(key)
+        if signal is None or expires_at is None or signal.at < expires_at:
+            return signal
+        self.note_late(signal, f"the question had expired {signal.at - expires_at:,.0f} s before")
+        return None
 
     def answer(self, signal: Signal) -> None:
         """Give the answer to a question."""
         self._answers[signal.dedup] = signal
-        self._life.answered.add(signal.dedup)
+        self.life.answered.add(signal.dedup)
         waiting = self._waiting.get(signal.dedup)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
@@ -499,13 +521,13 @@ class RunJournal(Journal):
             return codec.decode(value)
         except (ValueError, TypeError) as error:
             why = f"its step {key} cannot be read: {str(error).splitlines()[0]}"
-            await self._life.leave(Leaving(how="blocked", why=why))
+            await self.life.leave(Leaving(how="blocked", why=why))
 
 
 _EXPIRED: Final = b"null"
 
 
-@record_class()
+@lazy_dataclass()
 class _Here:
     """A question that waits here, too."""
 
@@ -535,6 +557,7 @@ def _question(key: str, approval: Approval) -> Question:
         tool=request.tool_name,
         arguments=request.arguments if fits else None,
         question=approval.question,
+        tool_use_id=request.tool_use_id,
     )
 
 
@@ -555,7 +578,7 @@ def place_of(key: str) -> tuple[int, int]:
             return 0, 0
 
 
-@record_class()
+@lazy_dataclass()
 class _Reserved:
     """The place of one step."""
 

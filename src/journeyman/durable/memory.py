@@ -12,6 +12,8 @@ from itertools import count, takewhile
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import LATE_S, SWEEP_S, Dispatcher, Ticket, Tickets, may_be_handed_over, urgency
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.records import (
@@ -35,9 +37,10 @@ from journeyman.inbox import Queue
 from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.log import Line, added_up, lines_of, queued
 from journeyman.store.log import Record as SessionRecord
-from journeyman.types import Usage, record_class
+from journeyman.types import Usage
 
 
+@explain_arguments
 class Memory:
     """What several `InMemoryEngine`s share, as processes share a file."""
 
@@ -146,7 +149,8 @@ def _state(queue: str, rows: Sequence[Row], *, now: float) -> QueueState:
     )
 
 
-class InMemoryEngine:  # noqa: PLR0904 - those of the port
+@explain_arguments  # noqa: PLR0904 - those of the port
+class InMemoryEngine:
     """An engine on a `Memory`."""
 
     def __init__(self, memory: Memory | None = None, *, dispatcher: Dispatcher | None = None) -> None:
@@ -395,7 +399,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         return row.owner not in self.memory.owners
 
 
-@record_class()
+@lazy_dataclass()
 class _Said:
     """What is kept of a session."""
 

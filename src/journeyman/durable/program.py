@@ -10,6 +10,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
 from journeyman.chat.questions import Questions
 from journeyman.chat.writer import TurnLife
+from journeyman.data import lazy_dataclass
 from journeyman.durable.records import Above, Head, gates_of
 from journeyman.errors import SubagentMisused
 from journeyman.events import Callbacks, Listener
@@ -18,13 +19,13 @@ from journeyman.subagents.tool import Subagents
 from journeyman.team.life import TurnLimit, in_team
 from journeyman.team.team import member_tools
 from journeyman.tools.deps import deps_of_run, lacks_deps
-from journeyman.types import Text, record_class
+from journeyman.types import Text
 
 MOST_ITERATIONS: Final = 10_000
 """So many iterations a member of a team has in all its turns. Those of one turn are limited as its agent says."""
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Program:
     """What is not stored of a run, and comes from the program in each of its lives."""
 
@@ -42,6 +43,8 @@ class Program:
     """The signal that ends the run."""
     turn: TurnLife | None = None
     """What a run is in a chat that is open here."""
+    may_leave: bool = False
+    """True for a turn that leaves memory when it only waits, as other runs do. The chat is then left, too."""
     questions: Questions | None = None
     """Where somebody who is here is asked, besides; those of the turn, if it is one."""
     is_worker: bool = False

@@ -20,20 +20,11 @@ from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent, Host
 from journeyman.budget import Allowance
+from journeyman.data import lazy_dataclass
 from journeyman.errors import RunBlocked, StepTooLarge
 from journeyman.session import TURN
 from journeyman.store.log import Line
-from journeyman.types import (
-    JsonObject,
-    Message,
-    Usage,
-    UserContent,
-    adapter_of,
-    canonical_json,
-    frozen,
-    record_class,
-    value_class,
-)
+from journeyman.types import JsonObject, Message, Usage, UserContent, adapter_of, canonical_json
 
 FORMAT: Final = 1
 """The format that is written. Older ones are read."""
@@ -206,7 +197,7 @@ def kind_of(key: str) -> str | None:
 # -- a run -------------------------------------------------------------------------------------------------------------
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Above:
     """The origin of a run that another run has sent out to work by itself."""
 
@@ -230,7 +221,7 @@ class Above:
     """What that team is called."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Head:
     """What a run was begun with, as far as it can be stored. The rest comes from the program, in each life."""
 
@@ -314,7 +305,7 @@ def prints_of(agent: Agent[Any, Any, Any]) -> dict[str, str]:
     return {name: blake2b(canonical_json(part), digest_size=8).hexdigest() for name, part in parts.items()}
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Row:
     """A run as it is stored: what is known of it without reading its steps."""
 
@@ -362,7 +353,7 @@ class Row:
     """Seconds since 1970."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class QueueState:
     """How many runs of a queue have which status. Runs that have ended are not counted."""
 
@@ -499,7 +490,7 @@ QuestionKind: TypeAlias = Literal["approve", "answer"]
 """What the question wants: a decision about a call, or a text."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Question:
     """What waits for an answer: a call that waits for a decision, or a question of the model that waits for a text."""
 
@@ -517,9 +508,11 @@ class Question:
     """Answers that the model offers; you may give another one."""
     expires_at: float | None = None
     """When it stops waiting, in seconds since 1970. None: it waits without limit."""
+    tool_use_id: str = ""
+    """The id of the call that waits for a decision."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """What is known of a run."""
 
@@ -587,7 +580,7 @@ def dump_questions(questions: Sequence[Question]) -> bytes | None:
     return adapter_of(tuple[Question, ...]).dump_json(tuple(questions)) if questions else None
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Change:
     """What becomes of a run that is no longer driven here."""
 

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import ended
 from journeyman.connect import connect
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import Leaving
+from journeyman.durable.process_signals import stop_signals_heard
 from journeyman.durable.program import Program
 from journeyman.durable.records import Head, Row, load_head
-from journeyman.errors import JourneymanError, name_and_words
+from journeyman.errors import (
+    DefinitionError,
+    JourneymanError,
+    ModelUnavailable,
+    RunBlocked,
+    SubagentMisused,
+    name_and_words,
+)
 from journeyman.events import Callbacks, Listener
 from journeyman.subagents.tool import crew_of
-from journeyman.types import frozen
+from journeyman.tools.check import callback_problems, listener_problems
+
+_HowDriven: TypeAlias = Literal["driven", "held", "unfit", "failed"]
+"""What became of a run that a worker took in hand. `driven`: or seen not to need it; `held`: it may not go on now;
+`unfit`: this worker must not drive it; `failed`: something was raised."""
 
 _log = logging.getLogger("journeyman")
 _PATIENCE_S: Final = 1.0
@@ -28,7 +42,7 @@ _UNFIT_S: Final = 10.0
 """This worker leaves a run that it must not drive to others for so many seconds."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Queue:
     """How a worker serves a queue."""
 
@@ -36,6 +50,7 @@ class Queue:
     """How many runs of this queue go on at once in all workers together. None: as many as there are slots."""
 
 
+@explain_arguments
 class Worker:
     """Drives runs of its agents: runs that were started, that no longer wait, or whose process has died.
 
@@ -54,15 +69,21 @@ class Worker:
         host: Host | None = None,
         callbacks: Callbacks | None = None,
         on_event: Listener | None = None,
-        equip: Callable[[Row, Program], Program] | None = None,
+        equip: Callable[[Row, Program], Awaitable[Program | None]] | None = None,
     ) -> None:
         """Does runs of these `agents` that are stored in `durable`. `slots` is how many runs go on here at once.
         Without `queues`, all queues are served. `host`, `callbacks` and `on_event` are given to every run; `equip`
-        gives a run what only this run gets.
+        gives a run what only this run gets; None from it: the run is driven elsewhere in this program.
 
         Raises:
             ValueError: there is no agent or no slot, two agents have the same name, or a queue's limit is less than 1.
+            DefinitionError: `callbacks` or `on_event` cannot be called.
         """
+        problems = [*callback_problems(callbacks)]
+        if on_event is not None:
+            problems += listener_problems(on_event)
+        if problems:
+            raise DefinitionError("The worker", problems)
         names = [agent.name for agent in agents]
         double = sorted({name for name in names if names.count(name) > 1})
         if not names:
@@ -85,20 +106,40 @@ class Worker:
         self._callbacks: Final = callbacks
         self._on_event: Final = on_event
         self._equip: Final = equip
-        self._driving: dict[str, asyncio.Task[bool]] = {}
+        self._driving: dict[str, asyncio.Task[_HowDriven]] = {}
         self._unfit: set[str] = set()
         """The runs that this worker must not drive, which it has said."""
         self._full: set[str] = set()
         """The queues of which as many runs go on as may. They are asked again when something has changed."""
 
     async def run(self, *, stop: asyncio.Event | None = None, grace_s: float = 30.0, until_idle: bool = False) -> None:
-        """Serve until `stop` is set, or the surrounding task is cancelled.
+        """Serve until `stop` is set, or the surrounding task is cancelled. Without `stop`: until SIGTERM or Ctrl-C.
 
-        Once `stop` is set, no more runs are claimed. Runs that are driven have `grace_s` seconds to end; then they are
-        given back, so that another process goes on with them. `until_idle`: return when there is nothing left to drive,
-        which includes runs that wait because their queue is full.
+        Then no more runs are claimed. Runs that are driven have `grace_s` seconds to end; after that, or at a second
+        signal, they are given back, so that another process goes on with them. A program that handles a signal itself,
+        or serves outside of its main thread, keeps it, and passes `stop`. `until_idle`: return when there is nothing
+        left to drive, which includes runs that wait because their queue is full.
         """
-        stop, tickets = stop or asyncio.Event(), self._hub.engine.tickets
+        if stop is not None:
+            await self._run(stop, grace_s=grace_s, until_idle=until_idle)
+            return
+        stop = asyncio.Event()
+        serving = asyncio.create_task(self._run(stop, grace_s=grace_s, until_idle=until_idle))
+
+        def heed() -> None:
+            if stop.is_set():
+                serving.cancel()
+                return
+            _log.warning("Stopping: what is driven has %g s to end. Once more, and it is given back at once.", grace_s)
+            stop.set()
+
+        with stop_signals_heard(heed):
+            await ended(serving, on_cancel=serving.cancel)
+        if not serving.cancelled():
+            serving.result()
+
+    async def _run(self, stop: asyncio.Event, *, grace_s: float, until_idle: bool) -> None:
+        tickets = self._hub.engine.tickets
         if tickets is not None and not until_idle:
             await self._serve(tickets, stop=stop, grace_s=grace_s)
             return
@@ -144,12 +185,13 @@ class Worker:
                     queues=names,
                     limit=free + len(self._driving) + len(self._unfit),
                 )
-            except JourneymanError as error:
-                _log.warning("The store of the runs cannot be read. This is tried again: %s", error)
+            except Exception as error:  # noqa: BLE001 - of a clock of the user's, too: the others go on
+                said = error if isinstance(error, JourneymanError) else name_and_words(error)
+                _log.warning("The store of the runs cannot be read. This is tried again: %s", said)
                 return n_begun
-            new = [(row, program) for row in rows if row.id not in self._driving and (program := self._fit(row))]
-            for row, program in new[:free]:
-                task = asyncio.create_task(self._drive(row, program, queue.at_once))
+            new = [row for row in rows if row.id not in self._driving and row.id not in self._unfit]
+            for row in new[:free]:
+                task = asyncio.create_task(self._drive(row, queue.at_once))
                 self._driving[row.id] = task
                 task.add_done_callback(lambda _, id=row.id: self._driving.pop(id, None))
                 n_begun += 1
@@ -194,23 +236,30 @@ class Worker:
             await tickets.hand_over(ticket, now=now, after_s=_PATIENCE_S)
         elif row.wake is not None and row.wake > now:
             await tickets.hand_over(ticket, now=now)  # the clocks differ
-        elif (program := self._fit(row)) is None:
-            self._unfit.discard(row.id)
-            await tickets.hand_over(ticket, now=now, after_s=_UNFIT_S)
         else:
             drive_s = tickets.dispatcher.drive_s
             loop = asyncio.get_running_loop()
             leaving = None if drive_s is None else loop.call_later(drive_s, self._hub.release, row.id)
             try:
                 at_once = self._queues.get(row.queue, Queue()).at_once
-                is_driven = await self._drive(row, program, at_once, gen=ticket.gen)
+                outcome = await self._drive(row, at_once, gen=ticket.gen)
             finally:
                 if leaving is not None:
                     leaving.cancel()
-            after = None if is_driven else await self._hub.engine.get(ticket.run)
-            is_ours = after is not None and (after.status, after.owner) == ("running", self._hub.engine.owner)
-            if is_ours and not self._hub.drives(ticket.run):  # its records could not be read or written
-                await tickets.hand_over(ticket, now=self._hub.now())
+            if outcome != "driven":
+                await self._return(tickets, ticket, outcome)
+
+    async def _return(self, tickets: Tickets, ticket: Ticket, outcome: _HowDriven) -> None:
+        """Hand over what a ticket has brought and what was not driven here."""
+        if outcome == "unfit":
+            self._unfit.discard(ticket.run)
+            await tickets.hand_over(ticket, now=self._hub.now(), after_s=_UNFIT_S)
+            return
+        row = await self._hub.engine.get(ticket.run)
+        was_not_begun = row is not None and row.status == "ready" and outcome == "failed"
+        is_ours = row is not None and (row.status, row.owner) == ("running", self._hub.engine.owner)
+        if was_not_begun or (is_ours and not self._hub.drives(ticket.run)):  # its records could not be read or written
+            await tickets.hand_over(ticket, now=self._hub.now())
 
     async def _look_after(self, tickets: Tickets) -> None:
         """Hand over the runs of the dead, and those that no ticket carries."""
@@ -225,45 +274,47 @@ class Worker:
 
     # -- one run
 
-    def _fit(self, row: Row) -> Program | None:
-        """Return what a run has of this worker, if that is all the gates and deps that it was begun with."""
-        if row.id in self._unfit:
-            return None
+    def reconsider(self, run: str) -> None:
+        """Look again at a run, by its id, that this worker was seen not to be able to drive."""
+        self._unfit.discard(run)
+        self._hub.notify()
+
+    async def _drive(self, row: Row, at_once: int | None, *, gen: int | None = None) -> _HowDriven:
+        """Drive a run, if it has of this worker all the gates and deps that it was begun with."""
+        name = row.name or row.id
         try:
-            head = load_head(row)
-            program = self._program(row, head)
-            lacking = program.lacks(head)
-        except JourneymanError as error:
-            program, lacking = None, str(error)
-        if lacking is None:
-            return program
-        _log.warning("The run %s is left to another worker: %s", row.name or row.id, lacking)
-        self._unfit.add(row.id)
-        return None
+            try:
+                head = load_head(row)
+                program = self._program(row, head)
+                if self._equip is not None and (program := await self._equip(row, program)) is None:
+                    return "driven"
+                program = program.sent(head)
+                lacking = program.lacks(head)
+            except (RunBlocked, DefinitionError, ModelUnavailable, SubagentMisused) as error:
+                program, lacking = None, str(error)
+            if program is None or lacking is not None:
+                _log.warning("The run %s is left to another worker: %s", name, lacking)
+                self._unfit.add(row.id)
+                return "unfit"
+            outcome = await self._hub.driven(row.id, program, at_once=at_once, gen=gen, row=row)
+        except Exception as error:  # noqa: BLE001 - of one run, and the others go on
+            _log.warning("The run %s is not driven: %s", name, name_and_words(error))
+            await asyncio.sleep(_PATIENCE_S)
+            return "failed"
+        is_held = isinstance(outcome, Leaving) and outcome.how == "held"
+        if at_once is not None and is_held:
+            self._full.add(row.queue)
+        return "held" if is_held else "driven"
 
     def _program(self, row: Row, head: Head) -> Program:
+        """Return what a run has of this worker, or the run above all others in whose tree it is."""
         host = self._host
         if host.model is None and head.model:
             host = replace(host, model=connect(head.model))  # what it was started with
-        program = Program(
+        return Program(
             agent=self._agents[row.agent.partition("/")[0]],
             host=host,
             callbacks=self._callbacks,
             on_event=self._on_event,
             is_worker=True,
         )
-        program = program.sent(head)
-        return program if self._equip is None else self._equip(row, program)
-
-    async def _drive(self, row: Row, program: Program, at_once: int | None, *, gen: int | None = None) -> bool:
-        """Drive a run, and say whether that was done, or was seen not to be needed."""
-        try:
-            outcome = await self._hub.driven(row.id, program, at_once=at_once, gen=gen, row=row)
-            is_held = isinstance(outcome, Leaving) and outcome.how == "held"
-            if at_once is not None and is_held:
-                self._full.add(row.queue)
-        except Exception as error:  # noqa: BLE001 - of one run, and the others go on
-            _log.warning("The run %s is not driven: %s", row.name or row.id, name_and_words(error))
-            await asyncio.sleep(_PATIENCE_S)
-            return False
-        return not is_held

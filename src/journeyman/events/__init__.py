@@ -7,9 +7,10 @@ break a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Ending
 from journeyman.events.batch import BatchEvent, BatchPaused, InputFinished
 from journeyman.events.chat import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TurnEnded
@@ -76,7 +77,7 @@ from journeyman.events.team import (
     Reason,
 )
 from journeyman.result import LayerOutcome, ToolKind
-from journeyman.types import JsonObject, RunPath, frozen
+from journeyman.types import JsonObject, RunPath
 
 __all__ = [
     "PREFIXES",
@@ -164,7 +165,7 @@ Listener: TypeAlias = Callable[[Event], None]
 """Gets every event, synchronously, in order. Must be quick. One that raises is recorded and goes on being told."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class CallbackContext:
     """Where a run stands when a callback is called. A snapshot of its own for each call."""
 
@@ -184,7 +185,7 @@ class CallbackContext:
     """For `on_tool_result`: whether the result is that of an earlier call; None elsewhere."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Callbacks:
     """Functions to call at the steps of a run, sync or async; an awaitable is awaited in place.
 
@@ -216,3 +217,20 @@ class Callbacks:
     """Gets the output."""
     on_failure: Callable[[CallbackContext, Ending], object] | None = None
     """Gets why the run failed."""
+
+
+CALLBACKS: Final[Mapping[str, tuple[int, str]]] = {
+    "on_run_start": (1, "a CallbackContext"),
+    "on_attempt_start": (1, "a CallbackContext"),
+    "on_attempt_complete": (2, "a CallbackContext and whether the attempt succeeded"),
+    "on_iteration_start": (1, "a CallbackContext"),
+    "on_model_response": (2, "a CallbackContext and the ModelResponded"),
+    "on_tool_call": (3, "a CallbackContext, the tool's name and its input"),
+    "on_tool_result": (3, "a CallbackContext, the tool's name and its result"),
+    "on_layer_start": (2, "a CallbackContext and the layer's name"),
+    "on_layer_complete": (2, "a CallbackContext and the LayerOutcome"),
+    "on_validation_failure": (2, "a CallbackContext and the feedback"),
+    "on_success": (2, "a CallbackContext and the output"),
+    "on_failure": (2, "a CallbackContext and the Ending"),
+}
+"""With how many arguments each callback is called, and which."""

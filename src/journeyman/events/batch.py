@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorCode
-from journeyman.types import RunPath, Usage, frozen
+from journeyman.types import RunPath, Usage
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class InputFinished:
     """The run of one input has ended. After all events of that run; in the order in which runs end."""
 
@@ -28,7 +29,7 @@ class InputFinished:
     """What all runs that have ended have used together."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class BatchPaused:
     """A provider has limited the rate. No run of the batch asks it again before the pause has ended."""
 

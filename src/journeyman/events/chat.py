@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+from journeyman.data import lazy_dataclass
 from journeyman.result import Failure, Success
-from journeyman.types import NOTHING_USED, JsonObject, RunPath, Usage, frozen
+from journeyman.types import NOTHING_USED, JsonObject, RunPath, Usage
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ApprovalRequested:
     """A gate asks about a call, which waits for `Chat.answer`. Exactly one `ApprovalAnswered` follows."""
 
@@ -30,7 +31,7 @@ class ApprovalRequested:
     """What is allowed for the session, or forever, in words: it may be more than this call."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ApprovalAnswered:
     """After its `ApprovalRequested`, and before the call is made or refused. A turn that ends has denied it."""
 
@@ -43,7 +44,7 @@ class ApprovalAnswered:
     """Why, in words; perhaps empty."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class QuestionAsked:
     """The model asks the user through `ask_user`, or an MCP server does in the middle of a call, and waits for
     `Chat.answer`. Exactly one `QuestionAnswered` follows."""
@@ -57,7 +58,7 @@ class QuestionAsked:
     """Answers to choose from; any other text will do as well."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class QuestionAnswered:
     """After its `QuestionAsked`."""
 
@@ -68,7 +69,7 @@ class QuestionAnswered:
     """None: the turn ended before there was one."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class TurnEnded:
     """The last event of a turn, after those of all its runs. The chat is idle by then: a listener may prompt it."""
 

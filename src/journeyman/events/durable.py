@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from journeyman.types import RunPath, frozen
+from journeyman.data import lazy_dataclass
+from journeyman.types import RunPath
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunQueued:
     """A run was stored for a worker to do."""
 
@@ -26,7 +27,7 @@ class RunQueued:
     """It does not begin before so many seconds."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunClaimed:
     """A process drives the run from now on; before anything of it happens there."""
 
@@ -46,7 +47,7 @@ class RunClaimed:
     """How long the claim took."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunWoken:
     """A run that was suspended goes on, since an answer, a word or its time has come. Directly after `RunClaimed`."""
 
@@ -56,7 +57,7 @@ class RunWoken:
     epoch: int
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class StepStored:
     """A step was written, before anything comes of it. Between `RunClaimed` and what ends that life of the run."""
 
@@ -72,7 +73,7 @@ class StepStored:
     """How long the store took."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunSuspended:
     """A run that only waits has left this process. It is a row now, and takes no memory."""
 
@@ -82,7 +83,7 @@ class RunSuspended:
     epoch: int
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunFenced:
     """Somebody else drives the run now, so what this process still did of it is not stored."""
 
@@ -92,7 +93,7 @@ class RunFenced:
     epoch: int
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunHalted:
     """The run is blocked: it cannot go on before a person has looked at it."""
 

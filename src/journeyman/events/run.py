@@ -8,15 +8,16 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 from typing_extensions import TypeForm
 
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Ending
 from journeyman.hosted.calls import HostedCall
 from journeyman.result import LayerOutcome, Metadata, ToolKind
-from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage, adapter_of, frozen
+from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage, adapter_of
 
 T = TypeVar("T")
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunStarted:
     """The first event of a run. Exactly one `RunSucceeded` or `RunFailed` follows as its last, unless the surrounding
     task is cancelled."""
@@ -36,7 +37,7 @@ class RunStarted:
     """The agent's description."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunResumed:
     """A run goes on where its journal ends. It stands where `RunStarted` stands for a new one; what happened before was
     told in an earlier life, so an attempt, an iteration and calls may be under way."""
@@ -51,7 +52,7 @@ class RunResumed:
     """The agent's description."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class MessageCommitted:
     """A message became part of the history, the initial prompt included. In the order of the history.
 
@@ -65,7 +66,7 @@ class MessageCommitted:
     """Its place in the history, from 0."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class AttemptStarted:
     """Before anything of this attempt. One `AttemptCompleted` follows on every path."""
 
@@ -73,7 +74,7 @@ class AttemptStarted:
     attempt: int
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class IterationStarted:
     """Before the model call of this iteration."""
 
@@ -82,7 +83,7 @@ class IterationStarted:
     iteration: int
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class TextDelta:
     """A piece of the model's text, between `IterationStarted` and `ModelResponded`."""
 
@@ -91,7 +92,7 @@ class TextDelta:
     """The new piece."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ThinkingDelta:
     """A piece of the model's reasoning, between `IterationStarted` and `ModelResponded`."""
 
@@ -100,7 +101,7 @@ class ThinkingDelta:
     """The new piece."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ToolInputDelta:
     """A piece of the arguments of a call that the model is still writing. JSON text, cut anywhere."""
 
@@ -111,7 +112,7 @@ class ToolInputDelta:
     """The new piece."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class OutputDelta:
     """The output as far as the model has written it. Comes instead of `ToolInputDelta` for the output tool, and instead
     of `TextDelta` for a native output."""
@@ -151,7 +152,7 @@ class OutputDelta:
             return None
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ModelRetried:
     """A request failed; another follows after `delay_s` seconds. Comes before the wait."""
 
@@ -170,7 +171,7 @@ class ModelRetried:
     """What the provider said, or what broke."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ModelRestarted:
     """The call starts again: forget the deltas since `IterationStarted`."""
 
@@ -179,7 +180,7 @@ class ModelRestarted:
     iteration: int
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ModelAnswered:
     """Which of several models gives the answer; before its deltas."""
 
@@ -190,7 +191,7 @@ class ModelAnswered:
     """The name of the model that answers."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ModelResponded:
     """The response is complete; before any of its calls."""
 
@@ -207,7 +208,7 @@ class ModelResponded:
     """The model that answered, as its provider names it."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class HostedToolRan:
     """The provider ran one of its own tools within a response: after its `ModelResponded`, in order, and before the
     calls of tools that are yours. Told with the result, which may be one pause later than the call."""
@@ -219,7 +220,7 @@ class HostedToolRan:
     """The call with its result."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class CompactionStep:
     """What one strategy did for a `ContextCompacted`."""
 
@@ -231,7 +232,7 @@ class CompactionStep:
     """Why it made no view, or why that could not be sent."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ContextCompacted:
     """What is sent of the conversation was to be made shorter; before the deltas of the request that it is for.
 
@@ -254,7 +255,7 @@ class ContextCompacted:
     """Of the model calls that the strategies made. Not in any `ModelResponded`, but in the usage of the run."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ToolCalled:
     """Before the call, in call order: exactly one for each `tool_use` block of a response that asks for calls."""
 
@@ -269,7 +270,7 @@ class ToolCalled:
     """What the model wrote as arguments, parsed."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ToolProgress:
     """What a running tool reports of itself, between its `ToolCalled` and `ToolFinished`."""
 
@@ -282,7 +283,7 @@ class ToolProgress:
     """How much is done, 0 to 1; None when unknown."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ToolFinished:
     """After the call, as it happens: exactly one for each `ToolCalled`, unless the run is cancelled from outside. The
     terminator's comes after validation."""
@@ -304,7 +305,7 @@ class ToolFinished:
     """How long the call took, in seconds."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class CallAbandoned:
     """A call was stopped and would not end: a sync tool in its thread, told at once; what swallows its cancellation,
     told after `Host.grace_s`. Its late result is dropped."""
@@ -315,7 +316,7 @@ class CallAbandoned:
     tool_name: str | None
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class LayerStarted:
     """Before a validation layer. One `LayerCompleted` follows; after one that did not pass comes no other layer."""
 
@@ -329,7 +330,7 @@ class LayerStarted:
     """`schema`: the output's type; `validator`: one of the agent's functions, or what looks at a draft."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class LayerCompleted:
     """After a validation layer."""
 
@@ -339,7 +340,7 @@ class LayerCompleted:
     """Whether it passed, and what it found."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ValidationFailed:
     """After the layers, when one did not pass; before the terminator's `ToolFinished`."""
 
@@ -349,7 +350,7 @@ class ValidationFailed:
     """What the model reads."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class AttemptCompleted:
     """The last event of an attempt; before the next `AttemptStarted`."""
 
@@ -359,7 +360,7 @@ class AttemptCompleted:
     """Whether its output passed every check."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RecordingEnded:
     """The store cannot be written any more, so nothing of what follows is recorded. The run goes on."""
 
@@ -368,7 +369,7 @@ class RecordingEnded:
     """Why nothing more is recorded."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunSucceeded:
     """The last event of a run that succeeded."""
 
@@ -378,7 +379,7 @@ class RunSucceeded:
     metadata: Metadata
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class RunFailed:
     """The last event of a run that failed."""
 

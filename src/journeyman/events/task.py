@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from journeyman.types import NOTHING_USED, RunPath, Usage, frozen
+from journeyman.data import lazy_dataclass
+from journeyman.types import NOTHING_USED, RunPath, Usage
 
 TaskKind: TypeAlias = Literal["tool", "agent", "shell", "member"]
 """What a task is: work of a tool, a run of an agent, a shell command, or a member of a team."""
@@ -25,7 +25,7 @@ PREFIXES: Final[dict[TaskKind, str]] = {"tool": "bg", "agent": "bg", "shell": "s
 """How the ids of each kind begin. They share one counter."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Identity:
     """Who a member of a team is."""
 
@@ -40,7 +40,7 @@ class Identity:
         return f"{self.name}@{self.team}"
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class TaskInfo:
     """One task, as it was at one moment."""
 
@@ -97,7 +97,7 @@ class TaskInfo:
         return self.status == "running"
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class TaskStarted:
     """A task was registered; before anything of its work. One `TaskEnded` follows."""
 
@@ -106,7 +106,7 @@ class TaskStarted:
     """The task as it begins."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class TaskMessaged:
     """Somebody wrote to a task. Between its `TaskStarted` and `TaskEnded` if it was queued."""
 
@@ -119,7 +119,7 @@ class TaskMessaged:
     """What came of it."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class TaskEnded:
     """A task has its final status; before its notification is handed over."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from journeyman.data import lazy_dataclass
 from journeyman.events.task import Liveness
-from journeyman.types import RunPath, frozen
+from journeyman.types import RunPath
 
 MailKind: TypeAlias = Literal["message", "idle", "gone", "shutdown"]
 """What mail is: somebody's words, or a notice of the team's. `idle`: a member has nothing left to do. `gone`: it ended.
@@ -17,7 +18,7 @@ Reason: TypeAlias = Literal["gone", "stale", "unread", "closed"]
 `unread`: its addressee ended before it read it. `closed`: the team was left before it was read."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Mail:
     """One message from one member of a team to another. It ends delivered or as a dead letter, exactly once."""
 
@@ -39,7 +40,7 @@ class Mail:
     """When it was sent."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class DeadLetter:
     """Mail that could not be delivered."""
 
@@ -51,7 +52,7 @@ class DeadLetter:
     """When that was found."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class MailSent:
     """Mail is on its way. Exactly one `MailDelivered` or `MailReturned` with the same mail follows."""
 
@@ -61,7 +62,7 @@ class MailSent:
     """The mail."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class MailDelivered:
     """Mail became part of its addressee's conversation, or was handed to the program that leads the team."""
 
@@ -71,7 +72,7 @@ class MailDelivered:
     """The mail."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class MailReturned:
     """Mail could not be delivered, and is a dead letter from now on."""
 
@@ -81,7 +82,7 @@ class MailReturned:
     """The mail, and why it came back."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class MemberChanged:
     """A member does something else. The first of each member is `working` or `idle`, the last is `gone`."""
 

@@ -12,10 +12,11 @@ from typing import Final, cast
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
-from journeyman.types import Block, JsonObject, Opaque, Text, frozen
+from journeyman.data import lazy_dataclass
+from journeyman.types import Block, JsonObject, Opaque, Text
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Found:
     """One thing that a search found."""
 
@@ -27,7 +28,7 @@ class Found:
     """The words that were found there, if the provider tells them."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class HostedCall:
     """A call that the provider ran by itself."""
 
@@ -74,7 +75,7 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
     for block in content:
         if isinstance(block, Opaque):
             facts = _facts(block)
-            grounded = [*_grounded(facts, block.provider)]
+            grounded = [*_grounded(facts, block.provider), *_told_beside(facts, block.provider)]
             named = {call.tool for call in grounded}  # these tell more of the same searches
             calls = [call for call in calls if call.tool not in named or call.provider != block.provider]
             calls += grounded
@@ -94,6 +95,9 @@ _NAMES: Final[Mapping[str, str]] = {
     "web_search_call": "web_search",
     "file_search_call": "file_search",
     "code_interpreter_call": "code_execution",
+    "python": "code_execution",
+    "code_interpreter": "code_execution",
+    "search": "web_search",
     "GOOGLE_SEARCH_WEB": "web_search",
     "FILE_SEARCH": "file_search",
 }
@@ -204,6 +208,40 @@ def _grounded(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
         if found or _texts(queries):
             asked = "\n".join(_texts(queries))
             yield HostedCall(tool=tool, provider=provider, id="", asked=asked, found=tuple(found))
+
+
+def _told_beside(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
+    """Give the pages that Gemini has read, and the tools that Groq has run, of which they tell beside the answer."""
+    for page in map(_object, _list(_object(facts.get("urlContextMetadata")).get("urlMetadata"))):
+        url, status = _text(page.get("retrievedUrl")), _text(page.get("urlRetrievalStatus"))
+        error = None if status in ("", "URL_RETRIEVAL_STATUS_SUCCESS") else status
+        found = (Found(url=url),) if url else ()
+        yield HostedCall(tool="url_context", provider=provider, id="", asked=url, found=found, error=error)
+    for each in map(_object, _list(facts.get("executed_tools"))):
+        kind = _text(each.get("name")) or _text(each.get("type"))
+        results = (_object(each.get("search_results")).get("results"), each.get("browser_results"))
+        pages = [_object(page) for listed in results for page in _list(listed)]
+        found = [
+            Found(title=_text(page.get("title")), url=_text(page.get("url")), text=_text(page.get("content")))
+            for page in pages
+        ]
+        codes = [_text(_object(code).get("text")) for code in _list(each.get("code_results"))]
+        yield HostedCall(
+            tool=_NAMES.get(kind, kind),
+            provider=provider,
+            id="",
+            asked=_asked_in(_text(each.get("arguments"))),
+            output="\n".join([text for text in (_text(each.get("output")), *codes) if text]),
+            found=tuple(found),
+        )
+
+
+def _asked_in(arguments: str) -> str:
+    try:
+        parsed = _object(cast("JsonValue", from_json(arguments)))
+    except ValueError:
+        return arguments
+    return _asked(parsed) or arguments
 
 
 def _asked(arguments: JsonObject) -> str:

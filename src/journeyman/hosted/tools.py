@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
-from journeyman.types import frozen
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Location:
     """The rough place of the user, so that a search finds what is near."""
 
@@ -29,7 +29,7 @@ class Location:
     """The name of the time zone in the IANA's list, such as `Europe/Berlin`."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class WebSearch:
     """The model may search the web."""
 
@@ -47,14 +47,14 @@ class WebSearch:
     type: Literal["web_search"] = field(default="web_search", repr=False)
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class CodeExecution:
     """The model may run code, in a container of the provider's."""
 
     type: Literal["code_execution"] = field(default="code_execution", repr=False)
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class FileSearch:
     """The model may search files that were uploaded to the provider before."""
 
@@ -69,7 +69,7 @@ HostedTool: TypeAlias = WebSearch | CodeExecution | FileSearch
 """What `Settings.hosted` holds."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Hosting:
     """Which hosted tools a model has. For each tool, the options that it takes; None: the model does not have this
     tool."""

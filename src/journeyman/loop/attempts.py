@@ -155,7 +155,8 @@ def _has_loop() -> bool:
 
 
 def _no_agent(given: object) -> Failure:
-    wrong = f"the agent is {given!r}. Pass an Agent(name=…, model=…)"
+    model = repr(given) if isinstance(given, str) and ":" in given else "…"
+    wrong = f"the agent is {given!r}. Pass an Agent(name='assistant', model={model})"
     context = InvalidInputContext(issues=(wrong,))
     return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
 

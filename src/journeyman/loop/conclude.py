@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from journeyman.cancel import Cause, is_awaited, is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.endings import (
     BudgetContext,
     CancelledContext,
@@ -34,7 +35,7 @@ from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.tools.context import own_copy
 from journeyman.tools.redaction import words_without_secrets
-from journeyman.types import NOTHING_USED, JsonObject, Text, Usage, value_class
+from journeyman.types import NOTHING_USED, JsonObject, Text, Usage
 
 _log = logging.getLogger("journeyman")
 
@@ -137,7 +138,12 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
             ended = run.ending(ProjectionContext(reason=words_without_secrets(error)), error)
     if isinstance(ended, Ending):
         _log_bug(run, ended)
-    return await _told_result(run, _result(run, ended, state))
+    result = _result(run, ended, state)
+    await _note_end(run, result)
+    settle = run.options.settle
+    while settle is not None and not await settle(result):
+        result = _result(run, _stopped(run, "abort"), None)
+    return await _told_result(run, result)
 
 
 def _log_bug(run: Run, ending: Ending) -> None:
@@ -229,7 +235,7 @@ def _metadata(run: Run) -> Metadata:
     )
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class _End:
     """What a journal keeps of the end of a run. Of one that another run waits for it is all there is to know: it is
     not replayed."""
@@ -309,7 +315,6 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
 
 async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     """Tell how the run ended; what goes wrong in the telling is part of the result too."""
-    await _note_end(run, result)
     run.is_told = True
     watch = run.watch
     if watch is None:

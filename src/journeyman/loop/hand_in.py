@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from journeyman.agent import Agent
 from journeyman.cancel import is_awaited, is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.endings import (
     Ending,
     InvalidResponseContext,
@@ -31,7 +32,7 @@ from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stoppi
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.written import quoting
-from journeyman.types import Message, Text, ToolResult, ToolUse, value_class
+from journeyman.types import Message, Text, ToolResult, ToolUse
 
 _PREVIEW: Final = TypedCodec[ToolResult](ToolResult)
 _GUARDED: Final = TypedCodec[KeepGoing | Escalate | None](KeepGoing | Escalate | None)
@@ -79,7 +80,7 @@ class OutputHandIn:
         return Candidate(_raw(call.use), call.use)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _Draft:
     raw: str
     clean: bool

@@ -274,6 +274,7 @@ def _provider_context(error: ProviderError) -> Context:
         type=error.type,
         request_id=error.request_id,
         retry_after_s=error.retry_after_s,
+        advice=error.hint,
     )
 
 

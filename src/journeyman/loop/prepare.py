@@ -67,6 +67,7 @@ from journeyman.tools.check import (
     callback_problems,
     function_problem,
     gate_problems,
+    history_problem,
     is_count,
     lacking,
     listener_problems,
@@ -114,7 +115,7 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     journal = options.host.journal
     history, wrong_history = _history_of(options.history, agent)
     if wrong_history is not None:
-        wrong.append(f"history holds what is no message ({name_and_words(wrong_history)})")
+        wrong.append(str(history_problem(options.history, wrong_history)).rstrip(" ."))
     default_retries = 2 if len(path) == 1 and is_callers else 0  # no run inside another repeats a request
     run = Run(
         agent=agent,

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Abort, Scope, current_call, current_scope
+from journeyman.data import lazy_dataclass
 from journeyman.endings import START, Context, Ending, ErrorCode, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
@@ -26,10 +27,10 @@ from journeyman.journal import Digests, Tape
 from journeyman.loop.watch import NO_CALLBACKS, Watch
 from journeyman.model import Model, Response
 from journeyman.output import StopGuard
-from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
+from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, Result, ToolKind, ValidationReport
 from journeyman.tools.context import States, own_copy
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent, record_class, value_class
+from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent
 from journeyman.window import View
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ T = TypeVar("T")
 # -- what a caller says of a run --------------------------------------------------------------------------------------
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Origin:
     """How a sub-agent, or a run of a batch, got its task."""
 
@@ -66,10 +67,10 @@ class RunOptions(StreamOptions, total=False):
     """What `run` takes beside the agent, its input and the deps."""
 
     on_event: Listener | None
-    """Called with every event, in order; it may be async."""
+    """Called with every event, in order, and never awaited: what is async goes into `callbacks`."""
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Options:
     """What a caller may say about one run."""
 
@@ -98,6 +99,9 @@ class Options:
     """How a sub-agent, or a run of a batch, came to its task; None for any other run."""
     numbers: Iterator[int] | None = None
     """Numbers for the runs that this one starts; None: from 1."""
+    settle: Callable[[Result[Any]], Awaitable[bool]] | None = None
+    """Stores how the run has ended, before anybody is told of it. False: the signal has ended the run before that, and
+    it is asked again with that end."""
     tape: Tape | None = None
     """Records the run together with others, as those of a chat; None: a recording of its own, if `host` says so."""
     watch_above: Watch | None = None
@@ -109,7 +113,7 @@ class Options:
 # -- one run ----------------------------------------------------------------------------------------------------------
 
 
-@record_class()
+@lazy_dataclass()
 class Clock:
     """The event loop's clock, and when the run began on it, in seconds."""
 
@@ -123,7 +127,7 @@ class Clock:
         return self.now() - self.started_s
 
 
-@record_class()
+@lazy_dataclass()
 class Attempt:
     """What belongs to the attempt that is under way, and to no other; before the first, to the preparations."""
 
@@ -147,7 +151,7 @@ class Attempt:
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
 
 
-@record_class()
+@lazy_dataclass()
 class Calls:
     """What has to be known before the next call."""
 
@@ -171,7 +175,7 @@ class Calls:
     """The states of the run and of the attempt as they were recorded last."""
 
 
-@record_class()
+@lazy_dataclass()
 class Children:
     """The runs that a run starts."""
 
@@ -185,7 +189,7 @@ class Children:
         return tuple([self.ended[number] for number in sorted(self.ended)])
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Run:
     """One run. `prepare` sets what has no value at first."""
 
@@ -413,7 +417,7 @@ def detached() -> Generator[None]:
 # -- what its steps leave behind --------------------------------------------------------------------------------------
 
 
-@record_class()
+@lazy_dataclass()
 class Candidate:
     """An output that was handed in and not validated yet."""
 
@@ -450,7 +454,7 @@ class HandIn(Protocol):
         ...
 
 
-@record_class()
+@lazy_dataclass()
 class Call:
     """One call of a response, after it ended."""
 
@@ -459,7 +463,7 @@ class Call:
     """None: withheld until the output was validated."""
 
 
-@record_class()
+@lazy_dataclass()
 class Iterated:
     """What one iteration brought."""
 
@@ -470,7 +474,7 @@ class Iterated:
     """In call order; empty unless the model stopped for them."""
 
 
-@record_class()
+@lazy_dataclass()
 class Finished:
     """The run has an output that passed."""
 
@@ -478,7 +482,7 @@ class Finished:
     terminal_result: str | None
 
 
-@record_class()
+@lazy_dataclass()
 class Layer:
     """A validation layer that is about to judge."""
 
@@ -494,7 +498,7 @@ class Layer:
         )
 
 
-@record_class()
+@lazy_dataclass()
 class Outcome:
     """The result of a call, and how it came about."""
 
@@ -517,7 +521,7 @@ class Outcome:
         return replace(self, result=replace(self.result, content=noted))
 
 
-@record_class()
+@lazy_dataclass()
 class HandInTool:
     """A tool that belongs to the loop itself: the output tool or submit."""
 

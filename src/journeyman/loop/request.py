@@ -16,13 +16,14 @@ from typing import Any, Final, Literal, cast
 from pydantic_core import from_json
 
 from journeyman.cancel import is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem, log_caught, name_and_words
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import encodable
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
 from journeyman.model import Model, Part, Prefix, Request, Response, Tap, price_of, unpriced
-from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, record_class, value_class
+from journeyman.types import NOTHING_USED, Message, Usage, adapter_of
 from journeyman.window import (
     AnyStrategy,
     CompactedView,
@@ -41,7 +42,7 @@ from journeyman.window import (
 # -- one call, within the budget and from the journal -----------------------------------------------------------------
 
 
-@record_class()
+@lazy_dataclass()
 class ModelCall:
     """A model call that is about to be made."""
 
@@ -134,7 +135,7 @@ async def _reserved(run: Run, call: ModelCall) -> AsyncGenerator[Request]:
         budget.settle(grant, Usage.total(call.used))
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _StoredResponse:
     """What a journal keeps of a call."""
 
@@ -242,7 +243,7 @@ def _threshold(run: Run, view: CompactedView) -> int | None:
     return min([limit for limit in (known, view.ceiling_tokens) if limit is not None], default=None)
 
 
-@record_class()
+@lazy_dataclass()
 class _Shortening:
     """One compaction under way."""
 

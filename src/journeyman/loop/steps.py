@@ -15,11 +15,12 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journeyman.budget import Budget
+from journeyman.data import lazy_dataclass
 from journeyman.errors import quoted
 from journeyman.journal import Codec, Journal, TypedCodec, as_json
 from journeyman.loop.record import Outcome, Run
 from journeyman.loop.request import spent_by
-from journeyman.types import Text, ToolResult, ToolUse, Usage, UserContent, adapter_of, value_class
+from journeyman.types import Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool 
 # -- whose journal it is ----------------------------------------------------------------------------------------------
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _Head:
     """What a journal knows its run by."""
 
@@ -147,7 +148,7 @@ def declared_type(make: Callable[..., object]) -> Any:  # noqa: ANN401 - whateve
 _ANYTHING: Final = (Any, object)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _Stored:
     """What came of one call, in a journal; beside it stand those states that the call changed."""
 

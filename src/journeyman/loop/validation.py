@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from pydantic_core import from_json
 
 from journeyman.cancel import Abort, is_awaited, is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Ending, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
@@ -27,12 +28,11 @@ from journeyman.tools.issues import written_path
 from journeyman.tools.redaction import words_without_secrets
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.written import quoting
-from journeyman.types import record_class, value_class
 
 T = TypeVar("T")
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _LayerCodec:
     """Stores what a validator said. What it raised is not kept: it is no JSON, and nothing reads it but the report. Of
     what may be a bug, the line is kept."""
@@ -59,7 +59,7 @@ _DOUBTFUL: Final = (TypeError, AttributeError, RecursionError)
 _SCHEMA_DESCRIPTION = "The output must fit its type."
 
 
-@record_class()
+@lazy_dataclass()
 class Verdict:
     """What the layers said of a candidate."""
 
@@ -171,7 +171,7 @@ async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
 # -- one validator -----------------------------------------------------------------------------------------------------
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Checking:
     """What a validator may know besides the output."""
 
@@ -325,7 +325,7 @@ def layer_description(validator: Callable[..., object]) -> str:
     return (doc or "").partition("\n")[0]
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class from_checker(Generic[T]):
     """Make a validator of a function that returns the value or raises: its return value is not used."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from journeyman.agent import Host
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.connect import recorder_at
+from journeyman.data import lazy_dataclass
 from journeyman.endings import Place
 from journeyman.errors import Told, log_caught, name_and_words
 from journeyman.events import (
@@ -40,7 +41,7 @@ from journeyman.events import (
 from journeyman.journal import Outside, SharedTape, Tape, TapeEnd, TapeKind, Where
 from journeyman.model import Model, Request, Response, Tap
 from journeyman.result import CallbackError, ToolKind
-from journeyman.types import RunPath, ToolUse, record_class, value_class
+from journeyman.types import RunPath, ToolUse
 
 _log = logging.getLogger("journeyman")
 NO_CALLBACKS = Callbacks()
@@ -48,7 +49,7 @@ ANYWHERE: Final = nullcontext()
 """The block for work of which nobody is told."""
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Watch:
     """Who watches one run."""
 
@@ -166,7 +167,7 @@ class Watch:
         )
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _CallFacts:
     """What a callback learns of the call it is about; nothing for the others."""
 
@@ -253,7 +254,7 @@ def traceparent_of(host: Host, agent: str) -> str:
         return ""
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class TwoTapes:
     """Two tapes of the same: one records, one tells others."""
 
@@ -308,7 +309,7 @@ class TwoTapes:
         await self.first.end(status, code)
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class TwoTaps:
     """Two that hear the same request. The one that hears last began last."""
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 
 MAX_TOOLS: Final = 1_000
+MAX_DESCRIPTION_CHARS: Final = 200_000
+"""The longest description of a tool that is compared with what was pinned; a model reads less of it."""
 MAX_PAGES: Final = 100
 MAX_ROUNDS: Final = 20
 """How often a server may want to know more before it answers one request."""
@@ -373,6 +375,9 @@ class Connection:
             for tool in page.tools:
                 if tool.name in tools:
                     raise ValueError(f"it lists the tool {tool.name!r} twice")
+                if (n_chars := len(tool.title or "") + len(tool.description or "")) > MAX_DESCRIPTION_CHARS:
+                    most = f"of at most {MAX_DESCRIPTION_CHARS:,}"
+                    raise ValueError(f"it describes the tool {tool.name[:80]!r} with {n_chars:,} characters, {most}")
                 tools[tool.name] = _definition(tool)
                 await asyncio.sleep(0)  # there may be a thousand, and others have their turn
             cursor = page.next_cursor

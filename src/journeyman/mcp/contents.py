@@ -10,6 +10,7 @@ import asyncio
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pydantic_core import from_json, to_json
@@ -29,20 +30,25 @@ MAX_TEXTS: Final = 50_000
 """The most names and texts that a message of a server may be made of: each becomes an object here."""
 MAX_VALUES: Final = 500_000
 """The most values of any kind that it may be made of."""
+MAX_DEPTH: Final = 190
+"""The deepest that its lists and objects may be nested: no parser here takes 200."""
+_STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS: Final = bytes([each for each in range(256) if each not in _STEPS])
 _READ_AT_ONCE: Final = 2**18
 _MAX_COMPARED_CHARS: Final = 200_000
 """In longer answers nobody looks whether the texts repeat the structured result."""
 Shown: TypeAlias = Text | Image | Document
 
 
-async def is_too_fine(message: bytes | bytearray) -> bool:
-    """Tell whether a message of a server is made of more pieces than can be right: reading it would take seconds.
+async def message_fault(message: bytes | bytearray) -> str:
+    """Return why a message of a server is not read, or nothing: it is made of more pieces than can be right, so that
+    reading it would take seconds, or is nested so deeply that nobody can read it.
 
     Only what stands outside of texts counts. Between the parts of a long message others have their turn.
     """
-    if len(message) <= MAX_TEXTS:
-        return False
-    start = n_texts = n_values = 0
+    if len(message) <= MAX_TEXTS and message.count(b"[") + message.count(b"{") <= MAX_DEPTH:
+        return ""
+    start = n_texts = n_values = depth = 0
     is_inside = False  # of a text
     while start < len(message):
         part = message[start : start + _READ_AT_ONCE]
@@ -55,9 +61,13 @@ async def is_too_fine(message: bytes | bytearray) -> bool:
         n_texts += len(texts) // 2
         n_values += sum([outside.count(mark) for mark in (b",", b"[", b"{")])
         if n_texts > MAX_TEXTS or n_values > MAX_VALUES:
-            return True
+            return "it sent a message of more pieces than can be right"
+        depths = [*accumulate(map(_STEPS.__getitem__, outside.translate(None, _NO_BRACKETS)), initial=depth)]
+        if max(depths) > MAX_DEPTH:
+            return f"it sent a message that is nested more than {MAX_DEPTH} deep"
+        depth = depths[-1]
         await asyncio.sleep(0)
-    return False
+    return ""
 
 
 def to_tool_result(answer: CallToolResult) -> ToolResult:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, cast
 
 from journeyman.errors import name_and_words
-from journeyman.mcp.contents import is_too_fine
+from journeyman.mcp.contents import message_fault
 from journeyman.mcp.servers import Http
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ class HttpTransport:
         await self._check(message)
 
     async def _check(self, message: bytearray) -> None:
-        if await is_too_fine(message):
-            await self._refuse("it sent a message of more pieces than can be right")
+        if fault := await message_fault(message):
+            await self._refuse(fault)
 
 
 class _Refused(Exception):

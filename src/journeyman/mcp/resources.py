@@ -10,12 +10,13 @@ import asyncio
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 from pydantic_core import to_json
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import Rejected
 from journeyman.mcp.connection import MAX_PAGES, Connection
 from journeyman.mcp.contents import to_blocks
@@ -40,7 +41,7 @@ T = TypeVar("T")
 PageT = TypeVar("PageT", bound="_Page")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Resource:
     """Something on a server that can be read."""
 
@@ -58,7 +59,7 @@ class Resource:
     """The size in bytes, if the server tells it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ResourceTemplate:
     """A kind of resources: each is read by its URI, which the template tells how to write (RFC 6570)."""
 
@@ -74,7 +75,7 @@ class ResourceTemplate:
     """Their media type, if they all have one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ResourceContent:
     """What was read: for example, one file of a resource that is a folder."""
 
@@ -86,7 +87,7 @@ class ResourceContent:
     """Its media type, if the server says it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class PromptArgument:
     """An argument that a prompt takes."""
 
@@ -98,7 +99,7 @@ class PromptArgument:
     """Whether it has to be given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ServerPrompt:
     """Messages that a server has prepared, to begin a conversation with."""
 
@@ -298,7 +299,7 @@ def _content(server: str, read: TextResourceContents | BlobResourceContents) -> 
 def _message(said: list[PromptMessage]) -> Message:
     blocks = to_blocks([each.content for each in said])
     if said[0].role == "user":
-        return Message("user", tuple(blocks))
+        return Message("user", tuple([replace(each, origin="stranger") for each in blocks]))
     # A model says texts only.
     texts = [each if isinstance(each, Text) else Text("[A picture or document: not shown]") for each in blocks]
     return Message("assistant", tuple(texts))

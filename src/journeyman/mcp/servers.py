@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from pathlib import Path, PurePath
-from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.processes import is_secret
 from journeyman.tools.redaction import without_secrets
@@ -24,7 +25,7 @@ _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tell
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Stdio:
     """A server that is a program: started here, and spoken to over its standard input and output."""
 
@@ -59,7 +60,7 @@ class Stdio:
         return (*values, *self.hidden)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Http:
     """A server at an address, spoken to over streamable HTTP."""
 
@@ -99,8 +100,9 @@ class Http:
 
 Server: TypeAlias = Stdio | Http
 """A server of either kind."""
-Target: TypeAlias = Server | Sequence[str] | str
-"""A server; or the words of a command; or an address that begins with http:// or https://."""
+Target: TypeAlias = Server | Sequence[str] | str | Mapping[str, object]
+"""A server; or the words of a command; or an address that begins with http:// or https://; or an entry of `mcp.json`,
+such as `{"command": "npx", "args": ["…"]}`."""
 
 
 def scrubbed(text: str, secrets: Collection[str]) -> str:
@@ -115,30 +117,51 @@ def _may_be_secret(name: str, value: str) -> bool:
 
 
 def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
-    """Return the servers by name.
+    """Return the servers by name. What `mcp.json` holds may be given as it is, also below `mcpServers`.
 
     Raises:
         DefinitionError: it lists everything that is wrong.
     """
+    subject = "The list of MCP servers"
+    # users' code may not be typed
+    given: object = _inner(dict(targets)) if isinstance(cast("object", targets), Mapping) else targets
+    named = cast("dict[str, object]", given) if isinstance(given, dict) else {}
+    if named is not given or not all(isinstance(name, str) for name in cast("dict[object, object]", named)):
+        hint = 'Pass a dict of servers by name: {"files": ["npx", "-y", "a-server"]}.'
+        wrong = (
+            "It is a dict whose keys are no names."
+            if named
+            else f"It is {type(cast('object', given)).__name__!r}, not a dict."
+        )
+        raise DefinitionError(subject, [Problem("INVALID_SERVERS", wrong, hint)])
     servers: dict[str, Server] = {}
     problems: list[Problem] = []
-    for name, target in targets.items():
-        server = _to_server(target)
-        problems += _problems(name, server)
-        servers[name] = server
+    for name, target in named.items():
+        match target:
+            case Stdio() | Http():
+                servers[name] = target
+            case str():
+                servers[name] = Http(target)
+            case Mapping():
+                try:
+                    entries = _FILE.validate_python({name: dict(cast("Mapping[str, object]", target))})
+                except ValidationError as error:
+                    problems += _faults(error)
+                else:
+                    read, found = _read(entries, os.environ)
+                    servers |= read
+                    problems += found
+            case list() | tuple() if all(isinstance(word, str) for word in cast("Sequence[object]", target)):
+                words = cast("Sequence[str]", target)
+                servers[name] = Stdio(words[0] if words else "", tuple(words[1:]))
+            case _:
+                hint = 'Pass the words of a command, an address, Stdio(…), Http(…), or {"command": …, "args": […]}.'
+                wrong = f"Server {name[:80]!r} is given as {type(target).__name__!r}."
+                problems.append(Problem("INVALID_SERVER", wrong, hint))
+    problems += [each for name, server in servers.items() for each in _problems(name, server)]
     if problems:
-        raise DefinitionError("The list of MCP servers", problems)
+        raise DefinitionError(subject, problems)
     return servers
-
-
-def _to_server(target: Target) -> Server:
-    match target:
-        case Stdio() | Http():
-            return target
-        case str():
-            return Http(target)
-        case _:
-            return Stdio(target[0] if target else "", tuple(target[1:]))
 
 
 def _problems(name: str, server: Server) -> Iterator[Problem]:
@@ -208,12 +231,18 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
         raise DefinitionError(f"The MCP configuration {file}", [problem]) from error
     except ValidationError as error:
         raise DefinitionError(f"The MCP configuration {file}", _faults(error)) from None  # it would show the values
-    reading = _Reading(os.environ if environ is None else environ)
-    servers = {name: reading.server(name, entry) for name, entry in entries.items() if not entry.disabled}
-    problems = [*reading.problems, *(each for name, server in servers.items() for each in _problems(name, server))]
+    servers, problems = _read(entries, os.environ if environ is None else environ)
+    problems += [each for name, server in servers.items() for each in _problems(name, server)]
     if problems:
         raise DefinitionError(f"The MCP configuration {file}", problems)
     return servers
+
+
+def _read(entries: Mapping[str, _Entry], environ: Mapping[str, str]) -> tuple[dict[str, Server], list[Problem]]:
+    """Return the servers that are not disabled, and what is wrong with variables in them."""
+    reading = _Reading(environ)
+    servers = {name: reading.server(name, entry) for name, entry in entries.items() if not entry.disabled}
+    return servers, reading.problems
 
 
 def _faults(error: ValidationError) -> list[Problem]:
@@ -224,7 +253,7 @@ def _faults(error: ValidationError) -> list[Problem]:
     ]
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class _Reading:
     """Turns entries into servers, with the environment's values in them."""
 

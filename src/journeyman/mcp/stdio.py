@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from journeyman.cancel import within
 from journeyman.errors import count, name_and_words, quoted
-from journeyman.mcp.contents import is_too_fine
+from journeyman.mcp.contents import message_fault
 from journeyman.mcp.servers import Stdio
 from journeyman.processes import Processes, filtered, marked, plain, signal_name
 from journeyman.tools.issues import bounded
@@ -166,8 +166,8 @@ class StdioTransport:
             except asyncio.LimitOverrunError:
                 self._fault = f"it wrote a line of more than {MAX_MESSAGE_BYTES // 2**20} MB"
                 break
-            if await is_too_fine(line):
-                self._fault = "it sent a message of more pieces than can be right"
+            if fault := await message_fault(line):
+                self._fault = fault
                 break
             if (message := self._read(line)) is not None:
                 return message

@@ -1,25 +1,25 @@
 """The parts of an answer over HTTP, whether it came in events or in one piece, and what a failure status means.
 
-The provider's own label decides which failure it is, or else the status; the wording never does, with one exception:
-see `with_overflow`.
+The provider's own label decides which failure it is, or else the status: see `error_reports`.
 
 | status | kind |
 |---|---|
-| 400, 405, 422 and other 4xx | `bad_request` |
+| 400, 405, 422 and other 4xx, 501 | `bad_request` |
 | 401, 403 | `auth` |
 | 402 | `quota` |
 | 404, 410 | `not_found` |
 | 408, 504 | `timeout` |
 | 413 | `context_overflow`: what is too large is the conversation |
-| 429 | `rate_limited`; without a `retry-after` it may be a spending limit, and `retry_after_s` is None |
+| 429 | `rate_limited`; where nothing tells how long to wait, it may be a spending limit, and `retry_after_s` is None |
 | 409, 425, 500, 502, 503, 529 and other 5xx | `overloaded`: a passing fault of the service |
 | 3xx | `unknown`: a redirect is not followed, so that no key travels |
 """
 
 from __future__ import annotations
 
-import math
+import re
 import time
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -29,17 +29,21 @@ from typing import Final, Protocol
 
 import orjson
 
-from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.errors import ProviderError
 from journeyman.model import Part, is_negative
-from journeyman.models.sse import Event
+from journeyman.models.error_reports import Report, as_seconds, find_error, kind_of_status, read_report, tell_wrapped
+from journeyman.models.sse import Event, begins_as_events
 from journeyman.models.transport import HttpAnswer
-from journeyman.models.wire import as_list, as_object, as_text, to_json
-from journeyman.types import NOTHING_USED, JsonObject, Usage
+from journeyman.models.wire import as_list, as_object
+from journeyman.types import NOTHING_USED, Usage
 
 _QUOTED_BYTES: Final = 2_048
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _QUOTED_CHARACTERS: Final = 200
-_PASSED_ON_CHARACTERS: Final = 1_000
+_DOCUMENT_STARTS: Final = (b"{", b"[")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_EVENT_AFTER: Final = re.compile(rb"\r?\n\r?\n(?=data:)")  # no JSON text has this in it
+_UNPACKED: Final = ("gzip", "x-gzip", "deflate")
 
 
 class Decoder(Protocol):
@@ -81,10 +85,6 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
     open: Callable[[], AbstractAsyncContextManager[HttpAnswer]]
     """Posts the request, when the block is entered."""
     decoder: Decoder
-    kinds: Mapping[str, ProviderErrorKind]
-    """For `refused`."""
-    overflow: Sequence[str]
-    """For `with_overflow`."""
     expected: str
     """What the answer should be, for example `a Messages API stream`."""
     _opened: AbstractAsyncContextManager[HttpAnswer] = field(init=False)
@@ -93,11 +93,11 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
         self._opened = self.open()
         answer = await self._opened.__aenter__()
         if answer.status < 300 and not answer.packing:
-            return _Parts(answer, self.decoder, self.expected, answer.media_type)
+            return _Parts(answer, self.decoder, self.expected)
         try:
             if answer.status < 300:
-                raise answer.failure(f"packed its answer ({answer.packing[:40]}), which it was asked not to", "unknown")
-            raise with_overflow(await refused(answer, self.kinds), self.overflow)
+                raise await _failure_of_packed(answer)
+            raise await refused(answer)
         finally:
             await self._opened.__aexit__(None, None, None)
 
@@ -161,7 +161,8 @@ class _Parts(Parts):
     _answer: HttpAnswer
     _decoder: Decoder
     _expected: str
-    _media_type: str
+    _form: str = field(default="", init=False)
+    """Whether it is `events` or a `document`; empty before its first bytes have come."""
 
     def unfinished(self) -> str:
         return self._decoder.unfinished()
@@ -175,14 +176,18 @@ class _Parts(Parts):
 
     async def _more(self) -> Iterable[Part]:
         answer, decoder = self._answer, self._decoder
-        if self._media_type == "text/event-stream":
+        if not self._form:
+            self._form = form_of(answer.media_type, await answer.look_ahead())
+        if self._form == "events":
             events = () if decoder.complete else await answer.events()
             if events:
                 return decoder.parts(events)
             await answer.drain()
             parts = decoder.end()
-        elif self._media_type == "application/json":
-            parts = decoder.document(await answer.body())
+        elif self._form == "document":
+            body = (await answer.body()).removeprefix(_BYTE_ORDER_MARK)
+            # Some servers put `data: [DONE]` even behind an error that is no event.
+            parts = decoder.document(_EVENT_AFTER.split(body, 1)[0] if body.endswith(b"\n") else body)
         else:
             found = quoted(answer, await answer.body(_QUOTED_BYTES))
             raise answer.failure(f"did not answer with {self._expected}", "unknown", found)
@@ -190,129 +195,82 @@ class _Parts(Parts):
         return parts
 
 
+def form_of(media_type: str, start: bytes) -> str:
+    """Return whether an answer is `events` or a `document`, by how it begins: gateways give it any media type.
+
+    `page`: it is neither, such as the login page of a proxy. Of what is empty or damaged the media type tells.
+    """
+    start = start.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    if start.startswith(b"<"):
+        return "page"
+    if begins_as_events(start):
+        return "events"
+    if start.startswith(_DOCUMENT_STARTS):
+        return "document"
+    return {"text/event-stream": "events", "application/json": "document"}.get(media_type, "page")
+
+
 # -- answers with a failure status -------------------------------------------------------------------------------------
 
-_STATUS_KINDS: Final[Mapping[int, ProviderErrorKind]] = {
-    **dict.fromkeys((401, 403), "auth"),
-    402: "quota",
-    **dict.fromkeys((404, 410), "not_found"),
-    **dict.fromkeys((408, 504), "timeout"),
-    **dict.fromkeys((409, 425), "overloaded"),
-    413: "context_overflow",
-    429: "rate_limited",
-}
 
-
-def kinds_of_labels(labels: Mapping[ProviderErrorKind, str]) -> Mapping[str, ProviderErrorKind]:
-    """Return a provider's labels for errors, each with its kind, from the labels of each kind, in one text."""
-    return {label: kind for kind, words in labels.items() for label in words.split()}
-
-
-def kind_of_status(status: int) -> ProviderErrorKind:
-    """Return the kind of an answer with this status; the table is in the module's docstring."""
-    if kind := _STATUS_KINDS.get(status):
-        return kind
-    if status >= 500:
-        return "overloaded"
-    return "bad_request" if status >= 400 else "unknown"
-
-
-async def refused(answer: HttpAnswer, kinds: Mapping[str, ProviderErrorKind]) -> ProviderError:
-    """Return the error that an answer with a failure status reports.
-
-    `kinds` are the provider's labels that say more than the status does. Such an answer is not billed.
-    """
+async def refused(answer: HttpAnswer) -> ProviderError:
+    """Return the error that an answer with a failure status reports. Such an answer is not billed."""
     try:
-        body = b"" if answer.packing else await answer.body(_ERROR_BODY_BYTES)
+        body = _unpack(answer.packing, await answer.body(_ERROR_BODY_BYTES))
     except ProviderError:
         body = b""
-    labels, text, wait_s = _reported(body)
-    named_kind: ProviderErrorKind | None = next((kinds[label] for label in labels if label in kinds), None)
-    named = f" {labels[0]}" if labels else ""
-    said = f"answered {answer.status}{named}: {text or quoted(answer, body)}".rstrip(".")
-    failure = answer.failure(said, named_kind or kind_of_status(answer.status))
-    failure.type = labels[0] if labels else None
-    asked_s = retry_after_s(answer.headers)
-    failure.retry_after_s = wait_s if asked_s is None else asked_s
+    report, status = _reported(body), answer.status
+    named = f" {report.label}" if report.label else ""
+    said = f"answered {status}{named}: {report.message or quoted(answer, body)}".rstrip(".") + _advice(answer)
+    failure = answer.failure(said, report.kind or kind_of_status(status))
+    failure.type = report.label
+    waits = (retry_after_s(answer.headers), report.wait_s)
+    failure.retry_after_s = next((wait_s for wait_s in waits if wait_s is not None), None)
+    if failure.kind == "rate_limited" and failure.retry_after_s is None:
+        failure.retry_after_s = _reset_s(answer.headers)
     failure.usage = NOTHING_USED
-    return failure
+    return tell_wrapped(failure)
 
 
-def with_overflow(error: ProviderError, texts: Sequence[str]) -> ProviderError:
-    """Tell a conversation that is too long from other bad requests, by what the service says of one: any of `texts`.
-
-    This reads the message, which nothing else does, for the services that give no code. The texts are in lower case.
-    """
-    said = str(error).lower()
-    if error.kind == "bad_request" and any(text in said for text in texts):
-        error.kind = "context_overflow"
-    return error
+async def _failure_of_packed(answer: HttpAnswer) -> ProviderError:
+    """Return the error of an answer that was packed although it was asked not to be, with what it reports itself."""
+    report = _reported(_unpack(answer.packing, await answer.body(_ERROR_BODY_BYTES)))
+    words = f"packed its answer ({answer.packing[:40]}), which it was asked not to"
+    failure = answer.failure(f"{words}{': ' if report.message else ''}{report.message}", report.kind or "unknown")
+    failure.type = report.label
+    return tell_wrapped(failure)
 
 
-def _reported(body: bytes) -> tuple[list[str], str, float | None]:
-    """Return the labels of an error document, the most precise first, its message, and how long it asks to wait.
+def _advice(answer: HttpAnswer) -> str:
+    """Return what to look at, where it is not the request that is at fault."""
+    if answer.target is not None:
+        return f". It leads to {answer.target}, where the key is not sent by itself: if that is right, set base_url"
+    if answer.status == 407:
+        return f". It is the proxy of {answer.proxy_variable or 'the service'} that wants a name and a password"
+    return f". The address is {answer.address}" if answer.status in (404, 405, 410) else ""
 
-    Google's may be the one element of a list.
-    """
+
+def _unpack(packing: str, body: bytes) -> bytes:
+    """Return a body, or its first part, that was packed although that was not asked for; what is not known stays."""
+    if packing not in _UNPACKED:
+        return body
     try:
-        document: object = orjson.loads(body)
+        return zlib.decompressobj(wbits=47).decompress(body, _ERROR_BODY_BYTES)  # 32 + 15: tells gzip from zlib
+    except zlib.error:
+        return body
+
+
+def _reported(body: bytes) -> Report:
+    """Return what the body of a refusal reports. Google's document may be the one element of a list, and what is
+    refused as a stream may come as an event."""
+    start = body.lstrip()
+    try:
+        document: object = orjson.loads(start.removeprefix(b"data:") if start.startswith(b"data:") else body)
     except orjson.JSONDecodeError:
-        return [], "", None
+        return Report()
     if (elements := as_list(document)) and len(elements) == 1:
         document = elements[0]
-    error = _get(document, "error") or document
-    passed_on, raw = upstream(error)
-    rpc_labels, wait_s = rpc_details(as_object(error))
-    labels = (_get(_get(error, "details"), "error_code"), _get(error, "code"), _get(error, "type"), *rpc_labels)
-    texts = (_get(error, "message"), error, _get(document, "detail"))
-    return (
-        [label for label in labels if isinstance(label, str) and label] + passed_on,
-        next((text for text in texts if isinstance(text, str) and text), "") + raw,
-        wait_s,
-    )
-
-
-def rpc_details(error: JsonObject) -> tuple[list[str], float | None]:
-    """Return the labels of an error in the form of Google's services, and how many seconds it asks to wait.
-
-    The labels: the reason, then the status, then `PerDay` if a quota of the day is used up.
-    """
-    reasons: list[str] = []
-    per_day: list[str] = []
-    wait_s: float | None = None
-    for detail in map(as_object, as_list(error.get("details"))):
-        reasons += [reason] if (reason := as_text(detail.get("reason"))) else []
-        if (delay := as_text(detail.get("retryDelay"))).endswith("s"):
-            wait_s = _number(delay[:-1])
-        quotas = [as_text(as_object(each).get("quotaId")) for each in as_list(detail.get("violations"))]
-        per_day = ["PerDay"] if any("PerDay" in quota for quota in quotas) else per_day
-    status = as_text(error.get("status"))
-    return [*reasons, *([status] if status else []), *per_day], wait_s
-
-
-def upstream(error: object) -> tuple[list[str], str]:
-    """Return what the provider behind a gateway reported: its labels, and its words, to be added to the gateway's.
-
-    OpenRouter passes them on as `metadata.raw`, and says itself no more than "Provider returned error".
-    """
-    metadata = _get(error, "metadata")
-    raw, name = _get(metadata, "raw"), _get(metadata, "provider_name")
-    document: object = raw
-    if isinstance(raw, str):
-        try:
-            document = orjson.loads(raw)
-        except orjson.JSONDecodeError:
-            document = raw
-    inner = _get(document, "error") or document
-    labels = [label for label in (_get(inner, "code"), _get(inner, "type")) if isinstance(label, str) and label]
-    message = _get(inner, "message") or inner
-    words = message if isinstance(message, str) else to_json(raw).decode() if raw else ""
-    said = f"{name}: {words}" if isinstance(name, str) and name else words
-    return labels, f" ({said.strip()[:_PASSED_ON_CHARACTERS]})" if words.strip() else ""
-
-
-def _get(value: object, key: str) -> object:
-    return value.get(key) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return read_report(find_error(as_object(document)) or (document if isinstance(document, str) else {}))
 
 
 def quoted(answer: HttpAnswer, body: bytes) -> str:
@@ -322,19 +280,53 @@ def quoted(answer: HttpAnswer, body: bytes) -> str:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return how long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date."""
-    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+    """Return how long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+
+    A date is of the provider's clock, and so is the answer's own `date`: ours may be an hour off.
+    """
+    if (milliseconds := as_seconds(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     text = headers.get("retry-after")
-    if (seconds := _number(text)) is not None:
+    if (seconds := as_seconds(text)) is not None:
         return seconds
-    moment = parsedate_tz(text) if text else None
-    return max(0.0, mktime_tz(moment) - time.time()) if moment else None
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
+    moment = _moment(text)
+    if moment is None:
         return None
-    return max(0.0, number) if math.isfinite(number) else None
+    now = _moment(headers.get("date"))
+    return max(0.0, moment - (time.time() if now is None else now))
+
+
+def _moment(text: str | None) -> float | None:
+    moment = parsedate_tz(text) if text else None
+    try:
+        return None if moment is None else float(mktime_tz(moment))
+    except (OverflowError, ValueError):  # a year that no clock has
+        return None
+
+
+_RESET: Final = "x-ratelimit-reset-"
+_REMAINING: Final = "x-ratelimit-remaining-"
+_DURATION: Final = re.compile(
+    r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?!s))?(?:(?P<s>[\d.]+)s)?(?:(?P<ms>[\d.]+)ms)?"
+)
+_MOMENTS_FROM: Final = 1e9  # a number as large as this is a moment, of a clock that is not known
+_UNITS: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+def _reset_s(headers: Mapping[str, str]) -> float | None:
+    """Return when the limit that was met has room again, by `x-ratelimit-reset-*`, such as `6m0s` or `1.5`.
+
+    There is one for requests and one for tokens. The one met is that of which nothing is left; where that is not told,
+    the shorter one.
+    """
+    names = [name.lower().removeprefix(_RESET) for name in headers if name.lower().startswith(_RESET)]
+    spent = [name for name in names if headers.get(_REMAINING + name, "").strip() == "0"]
+    waits: list[float] = []
+    for name in spent or names:
+        text = headers[_RESET + name].strip()
+        if (seconds := as_seconds(text)) is not None:
+            waits += [seconds] if seconds < _MOMENTS_FROM else []
+        elif text and (found := _DURATION.fullmatch(text)):
+            parts = found.groupdict().items()
+            waits.append(sum([(as_seconds(part) or 0.0) * _UNITS[unit] for unit, part in parts if part]))
+    return (max if spent else min)(waits, default=None)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, ProviderError, ProviderErrorKind
 from journeyman.model import BlockFinished, InputPart, Model, Part, Request, ResponseFinished, TextPart, ThinkingPart
 from journeyman.models.wrappers import Around
@@ -53,6 +54,7 @@ class Fault:
     """What went wrong."""
 
 
+@explain_arguments
 class Faulty(Around):
     """A model that fails in some of its requests.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cache
 from operator import itemgetter
@@ -20,6 +20,7 @@ from typing import Annotated, ClassVar, Final, cast
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.models.requests import by_longest_prefix
 from journeyman.models.wire import as_list, as_object, as_text
@@ -44,7 +45,7 @@ _ALIASES: Final[Mapping[str, str]] = {
 _DATE: Final = re.compile(r"[-@](?:latest|20\d{6}|20\d\d-\d\d-\d\d)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class PriceTable:
     """Prices by provider and model."""
 
@@ -141,7 +142,7 @@ _Name = Annotated[str, AfterValidator(_checked_name)]
 _Amount = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class _Amounts:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -151,14 +152,14 @@ class _Amounts:
     cache_write: _Amount | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class _Step(_Amounts):
     """What a longer request costs."""
 
     tokens: Annotated[int, Field(gt=0, strict=True)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class _Entry(_Amounts):
     """What a model costs."""
 
@@ -170,7 +171,7 @@ class _Entry(_Amounts):
     """The day on which the price changes: from then on it is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class _File:
     """A table of prices."""
 

@@ -6,19 +6,25 @@ The rule: what the service would refuse is not sent, but fails here, as a `bad_r
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Final, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.hosted.tools import Location
-from journeyman.model import Facts, Request
+from journeyman.model import Facts, Request, Settings
 from journeyman.types import NOTHING_USED, JsonObject
 
 UNKNOWN_MAX_TOKENS: Final = 8_192
 """How long an answer may be, in tokens, of a model whose longest answer is not known."""
 ROOM_FOR_ANSWER: Final = 256
 """How many tokens a budget for reasoning leaves to the answer when the limit of a call is lowered."""
+
+_QUOTES: Final = "\"'`"
+_PLACEHOLDER: Final = re.compile(r"\$\{|\$\(|\{\{|^\$[A-Za-z_]\w*$|^<.*>$|<[a-zA-Z][\w -]*>")
+_VERSION: Final = re.compile(r"v\d\w*")
 
 _Known = TypeVar("_Known")
 
@@ -30,12 +36,48 @@ def environment(variable: str | None) -> str | None:
 
 def check_key(key: str | None, *, model: str) -> None:
     """Raise `ModelUnavailable` for a key that no service can have given out."""
-    if key is not None and not (key.isascii() and key.isprintable() and " " not in key and key):
-        raise ModelUnavailable(
-            f"The key for {model!r} is empty or has a character that no key has.",
-            model=model,
-            hint="Copy the key again, without spaces and line breaks.",
-        )
+    if key is None:
+        return
+    what, hint = "", "Copy the key again, without spaces and line breaks."
+    if not (key.isascii() and key.isprintable() and " " not in key and key):
+        what = "is empty or has a character that no key has"
+    elif key[0] in _QUOTES or key[-1] in _QUOTES:
+        what, hint = "has a quotation mark at its end", "Write it without quotes: an env-file keeps them as they are."
+    elif _PLACEHOLDER.search(key):
+        what, hint = "is a placeholder that nobody has filled in", "Put the key itself in its place."
+    if what:
+        raise ModelUnavailable(f"The key for {model!r} {what}.", model=model, hint=hint)
+
+
+def join_address(base_url: str, path: str, query: Mapping[str, str] | None = None, *, model: str) -> str:
+    """Return the address of `path` below `base_url`, whose own query comes after the path, and whose fragment is left
+    out. Where the base ends in the path already, or in its beginning up to a version, that is not added again.
+
+    Raises:
+        ModelUnavailable: the base is no address of http or https, or has a blank, quotes or a placeholder in it.
+    """
+    base_url = base_url.strip()
+    hint = "Write it as https://HOST/PATH, without quotes, blanks and placeholders."
+    refused = ModelUnavailable(f"base_url is {base_url!r}, which is no address.", model=model, hint=hint)
+    try:
+        parts = urlsplit(base_url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is none, or the brackets of an address are not closed
+        raise refused from None
+    if not is_whole or any(map(str.isspace, base_url)) or _PLACEHOLDER.search(base_url):
+        raise refused
+    asked = {**dict(parse_qsl(parts.query, keep_blank_values=True)), **(query or {})}
+    end = f"?{urlencode(asked)}" if asked else ""
+    return f"{parts.scheme}://{parts.netloc}{_join_path(parts.path.rstrip('/'), path)}{end}"
+
+
+def _join_path(above: str, path: str) -> str:
+    steps = path.strip("/").split("/")
+    for n_steps in range(len(steps), 0, -1):
+        head = "/" + "/".join(steps[:n_steps])
+        if above.endswith(head) and (n_steps == len(steps) or _VERSION.fullmatch(steps[n_steps - 1])):
+            return above.removesuffix(head) + path
+    return above + path
 
 
 def missing(what: str, *, model: str, shown: str = "", hint: str) -> ModelUnavailable:
@@ -50,7 +92,7 @@ def by_longest_prefix(table: Mapping[str, _Known], name: str) -> _Known:
 
 def refused_here(text: str) -> ProviderError:
     """Return the error of a request that is not sent because it would be refused."""
-    return ProviderError(text, kind="bad_request", usage=NOTHING_USED)
+    return ProviderError(text, kind="bad_request", usage=NOTHING_USED, hint="Nothing was sent.")
 
 
 def limits(request: Request, facts: Facts) -> tuple[int, int]:
@@ -88,6 +130,21 @@ def placed(location: Location | None) -> JsonObject:
         return {}
     known = {each.name: getattr(location, each.name) for each in fields(location)}
     return {"user_location": {"type": "approximate", **{name: text for name, text in known.items() if text}}}
+
+
+def sampling_fields(settings: Settings, names: Mapping[str, str], *, model: str, api: str) -> JsonObject:
+    """Return the settings of how a model chooses its words, by their `names` in an API.
+
+    Raises:
+        ProviderError: a setting has no name in it (`bad_request`): nothing that a user asks for is left out in silence.
+    """
+    every = {"temperature": settings.temperature, "top_p": settings.top_p, "seed": settings.seed}
+    asked: JsonObject = {name: value for name, value in every.items() if value is not None}
+    if settings.stop:
+        asked["stop"] = list(settings.stop)
+    if lacking := " and no ".join([name for name in asked if name not in names]):
+        raise refused_here(f"{model} takes no {lacking} over {api}. Leave it out of Settings.")
+    return {names[name]: value for name, value in asked.items()}
 
 
 def with_extra(head: JsonObject, extra: JsonObject, *, reserved: frozenset[str]) -> JsonObject:

@@ -5,14 +5,16 @@ Both are ordinary models: everything around them, from retries to usage, works a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
 import orjson
 
 from journeyman.cancel import is_awaited
+from journeyman.data import lazy_dataclass
+from journeyman.definition import DefinitionError, Problem, explain_arguments
 from journeyman.errors import ProviderError, count
 from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
 from journeyman.models.wire import shown
@@ -25,6 +27,7 @@ Policy: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
 """A function that gives the answer to a request; `FromFunction` makes a model of it."""
 
 _BLOCKS: Final = get_args(get_args(Block)[0])
+_ANSWERS: Final = "Give a text, blocks such as call(…), a Response, a ProviderError, or a function that gives one."
 _USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)
 
 
@@ -44,23 +47,27 @@ def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usag
     return Response(content=content, stop_reason=stop_reason or ("tool_use" if calls else "end_turn"), usage=usage)
 
 
+@explain_arguments
 class Scripted:
     """A model that gives one answer after the other.
 
-    A text in place of a list is the only answer. An answer may also be a function of the request. `requests` keeps the
-    requests. At the end of the script, the last answer repeats if `repeat` is set; otherwise a further request fails
-    (`bad_request`).
+    A text or a block in place of a list is the only answer. An answer may also be a function of the request.
+    `requests` keeps the requests. At the end of the script, the last answer repeats if `repeat` is set; otherwise a
+    further request fails (`bad_request`).
+
+    Raises:
+        DefinitionError: the script holds what is no answer.
     """
 
     def __init__(
         self,
-        answers: Sequence[Answer | Policy] | str,
+        answers: Sequence[Answer | Policy] | str | Block,
         *,
         name: str = "scripted",
         repeat: bool = False,
         price: Price | None = None,
     ) -> None:
-        self._answers: list[Answer | Policy] = [answers] if isinstance(answers, str) else list(answers)
+        self._answers = [*_script(answers)]
         self._repeat = repeat
         self._function = FromFunction(self._next, name=name, price=price)
         self.requests: list[Request] = []
@@ -98,10 +105,10 @@ class Scripted:
         index = len(self.requests) - 1
         if index >= len(self._answers) and not (self._repeat and self._answers):
             raise ProviderError(
-                f"The script has {count(len(self._answers), 'answer')}, and this is request {index + 1}. "
-                "Add an answer, or pass repeat=True.",
+                f"The script has {count(len(self._answers), 'answer')}, and this is request {index + 1}.",
                 kind="bad_request",
                 usage=Usage(),
+                hint="Add an answer, or pass repeat=True.",
             )
         answer = self._answers[min(index, len(self._answers) - 1)]
         if callable(answer):
@@ -109,7 +116,37 @@ class Scripted:
         return await answer if is_awaited(answer) else answer
 
 
-@dataclass(frozen=True, slots=True)
+def _script(given: object) -> Iterator[Answer | Policy]:
+    """Give the answers of a script.
+
+    Raises:
+        DefinitionError: it is no list, or holds what is no answer.
+    """
+    is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    every: list[object] = [*cast("Iterable[object]", given)] if is_list else [cast("object", given)]
+    if not is_list and not _is_answer(every[0]):
+        hint = f"Write Scripted([…]) with its answers. {_ANSWERS}"
+        raise DefinitionError("Scripted", [Problem("INVALID_SCRIPT", f"The script is {every[0]!r}.", hint)])
+    wrong = [
+        Problem("INVALID_SCRIPT", f"Answer {n} of the script is {answer!r}.", _ANSWERS)
+        for n, answer in enumerate(every, 1)
+        if not _is_answer(answer)
+    ]
+    if wrong:
+        raise DefinitionError("Scripted", wrong)
+    yield from cast("Sequence[Answer | Policy]", every)
+
+
+def _is_answer(given: object) -> bool:
+    """Tell whether a script may hold it; a class is no function that answers."""
+    if isinstance(given, (Response, ProviderError, str, *_BLOCKS)):
+        return True
+    if isinstance(given, Sequence):
+        return all(isinstance(block, (str, *_BLOCKS)) for block in cast("Sequence[object]", given))
+    return callable(given) and not isinstance(given, type)
+
+
+@lazy_dataclass(frozen=True)
 class FromFunction:
     """A model that a function plays: it reads the request and gives the answer."""
 
@@ -130,7 +167,7 @@ class FromFunction:
         return _Stream(self, request)
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Stream:
     """One answer, in parts. The function is asked for it with the first part."""
 
@@ -202,10 +239,10 @@ def _response(answer: Answer, model: str) -> Response:
             return say(cast("Block", answer))
         case _:
             raise ProviderError(
-                f"Model {model!r} gave {answer!r}, which is not an answer. "
-                "Give a text, blocks such as call(…), a Response or a ProviderError.",
+                f"Model {model!r} gave {answer!r}, which is not an answer.",
                 kind="bad_request",
                 usage=Usage(),
+                hint=_ANSWERS,
             )
 
 

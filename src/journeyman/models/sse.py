@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Nearly every chunk is whole events in this form, which are found at once: the benchmark `over-http` needs it.
-_USUAL: Final = re.compile(rb"^event: (.*+)\ndata: (.*+)\n\n", re.MULTILINE)
+_USUAL: Final = re.compile(rb"^event: (.*+)\ndata: (\S.*+)\n\n", re.MULTILINE)
+_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 _MOST_LINES: Final = 10_000
 MAX_VALUES: Final = 500_000
 """The most values of one event or document: the commas in it are counted, also those in its texts."""
@@ -27,7 +28,8 @@ class Parser:
     """Turns chunks of an event stream into events.
 
     Lines may end in LF, CR or CRLF, and chunks may end anywhere. Comments, ids and retry times are left out, and so
-    are events without data.
+    are events without data, or with blank data, which some gateways send as heartbeats. A JSON object that stands
+    between events without being one is taken for one: it is how some servers report an error in the middle.
     """
 
     limit_bytes: int
@@ -109,13 +111,22 @@ def _event(frame: bytes) -> Event | None:
     if len(frame) > _MOST_LINES and frame.count(b"\n") > _MOST_LINES:
         raise TooLarge(f"an event of more than {_MOST_LINES:,} lines")
     if frame.startswith(b"data: ") and b"\n" not in frame:
-        return (b"", frame[6:])  # copied once: it may be large
+        data = frame[6:]  # copied once: it may be large
+        return (b"", data) if data and not data.isspace() else None
+    if frame[:64].lstrip().startswith(b"{"):
+        return (b"", frame.partition(b"\ndata:")[0].strip())
     name = b""
-    data: list[bytes] = []
+    lines: list[bytes] = []
     for line in frame.split(b"\n"):
         field, _, value = line.partition(b":")
         if field == b"data":
-            data.append(value.removeprefix(b" "))
+            lines.append(value.removeprefix(b" "))
         elif field == b"event":
             name = value.removeprefix(b" ")
-    return (name, b"\n".join(data)) if data else None
+    data = b"\n".join(lines)
+    return (name, data) if data and not data.isspace() else None
+
+
+def begins_as_events(start: bytes) -> bool:
+    """Return whether a body that begins like this is a stream of events."""
+    return start.startswith(_FIELDS)

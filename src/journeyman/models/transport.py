@@ -12,25 +12,32 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import socket
 import ssl
-import urllib.request
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Final, Self, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 from weakref import WeakKeyDictionary
+
+try:
+    import resource
+except ImportError:  # Windows, where descriptors have no such bound
+    resource = None
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Tap, current_tap
 from journeyman.models.sse import Event, Parser, TooLarge
+from journeyman.proxies import VARIABLES, Proxy, ProxyRefused, find_proxy, shown_address
 from journeyman.tools.redaction import without_secrets
 from journeyman.types import NOTHING_USED, Usage
 
@@ -46,13 +53,20 @@ _FIRST_BYTES: Final = 16 * 1024  # aiohttp copies the first piece, to send it wi
 _READ_BYTES: Final = 16 * 1024
 """How much of a stream is read before others have their turn, in bytes."""
 _PIECE_BYTES: Final = 128 * 1024  # what a full socket leaves of a piece is copied once more
+_LOOKED_AT_BYTES: Final = 64
+_HEADER_BYTES: Final = 64 * 1024  # a company's gateway sends policies and cookies longer than aiohttp's 8 KB
+_MOST_HEADERS: Final = 500
+_SOCKS_PORT: Final = 1080
+_UNBOUNDED_REQUESTS: Final = 100_000
+_DESCRIPTORS_SHARE: Final = (3, 4)
+"""How much of the process's descriptors requests may have: files, databases and idle connections need some, too."""
 
 _PUBLIC_HEADERS: Final = frozenset(
     {"accept", "accept-encoding", "content-type", "user-agent", "anthropic-version", "anthropic-beta"}
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Timeouts:
     """How long a request may be silent, in seconds. There is no limit on the whole: an answer may take its time."""
 
@@ -60,12 +74,34 @@ class Timeouts:
     """The time to look up the host, connect and agree on TLS."""
     idle_s: float = 120.0
     """The time between sending the request and the first byte, and between any two pieces of the answer."""
+    heartbeats_s: float = 600.0
+    """The time in which a stream may bring nothing but heartbeats: comments, pings, empty events or white space. They
+    keep a connection open whose other end has forgotten the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """How a service is reached, where the address and the environment do not tell."""
+
+    tls: ssl.SSLContext | None = None
+    """Whom to trust, and the client's own certificate (`load_cert_chain`). None: the authorities of the system, or of
+    SSL_CERT_FILE."""
+    unix_socket: str | None = None
+    """The path of the socket on which the service listens, instead of at the address's host and port. No proxy is
+    asked then."""
+
+    def __post_init__(self) -> None:
+        if self.unix_socket is not None and not hasattr(socket, "AF_UNIX"):
+            raise ValueError("This system has no Unix sockets. Leave Network.unix_socket at None, and use an address.")
+
+
+_USUAL_NETWORK: Final = Network()
 
 
 # -- one request -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@lazy_dataclass(frozen=True, repr=False)
 class Exchange:
     """What error messages may say about a request, and what they must not: hence no repr of the headers."""
 
@@ -75,6 +111,13 @@ class Exchange:
     @property
     def host(self) -> str:
         return urlsplit(self.url).netloc.rpartition("@")[2] or self.url
+
+    @property
+    def address(self) -> str:
+        """The whole address, except what may be secret in it: a password, and the values of the query."""
+        address, mark, query = shown_address(self.url).partition("?")
+        names = [pair.partition("=")[0] for pair in query.split("&")]
+        return address + mark + "&".join([f"{name}=…" for name in names if name])
 
     def scrubbed(self, text: str) -> str:
         """Return `text` without the keys of the request, and without what looks like another secret."""
@@ -92,16 +135,22 @@ class Exchange:
         return ProviderError(self.scrubbed(f"{self.host} {words}{said}."), kind=kind, usage=usage)
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class HttpAnswer:
     """An answer whose body is still to be read."""
 
     _response: aiohttp.ClientResponse
     _exchange: Exchange
+    _timeouts: Timeouts
+    _proxy: Proxy | None = None
     _tap: Tap | None = None
     _parser: Parser = field(default_factory=lambda: Parser(EVENT_LIMIT_BYTES), init=False)
     _unread: bytes = field(default=b"", init=False)
-    """What has arrived and was not looked at yet, of a stream that comes very fast."""
+    """What has arrived and was not taken yet."""
+    _is_fast: bool = field(default=False, init=False)
+    """Whether something is left because it comes very fast: others have their turn before it."""
+    _quiet_since_s: float | None = field(default=None, init=False)
+    """When heartbeats began to come alone, by the event loop's clock."""
 
     @property
     def status(self) -> int:
@@ -128,6 +177,43 @@ class HttpAnswer:
         """The provider's id of the request, to quote when asking for help."""
         return self.headers.get("request-id") or self.headers.get("x-request-id")
 
+    @property
+    def address(self) -> str:
+        """The address that was asked, without secrets."""
+        return self._exchange.address
+
+    @property
+    def target(self) -> str | None:
+        """Where a redirect leads, without secrets; None for any other answer."""
+        to = self.headers.get("Location") if 300 <= self.status < 400 else None
+        return None if to is None else Exchange(urljoin(self._exchange.url, to), {}).address
+
+    @property
+    def proxy_variable(self) -> str | None:
+        """The variable that names the proxy that was asked; None if there was none."""
+        return None if self._proxy is None else self._proxy.variable
+
+    async def look_ahead(self) -> bytes:
+        """Return how the body begins, after white space, without taking it; empty when it has ended.
+
+        Raises:
+            ProviderError: the body broke off or fell silent.
+        """
+        try:
+            while not (start := self._unread[:_LOOKED_AT_BYTES].lstrip()):
+                if not self._unread:
+                    self._unread = await self._response.content.readany()
+                    if not self._unread:
+                        break
+                    continue
+                self._note_heartbeat()
+                self._unread = self._unread.lstrip()
+        except FOREIGN as error:
+            failure = failure_within(error, self._exchange)
+        else:
+            return start
+        raise failure
+
     async def events(self) -> list[Event]:
         """Return the next events, as many as have arrived: at least one, and none when the stream has ended.
 
@@ -136,10 +222,16 @@ class HttpAnswer:
         """
         try:
             while chunk := await self._next_chunk():
-                if events := self._parser.feed(chunk):
-                    if self._tap is not None:
-                        self._tap.received(events)
-                    return events
+                if not (events := self._parser.feed(chunk)):
+                    self._note_heartbeat()
+                    continue
+                if events[0][0] == b"ping" and all([name == b"ping" for name, _ in events]):
+                    self._note_heartbeat()
+                else:
+                    self._quiet_since_s = None
+                if self._tap is not None:
+                    self._tap.received(events)
+                return events
             return self._parser.end()
         except (TooLarge, *FOREIGN) as error:
             failure = failure_within(error, self._exchange)
@@ -147,15 +239,26 @@ class HttpAnswer:
 
     async def _next_chunk(self) -> bytes:
         if self._unread:
-            await asyncio.sleep(0)
-            chunk = self._unread
+            if self._is_fast:
+                await asyncio.sleep(0)
+            chunk, self._unread = self._unread, b""
         else:
             chunk = await self._response.content.readany()
         if len(chunk) > _READ_BYTES:
-            chunk, self._unread = chunk[:_READ_BYTES], chunk[_READ_BYTES:]
-        elif self._unread:
-            self._unread = b""
+            chunk, self._unread, self._is_fast = chunk[:_READ_BYTES], chunk[_READ_BYTES:], True
         return chunk
+
+    def _note_heartbeat(self) -> None:
+        """Note that nothing has come but a heartbeat, or a part of an event.
+
+        Raises:
+            _OnlyHeartbeats: that has gone on for too long.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if self._quiet_since_s is None:
+            self._quiet_since_s = now_s
+        elif now_s - self._quiet_since_s > self._timeouts.heartbeats_s:
+            raise _OnlyHeartbeats(f"nothing but heartbeats in {self._timeouts.heartbeats_s:g} s")
 
     async def body(self, first_bytes: int | None = None) -> bytes:
         """Return the body, or not much more than its first bytes.
@@ -163,13 +266,14 @@ class HttpAnswer:
         Raises:
             ProviderError: the body broke off, fell silent, or has more than `EVENT_LIMIT_BYTES`.
         """
-        pieces: list[bytes] = []
-        left_bytes = EVENT_LIMIT_BYTES if first_bytes is None else first_bytes
+        pieces: list[bytes] = [self._unread]
+        left_bytes = (EVENT_LIMIT_BYTES if first_bytes is None else first_bytes) - len(self._unread)
         try:
-            async for chunk in self._response.content.iter_any():
+            while left_bytes >= 0 and (chunk := await self._response.content.readany()):
                 pieces.append(chunk)
-                if (left_bytes := left_bytes - len(chunk)) < 0:
-                    break
+                left_bytes -= len(chunk)
+                if chunk.isspace():
+                    self._note_heartbeat()
             if left_bytes < 0 and first_bytes is None:
                 raise TooLarge(f"a document of more than {EVENT_LIMIT_BYTES:,} bytes")
         except (TooLarge, *FOREIGN) as error:
@@ -204,19 +308,26 @@ class HttpAnswer:
 
 
 def open_stream(
-    url: str, *, headers: Mapping[str, str], body: bytes, timeouts: Timeouts, owner: object = None
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    body: bytes,
+    timeouts: Timeouts,
+    network: Network = _USUAL_NETWORK,
+    owner: object = None,
 ) -> AbstractAsyncContextManager[HttpAnswer]:
     """Post `body` and hand out the answer, whatever its status. Leaving the block closes the request.
 
-    The connection is one of the `owner`'s; None: one of the event loop's.
+    The connection is one of the `owner`'s; None: one of the event loop's. Where the process may have no more of them,
+    the request waits until another one is closed.
 
     Raises:
         ProviderError: on entering, there was no answer.
     """
-    return _Posted(Exchange(url, headers), body, timeouts, owner)
+    return _Posted(Exchange(url, headers), body, timeouts, network, owner)
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     """A request that is open as long as the block.
 
@@ -226,6 +337,7 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     _exchange: Exchange
     _body: bytes
     _timeouts: Timeouts
+    _network: Network
     _owner: object
     _connections: _Connections = field(init=False)
     _pool: _Pool = field(init=False)
@@ -236,13 +348,13 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
         if tap is not None:
             tap.sent(self._exchange.url, self._exchange.headers, self._body)
         self._connections = await _connections()
-        self._pool = self._connections.taken(self._exchange, self._owner)
+        self._pool = await self._connections.take(self._exchange, self._network, self._owner)
         try:
             self._response = await _post(self._pool, self._exchange, self._body, self._timeouts)
         except BaseException:
             await self._connections.give_back(self._pool)
             raise
-        answer = HttpAnswer(self._response, self._exchange, tap)
+        answer = HttpAnswer(self._response, self._exchange, self._timeouts, self._pool.proxy, tap)
         if tap is not None:
             tap.answered(answer.status, answer.request_id)
         return answer
@@ -260,12 +372,12 @@ async def _post(pool: _Pool, exchange: Exchange, body: bytes, timeouts: Timeouts
             exchange.url,
             data=_Body(body),
             headers=exchange.headers,
-            proxy=pool.proxy,
+            proxy=pool.asked_proxy,
             timeout=_client_timeout(timeouts),
             allow_redirects=False,
         )
-    except FOREIGN as error:
-        failure = failure_before(error, exchange)
+    except (*FOREIGN, *pool.failures) as error:
+        failure = failure_before(error, exchange, pool.proxy)
     raise failure  # outside of `except`: aiohttp's exception holds the request's headers, and with them the key
 
 
@@ -301,41 +413,64 @@ def _client_timeout(timeouts: Timeouts) -> aiohttp.ClientTimeout:
 _Environment: TypeAlias = tuple[str | None, ...]
 
 _TRUST: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy")
-_VARIABLES: Final = (*_TRUST, *_PROXIES, "no_proxy", "REQUEST_METHOD")
+_VARIABLES: Final = (*_TRUST, *VARIABLES)
 
 
 def _environment(variables: tuple[str, ...] = _VARIABLES) -> _Environment:
     return tuple(map(os.environ.get, variables))
 
 
-_TRUSTED_AT_IMPORT: Final = _environment(_TRUST)  # aiohttp made its TLS context by them
+_TRUSTED_AT_IMPORT: Final = _environment(_TRUST)
+
+
+class TrustRefused(ValueError):
+    """A variable names authorities that are not there."""
 
 
 @cache
 def _tls(trusted: _Environment) -> ssl.SSLContext | bool:
-    """Return the TLS context for values of `_TRUST`, which are those of now. It takes some 50 ms to make one."""
-    if trusted == _TRUSTED_AT_IMPORT:
-        return True
+    """Return the TLS context for values of `_TRUST`, which are those of now. It takes some 50 ms to make one.
+
+    Raises:
+        TrustRefused: they name no authorities. OpenSSL would pass over them, and then trust nobody.
+    """
+    if not any(trusted) and not any(_TRUSTED_AT_IMPORT):
+        return True  # aiohttp made its context when it was imported, when the variables may have had other values
+    file, folders = trusted
     context = ssl.create_default_context()
+    if file:
+        try:
+            context.load_verify_locations(file)
+        except OSError as error:
+            words = f"SSL_CERT_FILE is {file!r}, which holds no certificates ({error.strerror or error})"
+            raise TrustRefused(f"{words}. Name a file in PEM form, or take the variable away") from None
+    elif folders and not any(map(os.path.isdir, folders.split(os.pathsep))):
+        raise TrustRefused(f"SSL_CERT_DIR is {folders!r}, which is no folder. Name one, or take the variable away")
     context.set_alpn_protocols(("http/1.1",))
     return context
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Pool:
     """Connections to one place with one set of headers. Cookies are neither kept nor sent."""
 
     session: aiohttp.ClientSession
-    proxy: str | None
+    proxy: Proxy | None
     owner: object
+    failures: tuple[type[Exception], ...] = ()
+    """What the package for SOCKS raises."""
     n_requests: int = 0
     """How many requests are under way."""
     used_at_s: float = 0.0
     """When the last one ended, by the event loop's clock."""
 
+    @property
+    def asked_proxy(self) -> str | None:
+        """The proxy that aiohttp is to ask: a SOCKS proxy is asked by the connector."""
+        return None if self.proxy is None or self.proxy.is_socks else self.proxy.url
 
-@dataclass(slots=True, repr=False, eq=False)
+
+@lazy_dataclass(repr=False, eq=False)
 class _Connections:
     """All connections of one event loop, in pools.
 
@@ -358,21 +493,32 @@ class _Connections:
     has_ended: bool = False
     keeper: AsyncGenerator[None] | None = None
     """What the event loop closes at its end."""
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_most_requests()))
+    """For requests under way: each has a descriptor, of which a process has only so many."""
 
-    def taken(self, exchange: Exchange, owner: object) -> _Pool:
-        """Return the pool for a request, which is now under way."""
+    async def take(self, exchange: Exchange, network: Network, owner: object) -> _Pool:
+        """Return the pool for a request, which is now under way.
+
+        Raises:
+            ProviderError: a variable cannot be followed that names a proxy or authorities (`bad_request`).
+        """
+        await self.room.acquire()
         scheme, place = urlsplit(exchange.url)[:2]
-        key = (owner, scheme, place, frozenset(exchange.headers.items()), self.environment)
+        key = (owner, scheme, place, frozenset(exchange.headers.items()), self.environment, network)
         pool = self.pools.get(key)
-        if pool is None:
-            # aiohttp's own trust_env would ask again, in two threads, for every request, and read ~/.netrc.
-            bypassed = urllib.request.proxy_bypass(urlsplit(exchange.url).hostname or "")
-            proxy = None if bypassed else urllib.request.getproxies().get(scheme)
-            pool = self.pools[key] = _Pool(_session(scheme), proxy, owner)
-        pool.n_requests += 1
-        return pool
+        try:
+            if pool is None:
+                pool = self.pools[key] = _pool(exchange.url, network, owner)
+        except (ProxyRefused, TrustRefused) as error:
+            failure = exchange.failure(f"is not asked: {error}", "bad_request", usage=NOTHING_USED)
+        else:
+            pool.n_requests += 1
+            return pool
+        self.room.release()
+        raise failure
 
     async def give_back(self, pool: _Pool) -> None:
+        self.room.release()
         pool.n_requests -= 1
         pool.used_at_s = self.used_at_s = asyncio.get_running_loop().time()
         if self.has_ended and pool.n_requests == 0:
@@ -430,7 +576,7 @@ class _Connections:
             await asyncio.sleep(0)  # connections closed before are gone one round later
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Process:
     """What all event loops of the process have together."""
 
@@ -470,7 +616,7 @@ async def _until_the_end(connections: _Connections) -> AsyncGenerator[None]:
         await connections.end()
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class OverHttp:
     """A model whose requests go over this transport: its connections are the event loop's.
 
@@ -478,7 +624,16 @@ class OverHttp:
     left, in the event loop of the block. Blocks of the same model nest, and the last one closes.
     """
 
+    network: Network = field(default=_USUAL_NETWORK, kw_only=True)
+    """How the service is reached, where the address and the environment do not tell."""
     _owner: object = field(init=False, default=None)
+
+    def _posting(
+        self, url: str, headers: Mapping[str, str], timeouts: Timeouts
+    ) -> partial[AbstractAsyncContextManager[HttpAnswer]]:
+        """Return what posts a `body` over the connections of this model; see `open_stream`."""
+        network, owner = self.network, self._owner
+        return partial(open_stream, url, headers=headers, timeouts=timeouts, network=network, owner=owner)
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Begin a run, a chat or the like, which reads the environment's proxies and authorities again."""
@@ -494,7 +649,7 @@ class OverHttp:
         await (await _connections()).disown(self)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Refreshed(AbstractAsyncContextManager[None]):
     async def __aenter__(self) -> None:
         await (await _connections()).refresh()
@@ -503,22 +658,87 @@ class _Refreshed(AbstractAsyncContextManager[None]):
         """Leave everything open: it is the loop's."""
 
 
-def _session(scheme: str) -> aiohttp.ClientSession:
-    trust = _tls(_environment(_TRUST)) if scheme == "https" else True
+def _most_requests() -> int:
+    """Return how many requests one event loop may have under way."""
+    if resource is None:
+        return _UNBOUNDED_REQUESTS
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    part, of = _DESCRIPTORS_SHARE
+    return _UNBOUNDED_REQUESTS if soft == resource.RLIM_INFINITY else max(1, soft * part // of)
+
+
+def _pool(url: str, network: Network, owner: object) -> _Pool:
+    """Return a pool for an address, by what the environment says now.
+
+    aiohttp's own `trust_env` would ask again, in two threads, for every request, and read ~/.netrc.
+
+    Raises:
+        ProxyRefused: the variable for its proxy cannot be followed.
+        TrustRefused: there are no authorities, or TLS is asked for where it is not spoken.
+    """
+    proxy = None if network.unix_socket is not None else find_proxy(url)
+    is_secret = url.startswith("https:") or (proxy is not None and proxy.url.startswith("https:"))
+    trust = network.tls or (_tls(_environment(_TRUST)) if is_secret else True)
+    failures: tuple[type[Exception], ...] = ()
+    connector: aiohttp.BaseConnector
+    if network.unix_socket is not None:
+        if is_secret:
+            raise TrustRefused("TLS is not spoken over Network.unix_socket. Write http:// in base_url")
+        connector = aiohttp.UnixConnector(network.unix_socket, limit=0, keepalive_timeout=_KEEP_ALIVE_S)
+    elif proxy is not None and proxy.is_socks:
+        connector, failures = _over_socks(proxy, trust)
+    else:
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ssl=trust)
+    return _Pool(_session(connector), proxy, owner, failures)
+
+
+def _over_socks(
+    proxy: Proxy, trust: ssl.SSLContext | bool
+) -> tuple[aiohttp.BaseConnector, tuple[type[Exception], ...]]:
+    """Return what connects through a SOCKS proxy, and what it raises besides aiohttp's exceptions.
+
+    Raises:
+        ProxyRefused: the package for it is not installed.
+    """
+    try:
+        import aiohttp_socks  # noqa: PLC0415 - an optional package
+    except ModuleNotFoundError:
+        words = f"{proxy.variable} names the SOCKS proxy {proxy.shown}, and the package for SOCKS is not installed"
+        raise ProxyRefused(f"{words}. Install it: pip install 'journeyman[socks]'") from None
+    parts = urlsplit(proxy.url)
+    connector = aiohttp_socks.ProxyConnector(
+        parts.hostname or "",
+        parts.port or _SOCKS_PORT,
+        aiohttp_socks.ProxyType.SOCKS4 if parts.scheme.startswith("socks4") else aiohttp_socks.ProxyType.SOCKS5,
+        username=None if parts.username is None else unquote(parts.username),
+        password=None if parts.password is None else unquote(parts.password),
+        rdns=parts.scheme in ("socks4a", "socks5h"),  # the others are told an address, as curl does it
+        limit=0,
+        keepalive_timeout=_KEEP_ALIVE_S,
+        ssl=trust,
+    )
+    failures = (aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError, aiohttp_socks.ProxyTimeoutError)
+    return connector, failures
+
+
+def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ssl=trust),
+        connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,  # nobody asked for it, and a small answer may be huge when it is unpacked
         # A proxy that compresses a stream holds its events back.
         headers={"Accept-Encoding": "identity", "User-Agent": "journeyman"},
         timeout=aiohttp.ClientTimeout(total=None),
+        max_line_size=_HEADER_BYTES,
+        max_field_size=_HEADER_BYTES,
+        max_headers=_MOST_HEADERS,
     )
 
 
 # -- no network --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class Silence:
     """A time in which nobody may be asked."""
 
@@ -552,27 +772,69 @@ def _refused(exchange: Exchange) -> ProviderError | None:
 FOREIGN: Final = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)
 """What aiohttp raises. `TimeoutError` is an `OSError`."""
 
+
+class _OnlyHeartbeats(TimeoutError):
+    """A stream went on for too long without bringing anything."""
+
+
 # The first class that fits: before an answer began. The third column: nothing can have been billed.
 _BEFORE: Final[tuple[tuple[type[Exception], ProviderErrorKind, bool, str], ...]] = (
     (aiohttp.ConnectionTimeoutError, "timeout", True, "could not be reached in time"),
     (TimeoutError, "timeout", False, "did not begin to answer in time"),
-    (aiohttp.ClientSSLError, "network", True, "could not be reached over TLS; SSL_CERT_FILE names other authorities"),
-    (aiohttp.ServerFingerprintMismatch, "network", True, "has another certificate than expected"),
-    (aiohttp.ClientHttpProxyError, "network", True, "could not be reached: the proxy refused"),
+    (aiohttp.ClientSSLError, "network", True, "could not be reached over TLS"),
+    (aiohttp.ServerFingerprintMismatch, "bad_request", True, "has another certificate than expected"),
     (aiohttp.ClientConnectorError, "network", True, "could not be reached"),
     (aiohttp.ClientResponseError, "unknown", False, "did not answer in HTTP"),
     (HttpProcessingError, "unknown", False, "did not answer in HTTP"),
     (aiohttp.NonHttpUrlClientError, "bad_request", True, "has a URL that is not http or https"),
     (ValueError, "bad_request", True, "could not be asked: the URL or a header is invalid"),
 )
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""OpenSSL's names for an answer that is not TLS."""
+_TLS_ALERT: Final = r"\x15\x03"
+"""How an answer in TLS to a request in the clear begins, as aiohttp quotes it."""
+_PASSING_FOR_PROXIES: Final = (408, 425, 429)
 
 
-def failure_before(error: Exception, exchange: Exchange) -> ProviderError:
+def failure_before(error: Exception, exchange: Exchange, proxy: Proxy | None = None) -> ProviderError:
     """Return what `error` means when there is no answer yet."""
-    for kind_of_error, kind, unbilled, words in _BEFORE:
-        if isinstance(error, kind_of_error):
-            return exchange.failure(words, kind, _said(error), usage=NOTHING_USED if unbilled else None)
-    return exchange.failure("closed the connection before answering", "network", _said(error))
+    kind, unbilled, words = _meaning_before(error, proxy)
+    return exchange.failure(words, kind, _said(error), usage=NOTHING_USED if unbilled else None)
+
+
+def _meaning_before(error: Exception, proxy: Proxy | None) -> tuple[ProviderErrorKind, bool, str]:
+    """Return the kind, whether nothing can have been billed, and the words that follow the name of the host."""
+    through = f" through the proxy of {proxy.variable}, {proxy.shown}" if proxy is not None else ""
+    tls = error.__cause__ if isinstance(error, aiohttp.ClientSSLError) else error
+    kind: ProviderErrorKind = "bad_request"  # what is not repaired by asking again
+    unbilled = True
+    match error:
+        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
+            advice = "SSL_CERT_FILE names other authorities"
+            for other in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+                if other in os.environ and not any(map(os.environ.get, _TRUST)):
+                    advice = f"{other} is read by others alone: set SSL_CERT_FILE to the same file"
+            words = f"has a certificate that is not trusted here{through}; {advice}"
+        case aiohttp.ClientHttpProxyError(status=407):
+            words = f"could not be reached{through}, which wants a name and a password. {_LOGIN}"
+        case aiohttp.ClientHttpProxyError(status=status):
+            kind = "network" if status >= 500 or status in _PASSING_FOR_PROXIES else "bad_request"
+            words = f"could not be reached{through}, which answered {status}"
+        case aiohttp.ClientResponseError() if _TLS_ALERT in error.message:
+            words = "speaks TLS at this port, and was asked in the clear: write https:// in base_url"
+        case _ if isinstance(tls, ssl.SSLError) and tls.reason in _NO_TLS:
+            words = f"does not speak TLS at this port{through}; if it speaks plain HTTP, write http:// in base_url"
+        case _ if (known := next((row for row in _BEFORE if isinstance(error, row[0])), None)) is not None:
+            _, kind, unbilled, words = known
+            words += through if isinstance(error, aiohttp.ClientConnectorError) else ""
+        case aiohttp.ClientError() | OSError():
+            kind, unbilled, words = "network", False, "closed the connection before answering"
+        case _:  # of the package for SOCKS
+            kind, words = "network", f"could not be reached{through}"
+    return kind, unbilled, words
+
+
+_LOGIN: Final = "Write them into the variable: http://NAME:PASSWORD@HOST:PORT"
 
 
 def failure_within(error: Exception, exchange: Exchange) -> ProviderError:
@@ -580,6 +842,8 @@ def failure_within(error: Exception, exchange: Exchange) -> ProviderError:
     match error:
         case TooLarge():
             return exchange.failure("sent more in one piece than can be right", "unknown", error)
+        case _OnlyHeartbeats():
+            return exchange.failure("kept the connection open without going on with its answer", "stream_idle", error)
         case TimeoutError():
             return exchange.failure("stopped sending in the middle of an answer", "stream_idle", _said(error))
         case _:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from ssl import SSLCertVerificationError
 from typing import Final, NamedTuple
 
 from journeyman.errors import ProviderErrorKind, name_and_words
@@ -52,6 +53,7 @@ _BEFORE: Final[Mapping[str, Meaning]] = {
     "HTTPClientError": Meaning("network", "closed the connection before answering"),
     "OSError": Meaning("network", "closed the connection before answering"),
 }
+_UNTRUSTED: Final = Meaning("bad_request", "has a certificate that is not trusted here", True)
 _SILENT: Final = Meaning("stream_idle", "stopped sending in the middle of an answer")
 _CUT: Final = Meaning("stream_cut", "broke off in the middle of an answer")
 _WITHIN: Final[Mapping[str, Meaning]] = {
@@ -74,15 +76,20 @@ def meaning(error: BaseException, *, begun: bool) -> Meaning | None:
     `begun`: whether the answer had begun.
     """
     table = _WITHIN if begun else _BEFORE
+    chain = [*_chain_of(error)]
+    if any([isinstance(each, SSLCertVerificationError) for each in chain]):
+        return _UNTRUSTED
+    names = [kind.__name__ for each in chain for kind in type(each).__mro__]
+    return next((table[name] for name in names if name in table), None)
+
+
+def _chain_of(error: BaseException) -> Iterator[BaseException]:
     seen: BaseException | None = error
     for _ in range(8):  # a chain of causes may be a circle
         if seen is None:
-            break
-        names = (kind.__name__ for kind in type(seen).__mro__)
-        if known := next((table[name] for name in names if name in table), None):
-            return known
+            return
+        yield seen
         seen = seen.__cause__ or seen.__context__
-    return None
 
 
 # -- texts without keys ------------------------------------------------------------------------------------------------

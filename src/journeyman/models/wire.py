@@ -187,6 +187,11 @@ def joined(tools: bytes, more: Sequence[object]) -> bytes:
     return b",".join([part for part in (tools, to_json(more)[1:-1]) if part]) if more else tools
 
 
+TOLD_BESIDE: Final = frozenset({"executed_tools", "groundingMetadata", "logprobsResult", "urlContextMetadata"})
+"""The kinds of blocks that stand beside the parts of an answer: no API takes them back, and the texts say what stands
+on them."""
+
+
 def readable(block: Block, provider: str) -> Block | None:
     """Return `block` as `provider` can read it; None if there is nothing in it for that provider.
 
@@ -197,8 +202,8 @@ def readable(block: Block, provider: str) -> Block | None:
             return Text(f"<thinking>\n{block.text}\n</thinking>") if block.text.strip() else None
         case RedactedThinking() if block.provider not in (None, provider):
             return None
-        case Opaque() if block.provider != provider and block.kind == "groundingMetadata":
-            return None  # of Gemini: the words that stand on it are in the texts
+        case Opaque() if block.kind in TOLD_BESIDE:
+            return None
         case Opaque() if block.provider != provider:
             return Text(f"[A {block.kind!r} block that only {block.provider} can read is left out.]")
         case _:

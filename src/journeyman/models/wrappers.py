@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, get_args
 
+from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, ModelUnavailable, Problem, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import Hosting
 from journeyman.model import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from journeyman.model import HasFacts, Opens
 
 
+@explain_arguments
 class Around:
     """A model around a model: everything that a wrapper does not define itself comes from the model inside.
 
@@ -101,6 +103,7 @@ PASSED_ON: Final[frozenset[ProviderErrorKind]] = frozenset(
 """The kinds of `ProviderError` for which `Fallback` asks the next model, unless told otherwise."""
 
 
+@explain_arguments
 class Fallback:
     """Asks the first model; if it fails in a way in which another may not, asks the next.
 
@@ -262,6 +265,7 @@ def _dearest_call(prices: Sequence[float | None]) -> float | None:
 # -- Swappable ---------------------------------------------------------------------------------------------------------
 
 
+@explain_arguments
 class Swappable(Around):
     """A model that can be exchanged while runs go on: a swap takes effect with the next call, in running runs, too.
 
@@ -353,6 +357,7 @@ _MARGIN_S: Final = 0.001  # waits end a little late rather than a little early, 
 _ESTIMATE: Final = "rate_limit/tokens"  # in `wire`: a message's or prefix's tokens, estimated once
 
 
+@explain_arguments
 class RateLimited(Around):
     """A model with limits on how often, how much and how much at once it is asked.
 

@@ -20,6 +20,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer, get_current_span
 from opentelemetry.trace.propagation import set_span_in_context
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError, name_and_words
 from journeyman.events import (
     AttemptCompleted,
@@ -41,7 +42,7 @@ from journeyman.otel import names
 from journeyman.otel.content import Shapes
 from journeyman.otel.meter import Meter
 from journeyman.result import plain_output
-from journeyman.types import RunPath, ToolUse, Usage, record_class, value_class
+from journeyman.types import RunPath, ToolUse, Usage
 
 P = ParamSpec("P")
 
@@ -52,7 +53,7 @@ _NOWHERE: Final = nullcontext()
 _CANCELLED: Final = "EXECUTION_CANCELLED"
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Instruments:
     """What spans and metrics are made with."""
 
@@ -69,7 +70,7 @@ def linked() -> tuple[Context, Sequence[Link]]:
     return here, (Link(origin),) if isinstance(origin, SpanContext) else ()
 
 
-@record_class()
+@lazy_dataclass()
 class OpenRun:
     """A run that goes on."""
 
@@ -530,12 +531,13 @@ class RequestSpan:
 def _settings_of(settings: Settings) -> dict[str, Any]:
     """Return how a model is asked, as attributes: of the further fields those that say how it picks its words."""
     facts: dict[str, Any] = {}
-    if settings.stop_sequences:
-        facts[names.REQUEST_STOPS] = settings.stop_sequences
+    if settings.stop:
+        facts[names.REQUEST_STOPS] = settings.stop
     if isinstance(settings.thinking, str):
         facts[names.REASONING_LEVEL] = settings.thinking
     within = settings.extra.get(names.SAMPLING_WITHIN)
-    given = settings.extra if not isinstance(within, dict) else {**settings.extra, **within}
+    own = {"temperature": settings.temperature, "top_p": settings.top_p, "seed": settings.seed}
+    given = {**own, **settings.extra, **(within if isinstance(within, dict) else {})}
     for name, (attribute, kind) in names.SAMPLING.items():
         value = given.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and kind(value) == value:

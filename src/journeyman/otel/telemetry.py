@@ -12,6 +12,7 @@ try:
 except ImportError as error:
     raise ImportError("The package opentelemetry-api is not installed: pip install 'journeyman[otel]'") from error
 
+from journeyman.definition import explain_arguments
 from journeyman.events import Event
 from journeyman.journal import TapeKind, Telemetry
 from journeyman.otel import names
@@ -23,6 +24,7 @@ from journeyman.tools.redaction import Redactor, Secret
 _MOST_BYTES: Final = 32_768
 
 
+@explain_arguments
 class OpenTelemetry:
     """Reports to OpenTelemetry what runs do: `Host(telemetry=OpenTelemetry())`.
 

@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -23,6 +23,8 @@ from typing import Final, Literal, TypeAlias
 from pydantic import ConfigDict, ValidationError
 
 from journeyman.cancel import call_in
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.files import NO_LINKS, make_private_folder, open_lock, replace_file, take_lock
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
@@ -38,6 +40,7 @@ _STRICT: Final = ConfigDict(extra="forbid", strict=True)
 _Name: TypeAlias = Literal["approve", "modify", "deny", "stop"]
 
 
+@explain_arguments
 class Approvals:
     """What was approved, and the questions that wait for an answer.
 
@@ -229,7 +232,7 @@ class Approvals:
                 replace_file(self._path, after, mode=0o600)
 
 
-@dataclass(slots=True, eq=False)
+@lazy_dataclass(eq=False)
 class _Waiting:
     """A call that waits for its answer."""
 
@@ -246,7 +249,7 @@ def _wake(woken: asyncio.Future[None]) -> None:
 # -- what is stored ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Pending:
     """A question that waits for its answer."""
 
@@ -272,7 +275,7 @@ class Pending:
     __pydantic_config__ = _STRICT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class StoredAnswer:
     """An answer that waits for its call."""
 
@@ -306,7 +309,7 @@ def stored_answer(decision: Decision, expires_at: float) -> StoredAnswer:
     return StoredAnswer(decision=_NAMES[type(decision)], expires_at=expires_at, reason=reason, arguments=arguments)
 
 
-@dataclass(slots=True, kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Stored:
     """All that outlives the process."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias, cast
 
+from journeyman.data import lazy_dataclass
 from journeyman.gate import GateRequest
 from journeyman.types import JsonObject
 
@@ -19,7 +20,7 @@ Capability: TypeAlias = Literal["read", "write", "exec", "network", "internal", 
 """What a call can do. `internal`: nothing outside of the run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Action:
     """What a call would do."""
 

@@ -17,11 +17,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
 from journeyman.files import NO_LINKS
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
@@ -56,7 +58,7 @@ _REMEMBERED_CALLS: Final = 4_096
 _WIDER: Final[tuple[Extent, ...]] = ("once", "session", "always")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Judgement:
     """What is to be done about a call, and why."""
 
@@ -65,6 +67,7 @@ class _Judgement:
     offers: tuple[Extent, ...] = ONCE
 
 
+@explain_arguments
 class Permission:
     """A gate of rules. It can serve many agents and runs, one after the other or at the same time.
 
@@ -367,7 +370,7 @@ def _problems(
 # -- the audit ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class AuditEntry:
     """One decision about one call: one line of the log."""
 

@@ -11,12 +11,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
 from journeyman.permission.bash import Word
 from journeyman.permission.capability import Action, Capability, fits_name
@@ -31,7 +31,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_@%+=:,./*-]+")
 _HOST = re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*|\*|\[[0-9a-f:.]+\]")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Rule:
     """One rule, read."""
 
@@ -242,8 +242,20 @@ def _free_words(tokens: Sequence[str], words: Sequence[str]) -> list[str] | None
 
 
 def _fits_token(token: str, word: str) -> bool:
-    regex = ".*".join(map(re.escape, token.split("*")))
-    return re.fullmatch(regex, word, re.DOTALL) is not None
+    """Tell whether a word is a token in which each `*` stands for anything. The first place where a piece fits is as
+    good as any later one, so none is tried twice: a regular expression would take the length to the number of stars."""
+    first, *pieces = token.split("*")
+    if not pieces:
+        return word == token
+    last = pieces.pop()
+    start, end = len(first), len(word) - len(last)
+    if start > end or not word.startswith(first) or not word.endswith(last):
+        return False
+    for piece in pieces:
+        start = word.find(piece, start, end) + len(piece)
+        if start < len(piece):
+            return False
+    return True
 
 
 def _may_run(tokens: Sequence[str], command: str) -> bool:
@@ -271,15 +283,15 @@ def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:
     starts = [1]
     while starts[-1] < len(words) and (_is_option(words[starts[-1]]) or _is_option(words[starts[-1] - 1])):
         starts.append(starts[-1] + 1)  # an option, or perhaps its value
-    return not program.is_known or any(_begins(tokens[1:], words[start:]) for start in starts)
+    return not program.is_known or any(_begins(tokens[1:], words, start) for start in starts)
 
 
 def _is_option(word: Word) -> bool:
     return word.text.startswith("-")
 
 
-def _begins(tokens: Sequence[str], words: Sequence[Word]) -> bool:
-    for index, token in enumerate(tokens):
+def _begins(tokens: Sequence[str], words: Sequence[Word], start: int) -> bool:
+    for index, token in enumerate(tokens, start):
         if index == len(words):
             return False
         if not words[index].is_known:
@@ -360,7 +372,7 @@ def _agent_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Facts:
     """What is known of one kind of rule."""
 
@@ -390,7 +402,7 @@ Whereabouts: TypeAlias = Literal["inside", "read_only", "internal", "internal_re
 """Where a path is. `internal`: in a folder of the program itself, where nothing needs approval."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Root:
     """A folder that an agent may work in."""
 

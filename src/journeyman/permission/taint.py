@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
+from journeyman.definition import explain_arguments
 from journeyman.errors import quoted, visible, with_its_end
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
 from journeyman.permission.capability import Capability, Classifier, classify, fits_name
+from journeyman.permission.programs import taken_apart
 from journeyman.types import JsonObject
 
 _EGRESS: Final[frozenset[Capability]] = frozenset(("network", "exec"))
@@ -35,9 +37,15 @@ _MOST_PLACES: Final = 200
 """The most places of one text where a value is looked for."""
 _HARMLESS: Final = 100
 """A whole number below this tells nobody anything: it is a page, or how many."""
+_MOST_HARMLESS: Final = 8
+"""How many values of one call may be there only because each tells little: very many together are a text."""
 
 _NAMES: Final = re.compile(r"[^\s\"'`<>|&;:,()\[\]{}=/\\!?]+")
 """The names of files in a text, and all of its other words."""
+
+_LINE_NAMES: Final = re.compile(r"^(?:[^\n:]*/)?([^\s\"'`<>|&;:,()\[\]{}=/\\!?]+)(?=:|$)", re.MULTILINE)
+"""The names of files that lines begin with, or consist of."""
+_LONGEST_FILE_NAME: Final = 255
 
 _Weight: TypeAlias = Literal["nothing", "a look outside", "consequences"]
 
@@ -53,12 +61,15 @@ class Source:
     """The number of model calls by then: the calls that follow have read it."""
     is_from_below: bool = False
     """True when a run that a call started has read it, so that any result may hold it by now."""
+    is_description: bool = False
+    """True when it is what a stranger says of a tool, and no result of one."""
 
     def __str__(self) -> str:
         shown = quoted(self.text[:_SHOWN])
         return f"{self.name}: {shown}{'…' if len(self.text) > _SHOWN else ''}"
 
 
+@explain_arguments
 class TaintGate:
     """Asks about calls with consequences that the model wrote after it had read what is not trusted.
 
@@ -86,6 +97,8 @@ class TaintGate:
         self._classify: Final = classify
         self._spoilt: Final[set[str]] = set()
         """The names of files that hold what may come from something untrusted."""
+        self._perhaps: Final[set[str]] = set()
+        """Words of commands that may be the names of such files, as `todo` in `… | tee todo`: any word may be one."""
 
     async def decide(self, request: GateRequest) -> Verdict:
         """Ask about every call with consequences: outside of a run, what the model has read is not known."""
@@ -122,13 +135,23 @@ class TaintGate:
         elif action.command is not None:  # what follows a `>`, and what looks like a file
             written = [found for part in action.command.split(">")[1:] for found in _NAMES.findall(part)[:1]]
             self._spoilt.update([*written, *[name for name in _NAMES.findall(action.command) if "." in name]])
+            reading = taken_apart(action.command)
+            self._perhaps.update([] if reading.is_whole else _NAMES.findall(action.command))
+            for words in reading.commands:
+                values = [word.text for word in words[1:] if len(word.text) <= _LONGEST_FILE_NAME]
+                self._perhaps.update([name for value in values for name in _NAMES.findall(value)[-1:]])
 
     def is_spoilt(self, seen: Seen) -> bool:
         """Tell whether a result may hold what an earlier call wrote into a file, here or in another run."""
-        if not self._spoilt:
+        if not self._spoilt and not self._perhaps:
             return False
-        texts = [seen.text, *[value for _, value in _leaves(seen.arguments) if isinstance(value, str)]]
-        return any(name.rstrip(".") in self._spoilt for text in texts for name in _NAMES.findall(text))
+        given = [
+            name for _, value in _leaves(seen.arguments) if isinstance(value, str) for name in _NAMES.findall(value)
+        ]
+        named = [name.rstrip(".") for name in (*given, *_NAMES.findall(seen.text))]
+        # A word is the name of a file where a call names it, or where a line begins with it, as grep's do.
+        perhaps = {*given, *_LINE_NAMES.findall(seen.text)}
+        return not self._spoilt.isdisjoint(named) or not self._perhaps.isdisjoint(perhaps)
 
 
 class TaintedRun:
@@ -160,6 +183,9 @@ class TaintedRun:
         self._n_model_calls = max(self._n_model_calls, request.n_model_calls)
         sources = self._read_before(request.n_model_calls)
         weight = self._gate.weight(request) if sources else "nothing"
+        if weight == "a look outside" and request.effect == "pure":
+            # Whoever declared the tool pure knows that its server reads the arguments; so far it has only described it.
+            sources = [each for each in sources if not each.is_description]
         self._spoiling.pop(request.tool_use_id, None)
         if not sources or self._is_fixed(request.tool_name, request.arguments, request.digest, weight):
             return Allow()
@@ -191,7 +217,8 @@ class TaintedRun:
         if spoiling is not None and seen.may_have_run:
             self._gate.spoil(spoiling)
         if self._gate.is_untrusted(seen) or (spoiling is None and self._gate.is_spoilt(seen)):
-            self._taint(Source(f"{seen.tool_name} {_shown(seen.arguments)}", seen.text, seen.n_model_calls))
+            name = f"{seen.tool_name} {_shown(seen.arguments)}"
+            self._taint(Source(name, seen.text, seen.n_model_calls, is_description=seen.is_description))
         elif not any(source.is_from_below and source.after <= seen.n_model_calls for source in self._sources) and (
             is_clean or self._is_fixed(seen.tool_name, seen.arguments, digest, "nothing")
         ):
@@ -232,12 +259,17 @@ class TaintedRun:
             return weight != "consequences" or (_is_long(tool_name) and _stands_in_any(tool_name, self._all_said()))
         if len(leaves) > _MOST_VALUES:
             return False
-        is_fixed = self._is_fixed_for_good if weight == "consequences" else self._occurs
         written = [run._written for run in self._lineage]
-        return all(
-            any((tool_name, name, json.dumps(value)) in each for each in written) or is_fixed(name, value)
+        new = [
+            (name, value)
             for name, value in leaves
-        )
+            if not any((tool_name, name, json.dumps(value)) in each for each in written)
+        ]
+        if weight == "consequences":
+            return all(self._is_fixed_for_good(name, value) for name, value in new)
+        said = self._all_said()
+        told = [value for _, value in new if not (value in said or self._fixes(_plain(value)))]
+        return len(told) <= _MOST_HARMLESS and all(map(_tells_nothing, told))
 
     def _is_fixed_for_good(self, name: str, value: object) -> bool:
         """Tell whether a value of a call with consequences is what the user, or a trusted tool, has named for it."""
@@ -246,14 +278,6 @@ class TaintedRun:
             return self._fixes(text)
         answer = {text, f"{text}."} - {".", ""}
         return any(said.strip() in answer or _is_beside(name, value, said) for said in self._all_said())
-
-    def _occurs(self, name: str, value: object) -> bool:
-        """Tell whether a value of a call that only looks tells nobody anything that is not the user's."""
-        if value in (None, "", [], {}) or isinstance(value, bool):
-            return True
-        if isinstance(value, int) and abs(value) < _HARMLESS:
-            return True
-        return (isinstance(value, str) and value in self._all_said()) or self._fixes(_plain(value))
 
     def _all_said(self) -> list[str]:
         return [text for run in self._lineage for text in run._said]
@@ -266,6 +290,13 @@ class TaintedRun:
         sources = [source.text for run in self._lineage for source in run._sources]
         told = [text for run in self._lineage for text in run._told]
         return _stands_in_any(value, told) and not any(value in text for text in sources)
+
+
+def _tells_nothing(value: object) -> bool:
+    """Tell whether a value tells nobody anything, whoever chose it."""
+    if value in (None, "", [], {}) or isinstance(value, bool):
+        return True
+    return isinstance(value, int) and abs(value) < _HARMLESS
 
 
 # -- values -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import orjson
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError, words_of
 from journeyman.events import (
     AttemptStarted,
@@ -35,7 +36,7 @@ from journeyman.record.outside import FromOutside
 from journeyman.record.tables import packed
 from journeyman.store.storage import Transaction
 from journeyman.tools.redaction import words_without_secrets
-from journeyman.types import NOTHING_USED, JsonObject, Message, RunPath, Usage, adapter_of, record_class
+from journeyman.types import NOTHING_USED, JsonObject, Message, RunPath, Usage, adapter_of
 
 _MOST_HOPS: Final = 64
 """How many requests may go on from one another before one says all again."""
@@ -49,7 +50,7 @@ _LAST_CHUNKS: Final = 16
 _ERROR_BYTES: Final = 64 * 1024
 
 
-@record_class()
+@lazy_dataclass()
 class Note:
     """What is taken down beside events."""
 
@@ -60,7 +61,7 @@ class Note:
     tool_name: object = None
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Neutral:
     """A request that no transport of ours carries."""
 
@@ -70,7 +71,7 @@ class Neutral:
     max_tokens: int | None
 
 
-@record_class(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Sent:
     """A request that goes out."""
 
@@ -92,7 +93,7 @@ class Sent:
     """How many pieces of that it begins with, behind the first."""
 
 
-@record_class()
+@lazy_dataclass()
 class Came:
     """What came back for a request. Times are in seconds, by a clock that only goes on."""
 
@@ -144,7 +145,7 @@ class Came:
         return {**facts, **_usage_in([each for chunk in chunks for each in chunk])}
 
 
-@record_class()
+@lazy_dataclass()
 class Exchange:
     """What a model was asked for a run, and what it answered, in terms of ours: what a cassette is made of."""
 
@@ -174,7 +175,7 @@ class Exchange:
         return facts
 
 
-@record_class()
+@lazy_dataclass()
 class Ended:
     """The end of a recording."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import from_json
 
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
 from journeyman.record.keeping import forget
 from journeyman.record.tables import is_there, is_url, piece_of, shortened, storage_at, unfold
@@ -31,7 +32,7 @@ MOST: Final = 1_000
 """How many rows one call returns at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class RecordedRun:
     """One recording: a run with all runs in it, or all turns of a chat."""
 
@@ -80,7 +81,7 @@ class RecordedRun:
         return max(0.0, (self.seen if self.ended is None else self.ended) - self.started)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class RecordedEvent:
     """Something that happened in a run: an event of `journeyman.events` by the name of its class, or a note."""
 
@@ -103,7 +104,7 @@ class RecordedEvent:
     """The other fields of the event. If no content is kept, a text is `{"characters": …, "digest": …}`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class SentRequest:
     """One request to a model, and what came back."""
 
@@ -129,7 +130,7 @@ class SentRequest:
     None: the process died, or nothing has come back yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Piece:
     """A part of a request. Parts that two requests have in common are the same pieces."""
 
@@ -139,7 +140,7 @@ class Piece:
     """The bytes; None if the content was not kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Found:
     """A place where a text was found."""
 
@@ -158,7 +159,8 @@ _EVENT: Final = "n, at, path, kind, attempt, iteration, call, tool, body, refs"
 _REQUEST: Final = "n, at, path, attempt, iteration, form, model, size, around, answer, refs"
 
 
-class Recordings:  # noqa: PLR0904 - one for each thing that is looked at
+@explain_arguments  # noqa: PLR0904 - one for each thing that is looked at
+class Recordings:
     """The recordings of a store: `with Recordings("runs.db") as recordings: …`. Other processes may write meanwhile."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit, urlunsplit
 
+from journeyman.definition import explain_arguments
 from journeyman.endings import START
 from journeyman.events import IterationStarted, RunSucceeded
 from journeyman.journal import Records, Tape, TapeEnd, TapeKind, Where, new_id
@@ -40,6 +41,7 @@ _HEADERS: Final = frozenset(
 _ANYWHERE: Final = nullcontext()
 
 
+@explain_arguments
 class Recorder:
     """Records runs in the store at a path: `Host(record=recorder)`, inside of `with Recorder("runs.db") as recorder:`.
 

@@ -58,6 +58,8 @@ class Segment:
     is_first: bool = True
     open: Sequence[Wanted] = ()
     """What had been asked before it, and is not answered by its request."""
+    answered: Collection[str] = ()
+    """The ids of what its request answers, which may still be asked when it goes on."""
 
 
 class Threads:
@@ -75,7 +77,7 @@ class Threads:
         if found is None:
             after = known[-1].until if known and known[-1].until is not None else live.first - 1
             left = [each for each in live.open.values() if each.id not in answered]
-            found = Segment(run_id, after, is_first=not known, open=left)
+            found = Segment(run_id, after, is_first=not known, open=left, answered=answered)
             known.append(found)
         return found
 
@@ -197,6 +199,8 @@ class Agui:
 
     def _ask(self, event: Wanted, *, is_by_client: bool) -> None:
         """Note what is asked, for the end of the run."""
+        if event.id in self._segment.answered:
+            return
         if not is_by_client:
             self._asked[event.id] = interrupt_of(event)
         elif event.question not in self._live.early:
@@ -204,7 +208,7 @@ class Agui:
 
     def _live_step(self, entry: Entry) -> str | None:
         """Return the attempt that goes on where a run of the protocol goes on with a turn."""
-        for each in reversed(self._live.entries[: max(0, entry.number - self._live.first)]):
+        for each in reversed(self._live.before(entry)):
             match each.event:
                 case events.AttemptStarted(path=(_,), attempt=attempt):
                     return f"attempt {attempt}"

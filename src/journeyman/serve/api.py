@@ -46,7 +46,7 @@ from journeyman.serve.bodies import (
     with_tools,
     wrong,
 )
-from journeyman.serve.hosting import STORE_AWAY, Hosting, OnDisconnect
+from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
 from journeyman.serve.listening import check_type
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.openapi import ID, openapi
@@ -69,7 +69,7 @@ def app(
     agents: Sequence[Agent[Any, Any, Any]],
     *,
     store: Durable | str | None = None,
-    deps: Callable[[str], object] | None = None,
+    deps: Deps | None = None,
     authorize: Authorize | None = None,
     host: Host | None = None,
     limits: ServeLimits | None = None,
@@ -81,7 +81,8 @@ def app(
         agents: The agents, each under its name.
         store: Where runs and chats are kept: a path, a URL, or a `Durable` that stays open as long as the app. None: in
             memory, until `ServeLimits.kept_s` after their end.
-        deps: Returns the deps that the agents use for an owner.
+        deps: Returns the deps that the agents use for an owner; it may be async. If it fails, the client is asked to
+            come back.
         authorize: Returns the owner of a request, or None to refuse the request; it may be async. If you leave it out,
             everything belongs to everybody who can reach the server.
         host: What surrounds every run: its gate, its budget, its model.
@@ -232,8 +233,7 @@ class _Endpoint:
             await self.hosting.open_for_request()
             _ = self.hosting.durable  # it must be open
             if self.authorize is not None:
-                owner = self.authorize(request)
-                owner = await owner if is_awaited(owner) else owner
+                owner = await self._owner(self.authorize, request)
                 if owner is None:
                     raise Refusal(
                         401, "UNAUTHORIZED", "The server does not know who asks.", "Log in, or bring a token."
@@ -249,6 +249,15 @@ class _Endpoint:
             return await self.handler(asked)
         with telemetry.within(above):
             return await self.handler(asked)
+
+    async def _owner(self, authorize: Authorize, request: Request) -> str | None:
+        try:
+            async with asyncio.timeout(self.hosting.limits.hook_s):
+                owner = authorize(request)
+                return await owner if is_awaited(owner) else owner
+        except TimeoutError:
+            text = "The server could not find out in time who asks."
+            raise Refusal(503, "NO_OWNER", text, "Ask again.", retry_s=self.hosting.limits.retry_s) from None
 
     async def _body(self, request: Request) -> bytes:
         most, pieces, n_bytes = self.hosting.limits.body_bytes, list[bytes](), 0

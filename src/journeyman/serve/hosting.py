@@ -11,20 +11,24 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from contextvars import Context
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
+from pydantic_core import to_json
+
 from journeyman.agent import Agent, Host
+from journeyman.cancel import is_awaited
 from journeyman.chat import Chat
+from journeyman.chat.questions import UNANSWERED, answered_event
 from journeyman.connect import connect
 from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Question, RunInfo, Worker
-from journeyman.durable.chats import ChatSession
+from journeyman.durable.chats import ChatSession, TurnSuspended
 from journeyman.durable.journal import Leaving
 from journeyman.durable.program import Program
-from journeyman.durable.records import Row, load_head, prints_of
+from journeyman.durable.records import Head, Row, Signal, load_head, prints_of, questions_of
 from journeyman.errors import (
     InvalidArguments,
     JourneymanError,
@@ -38,11 +42,15 @@ from journeyman.errors import (
     StoreError,
     name_and_words,
 )
-from journeyman.gate import Decision
+from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TextDelta
+from journeyman.gate import DECISION, Decision, Deny
 from journeyman.model import opened
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_of
 from journeyman.session import TURN, Snapshot, turn_name
+
+Deps: TypeAlias = Callable[[str], "object | Awaitable[object]"]
+"""Makes what the agents use for an owner."""
 
 OnDisconnect: TypeAlias = Literal["stop", "continue"]
 """What becomes of a run that is kept in memory when the last client that follows it leaves: it is stopped, or goes
@@ -62,7 +70,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         agents: Mapping[str, Agent[Any, Any, Any]],
         store: Durable | str | None,
         *,
-        deps: Callable[[str], object] | None,
+        deps: Deps | None,
         host: Host,
         limits: ServeLimits,
         on_disconnect: OnDisconnect,
@@ -76,14 +84,15 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._deps: Final = deps
         self._is_tied: Final = store is None and on_disconnect == "stop"
         self._durable: Durable | None = None
+        self._worker: Worker | None = None
         self._memory: Memory | None = None
         self._lives: dict[str, Live] = {}
         """Runs by their names, chats by the ids of their sessions after `TURN`."""
         self._going: dict[Live, str] = {}
-        """Those that go on, each with its name in `_lives`: only these are looked at each second."""
+        """Those that requests drive, each with its name in `_lives`: only these are looked at each second."""
         self._idle: dict[Live, tuple[str, float]] = {}
-        """Those that have ended, or only wait in the store, each with its name and since when nothing has happened to
-        it; the oldest first."""
+        """Those that have ended, only wait in the store, or are driven elsewhere, each with its name and since when
+        nothing has happened to it; the oldest first."""
         self._chat_used_s: dict[str, float] = {}
         """When chats that are kept in memory were last used; the oldest first."""
         self._keys: dict[str, tuple[str, str]] = {}
@@ -182,14 +191,16 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """Do what has to be done beside the requests."""
         tasks = [asyncio.create_task(self._look_after())]
         if self.is_stored:
-            worker = Worker(
+            self._worker = worker = Worker(
                 self.durable,
                 agents=list(self.agents.values()),
                 slots=self.limits.runs,
                 host=self.host,
                 equip=self._equip,
             )
-            tasks.append(asyncio.create_task(worker.run()))
+            tasks.append(
+                asyncio.create_task(worker.run(stop=asyncio.Event()))
+            )  # whoever runs the server handles signals
         try:
             yield
         finally:
@@ -202,7 +213,11 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """Begin nothing more; give what goes on so many seconds to end; then stop it, or leave it to another process
         that has the store."""
         self.is_closing = True
-        driving = [live for live in self._lives.values() if live.task is not None and not live.task.done()]
+        going_on = [live for live in self._lives.values() if live.task is not None and not live.task.done()]
+        driving = [live for live in going_on if live.is_driven]
+        for live in going_on:
+            if live.task is not None and not live.is_driven:  # it only waits for what another process does
+                live.task.cancel()
         tasks = {live.task for live in driving if live.task is not None}
         if not tasks:
             return
@@ -223,16 +238,16 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             await asyncio.sleep(_TICK_S)
             now_s = asyncio.get_running_loop().time()
             for live, name in list(self._going.items()):
-                if _is_idle(live):
+                if live.is_driven:
+                    self._look_at(live, now_s)
+                else:
                     del self._going[live]
                     self._idle[live] = name, live.moved_s
-                else:
-                    self._look_at(live, now_s)
             self._forget_idle()
 
     def _look_at(self, live: Live, now_s: float) -> None:
         limits, quiet_s = self.limits, now_s - live.moved_s
-        if live.is_driven and limits.run_s is not None and now_s - live.began_s > limits.run_s:
+        if limits.run_s is not None and now_s - live.began_s > limits.run_s:
             live.abort.abort(f"it took longer than {limits.run_s:g} s")
         elif self._memory is not None and live.open and not live.n_followers and quiet_s > limits.patience_s:
             live.abort.abort(f"nobody answered within {limits.patience_s:g} s")
@@ -245,13 +260,15 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             if now_s - since_s <= kept_s and len(self._idle) <= most:
                 break
             del self._idle[live]
-            if not _is_idle(live):
+            if live.is_driven:
                 self._going[live] = name
             elif live.n_followers or (live.moved_s > since_s and len(self._idle) < most):
                 self._idle[live] = name, now_s if live.n_followers else live.moved_s
-            elif self._lives.get(name) is live:
-                del self._lives[name]
-                self._keys.pop(name, None)
+            else:
+                if live.task is not None and live.ended is None:
+                    live.task.cancel()  # it waits for its end, which nobody wants to know any more
+                if self._drop(name, live):
+                    self._keys.pop(name, None)
         if self._memory is not None:
             self._memory.forget_ended(before=self.durable.hub.now() - kept_s, most=most)
             self._forget_chats(self._memory, now_s)
@@ -282,12 +299,20 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._going[live] = name
         return live
 
+    def _drop(self, name: str, live: Live) -> bool:
+        """Let something be found no more under its name. False: another one is found there."""
+        self._going.pop(live, None)
+        self._idle.pop(live, None)
+        if self._lives.get(name) is not live:
+            return False
+        del self._lives[name]
+        return True
+
     def forget(self, name: str) -> None:
         """Forget what has ended here under the name of a run, or of a chat after `TURN`."""
-        live = self._lives.pop(name, None)
+        live = self._lives.get(name)
         if live is not None:
-            self._going.pop(live, None)
-            self._idle.pop(live, None)
+            self._drop(name, live)
         self._keys.pop(name, None)
         self._chat_used_s.pop(name.removeprefix(TURN), None)
 
@@ -324,10 +349,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             Refusal: it cannot begin now, or not with this input or this name.
         """
         known = await self.durable.hub.engine.get(name)
-        if known is None:
+        begins = self._followed_of(name) is None and (known is None or known.status == "ready")
+        if begins:
             self._check_room()
         self._n_going += 1
         try:
+            deps = await self._deps_of(name) if begins else None
             handle = await self.durable.start(agent, value, id=name, host=self.host, here=True)
         except InvalidArguments as invalid:
             raise invalid_input(invalid) from None
@@ -336,12 +363,18 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise Refusal(409, "KEY_REUSED", f"This Idempotency-Key was used before: {differs}", hint) from None
         finally:
             self._n_going -= 1
-        live = self._lives.get(name)
+        live = self._followed_of(name)
         if live is None:
-            live = self._keep(name, self._live(name, agent, is_tied=is_tied and self._is_tied))
-            if known is None:
-                self._go(live, self._drive(live, handle.id))
+            base = 0 if known is None else known.epoch
+            live = self._keep(name, self._live(name, agent, base=base, is_tied=is_tied and self._is_tied))
+            if begins:
+                self._go(live, self._drive(live, handle.id, deps))
         return await self._caught_up(live)
+
+    def _followed_of(self, name: str) -> Live | None:
+        """Return what is followed under a name, but not what was left: somebody may go on with it."""
+        live = self._lives.get(name)
+        return None if live is None or (live.ended is not None and live.ended.result is None) else live
 
     def _check_room(self) -> None:
         retry_s = self.limits.retry_s
@@ -356,10 +389,10 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def _live(self, name: str, agent: Agent[Any, Any, Any], *, base: float = 0, is_tied: bool = False) -> Live:
         return Live(name, agent, base=base, is_tied=is_tied, limits=self.limits)
 
-    async def _drive(self, live: Live, id: str) -> None:
+    async def _drive(self, live: Live, id: str, deps: object) -> None:
         """Drive a run until it is over, or has left this process."""
         try:
-            program = self._program(live, Program(agent=live.agent, host=self.host))
+            program = self._program(live, Program(agent=live.agent, host=self.host), deps)
             outcome = await self.durable.hub.driven(id, program, also=("ready",))
         except RunInUse:
             outcome = Leaving(how="held", why="")
@@ -375,26 +408,52 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         elif outcome.how == "blocked":
             live.fail("BLOCKED", f"The run cannot go on by itself: {outcome.why}.", _OPERATOR)
         else:
-            live.is_suspended, live.task = True, None
-            if live.n_followers:
-                self._watch(live)
+            self._suspended(live)
 
-    def _program(self, live: Live, program: Program) -> Program:
-        deps = None if self._deps is None else self._deps(owner_of(live.name))
+    def _suspended(self, live: Live) -> None:
+        """Note that something has left memory, and only waits."""
+        live.is_suspended, live.is_driven, live.task = True, False, None
+        if live.n_followers:
+            self._watch(live)
+
+    def _program(self, live: Live, program: Program, deps: object) -> Program:
         return replace(program, deps=deps, on_event=live.hear, abort=live.abort, questions=live.questions)
 
-    def _equip(self, row: Row, program: Program) -> Program:
-        """Give a run that the worker goes on with what it would have had here from its beginning."""
+    async def _deps_of(self, name: str) -> object:
+        """Make what the agents use for the owner of a run, or of a chat.
+
+        Raises:
+            Refusal: that failed, or took too long.
+        """
+        if self._deps is None:
+            return None
+        try:
+            async with asyncio.timeout(self.limits.hook_s):
+                made = self._deps(owner_of(name))
+                return await made if is_awaited(made) else made
+        except Exception as error:
+            _log.warning("deps(%r) failed: %s", owner_of(name), name_and_words(error), exc_info=not _is_ours(error))
+            text, hint = "What the agent needs could not be made.", "Ask again. The server's log says why."
+            raise Refusal(503, "NO_DEPS", text, hint, retry_s=self.limits.retry_s) from error
+
+    async def _equip(self, row: Row, program: Program) -> Program | None:
+        """Give a run that the worker goes on with what it would have had here from its beginning. None: it is a turn of
+        a chat, which went on here as if its client had asked for it."""
+        head = load_head(row)
+        if head.session is not None:
+            await self._resume_turn(row, head)
+            return None
+        first = row
+        while (above := load_head(first).above) is not None and (found := await self.durable.hub.engine.get(above.run)):
+            first = found
+        deps = await self._deps_of(first.name or first.id)
         name = row.name or row.id
-        owner = owner_of(name)
-        if name.startswith(TURN) and load_head(row).prints.get("tools") != prints_of(program.agent)["tools"]:
-            raise RunBlocked(name, "it waits for its client, which brings tools of its own")
-        if name.startswith(TURN) or ":" not in name:
-            return replace(program, deps=None if self._deps is None else self._deps(owner))
+        if ":" not in name:
+            return replace(program, deps=deps)
         live = self._lives.get(name)
         if live is None or live.ended is not None:
             live = self._keep(name, self._live(name, program.agent, base=row.epoch))
-        return self._program(live, program)
+        return self._program(live, program, deps)
 
     def _watch(self, live: Live) -> None:
         """Wait for the end of a run that is not driven by a task of ours, for those who follow it."""
@@ -402,18 +461,42 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             live.task = asyncio.create_task(self._watched(live))
 
     async def _watched(self, live: Live) -> None:
+        hub = self.durable.hub
         try:
-            handle = await self.durable.get(live.name, live.agent)
-            live.end(await handle.result())
+            while True:
+                mark, row = hub.mark(), await hub.row(live.run)
+                if row.result is not None or row.status == "blocked":
+                    break
+                await self._hear_of(live, row)
+                await hub.changed(since=mark)
+            result = await (await self.durable.get(live.run, live.agent)).result()
+            output = getattr(result, "output", None)
+            if isinstance(output, str) and not any(isinstance(each.event, TextDelta) for each in live.entries):
+                live.hear(TextDelta(path=(live.agent.name,), text=output))
+            live.end(result)
         except RunBlocked as blocked:
             live.fail("BLOCKED", str(blocked), _OPERATOR)
         except Exception as error:  # noqa: BLE001 - of one run; its clients are told
             self._broke(live, error)
 
+    async def _hear_of(self, live: Live, row: Row) -> None:
+        """Let those who follow a run that another process drives hear what it asks, and what is answered."""
+        asked = {each.digest: each for each in questions_of(row)}
+        gone = [id for id in live.open if id not in asked]
+        given = await self.durable.hub.engine.signals(run=row.id) if gone else ()
+        for id in gone:
+            live.withdraw(_answered(live.open[id], [each for each in given if each.body.get("digest") == id]))
+        for id, question in asked.items():
+            if id in live.open:
+                continue
+            live.note_asked(_event_of(question))
+            if question.question in live.early:
+                with suppress(LookupError, RunOver):  # somebody was faster
+                    handle = await self.durable.get(row.id)
+                    await handle.answer(id, live.early[question.question], who=owner_of(live.name))
+
     def _broke(self, live: Live, error: Exception) -> None:
-        _log.warning(
-            "The run %s was left: %s", live.name, name_and_words(error), exc_info=not isinstance(error, JourneymanError)
-        )
+        _log.warning("The run %s was left: %s", live.name, name_and_words(error), exc_info=not _is_ours(error))
         text = STORE_AWAY if isinstance(error, StoreError) else "The server could not go on with the run."
         live.fail("NOT_DRIVEN", text, _OPERATOR)
 
@@ -483,7 +566,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         Raises:
             Refusal: the chat is in use, is another agent's, or the key was used for another prompt.
         """
-        live = self._lives.get(TURN + id)
+        live = self._followed_of(TURN + id)
         if (
             live is not None
             and key is not None
@@ -507,24 +590,45 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         Raises:
             Refusal: there is none.
         """
-        live = self._lives.get(TURN + id)
-        if live is not None:
-            return live
+        live = self._followed_of(TURN + id)
+        if live is not None and not (live.is_suspended and agent is not None):
+            return await self._caught_up(live)
         engine, number = self.durable.hub.engine, (await self.conversation(id)).n_runs
         row = await engine.get(turn_name(id, number + 1))
         if row is None or row.agent not in self.agents or row.result is not None:
             last = await engine.get(turn_name(id, number))
             if last is None or last.agent not in self.agents:
                 raise nothing("turn in the chat", id)
-            live = self._live(turn_name(id, number), self.agents[last.agent], base=number + 0.5)
+            live = self._live(id, self.agents[last.agent], base=number + 1 - _A_LIFE / 2)
+            live.run = turn_name(id, number)
             return await self._caught_up(live)
         known = self.agents[row.agent] if agent is None or agent.name != row.agent else agent
         try:
-            return await self._begin(id, known, None, key=None, is_tied=False, goes_on=True)
+            return await self._begin(id, known, None, key=None, is_tied=False, row=row)
         except Refusal as refusal:
-            if refusal.code != "OVER":
+            if refusal.code != "CHAT_IN_USE":
                 raise
-        return await self.go_on(id, agent)  # somebody else has just ended it
+        live = self._lives[TURN + id]  # another process drives it; what it asks there can be answered here, too
+        await self._hear_of(live, row)
+        return await self._caught_up(live)
+
+    async def _resume_turn(self, row: Row, head: Head) -> None:
+        """Go on with a turn that nobody drives, as if its client had asked for it, until it has ended or only waits."""
+        id = head.session or ""
+        if self.is_closing:
+            raise Refusal(503, "CLOSING", "The server is closing.", "Another one goes on with the turn.")
+        live = self._followed_of(TURN + id)
+        if live is None or not live.is_driven:
+            agent = self.agents[row.agent] if live is None or live.ended is not None else live.agent
+            if head.prints.get("tools") != prints_of(agent)["tools"] and not await self._is_stopped(row):
+                raise RunBlocked(row.name or row.id, "it waits for its client, which brings tools of its own")
+            live = await self._begin(id, agent, None, key=None, is_tied=False, row=row)
+        if live.task is not None:
+            await asyncio.wait({live.task})
+
+    async def _is_stopped(self, row: Row) -> bool:
+        """Tell whether a run was stopped: then it ends, also without the tools that its client has."""
+        return any(each.kind == "stop" for each in await self.durable.hub.engine.signals(run=row.id))
 
     async def _begin(
         self,
@@ -534,34 +638,47 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         *,
         key: tuple[str, str] | None,
         is_tied: bool,
-        goes_on: bool = False,
+        row: Row | None = None,
     ) -> Live:
+        """Begin a turn, or go on with the one that is this `row`."""
         number = (await self.durable.hub.engine.conversation(id)).n_runs
-        live = self._live(id, agent, base=number + 1, is_tied=is_tied and self._is_tied)
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        before = self._lives.get(TURN + id)
-        if before is not None and before.ended is None:
-            return await self.turn(id, agent, value, key=key)  # somebody was faster: says so
+        begun.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may have left
+        live = self._followed_of(TURN + id)
+        if live is not None and live.ended is None and (row is None or live.is_driven):
+            # Somebody was faster.
+            return live if row is not None else await self.turn(id, agent, value, key=key)
+        base = number + 1 + min((0 if row is None else row.epoch) * _A_LIFE, 1 - _A_LIFE)
+        if live is None or live.ended is not None:
+            live = self._live(id, agent, base=base, is_tied=is_tied and self._is_tied)
+        elif live.task is not None:
+            live.task.cancel()  # it followed what another process did
+        live.begin_life(base)
+        live.number, live.run = number, turn_name(id, number + 1)
+        live.is_suspended = False
         self._keep(TURN + id, live)
-        self._go(live, self._talk(live, value, begun, goes_on=goes_on))
-        try:
-            await asyncio.shield(begun)
-        except Refusal:
-            if self._lives.get(TURN + id) is live:
-                del self._lives[TURN + id]
-                self._going.pop(live, None)
-            raise
+        self._go(live, self._talk(live, value, begun, goes_on=row is not None))
+        await asyncio.shield(begun)
         if key is not None:
             self._keys[TURN + id] = key
         return live
 
+    def _did_not_begin(self, live: Live, *, goes_on: bool) -> None:
+        """Forget a turn that did not begin. One that was to go on goes on elsewhere, or later."""
+        if goes_on:
+            self._suspended(live)
+        else:
+            live.is_driven = False
+            self._drop(TURN + live.name, live)
+
     async def _talk(self, live: Live, value: object, begun: asyncio.Future[None], *, goes_on: bool) -> None:
         """Do one turn of a chat."""
-        id, deps = live.name, None if self._deps is None else self._deps(owner_of(live.name))
+        id = live.name
         self._use_chat(id)
         try:
+            deps = await self._deps_of(id)
             async with self._session(id, live.agent.name) as session:
-                live.number = session.snapshot.n_runs
+                session.leaves_turns = self.is_stored
                 options: Any = {} if deps is None else {"deps": deps}
                 async with Chat(
                     live.agent, host=self.host, on_event=live.hear, session=session, questions=None, **options
@@ -570,8 +687,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                         text = f"In the chat {key_of(id)!r} a turn was cut off, and has not ended."
                         raise Refusal(409, "CHAT_IN_USE", text, "Follow it, answer it, or stop it; then say more.")
                     if chat.turn is None and goes_on:
-                        text = f"The turn of the chat {key_of(id)!r} has ended."
-                        raise Refusal(409, "OVER", text, "Say more.")
+                        raise Refusal(409, "CHAT_IN_USE", f"The turn of {key_of(id)!r} has just ended.", "Ask again.")
+                    live.number = session.snapshot.n_runs
                     turn = chat.turn or chat.start(value)
                     live.answer = chat.answer
                     unsubscribe = live.abort.subscribe(lambda: turn.abort(live.abort.reason or ""))
@@ -580,16 +697,19 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                         live.end(await turn)
                     finally:
                         unsubscribe()
+        except TurnSuspended:
+            live.run = turn_name(id, live.number + max(live.n_runs, 1))
+            self._suspended(live)
         except asyncio.CancelledError:
             live.fail("LEFT", "The server was closed.", "The turn goes on in another process of its store.")
             if not begun.done():
                 begun.cancel()
             raise
         except Exception as error:  # noqa: BLE001 - of one turn; its clients are told
-            live.is_driven = False
             if begun.done():
                 self._broke(live, error)
             else:
+                self._did_not_begin(live, goes_on=goes_on)
                 begun.set_exception(_refused(id, error))
 
     @asynccontextmanager
@@ -604,7 +724,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     async def turn_run(self, id: str) -> str:
         """Return the name of the run that is the turn of a chat that goes on, or would be the next."""
-        live = self._lives.get(TURN + id)
+        live = self._followed_of(TURN + id)
         if live is not None and live.ended is None:
             return turn_name(id, live.number + max(live.n_runs, 1))
         return turn_name(id, (await self.durable.hub.engine.conversation(id)).n_runs + 1)
@@ -629,9 +749,16 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     # -- what clients say to either
 
     async def questions(self, run: str) -> Sequence[Question]:
-        """Return what a run waits for."""
-        row = await self.durable.hub.engine.get(run)
-        return () if row is None else (await (await self.durable.get(run)).info()).waits_for
+        """Return what a run waits for: what nobody has answered, in time."""
+        engine, now = self.durable.hub.engine, self.durable.hub.now()
+        row = await engine.get(run)
+        asked = () if row is None else questions_of(row)
+        if row is None or not asked:
+            return ()
+        answered = {each.dedup for each in await engine.signals(run=row.id) if each.kind in ("approve", "answer")}
+        return [
+            each for each in asked if each.key not in answered and (each.expires_at is None or each.expires_at > now)
+        ]
 
     async def answer(self, run: str, live: Live | None, id: str, answer: Decision | str, *, who: str) -> None:
         """Answer a question. The first answer counts.
@@ -646,10 +773,14 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             else:
                 await handle.approve(id, answer, who=who)
         except (LookupError, RunOver) as error:
-            if live is not None and live.answer_here(id, answer):  # its row does not say yet that it waits
+            row = await self.durable.hub.engine.get(run)
+            is_noted = row is not None and any(each.digest == id for each in questions_of(row))
+            if not is_noted and live is not None and live.answer_here(id, answer):  # it is about to be noted
                 return
             text = "Nothing waits for an answer under this id, or it was answered before."
             raise Refusal(409, "NOT_WAITING", text, "Look at what it waits for.") from error
+        if self._worker is not None:
+            self._worker.reconsider(handle.id)
 
     async def stop(self, run: str, live: Live | None, reason: str, *, who: str) -> None:
         """Stop a run, or the turn of a chat.
@@ -660,13 +791,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if live is not None and live.is_driven:
             live.abort.abort(reason)
             return
+        handle = await self.handle(run)
         try:
-            await (await self.handle(run)).stop(reason, who=who)
+            await handle.stop(reason, who=who)
         except RunOver as over:
             raise Refusal(409, "OVER", f"{_named(run)} has ended.", "Look at its result.") from over
-        if live is None and run.startswith(TURN):  # its client may not come back, with the tools that it has
-            with suppress(Refusal):  # whoever drives it elsewhere is told
-                await self.go_on(run.removeprefix(TURN).rpartition("/")[0])
+        if self._worker is not None:
+            self._worker.reconsider(handle.id)
 
     async def steer(self, run: str, text: str, *, who: str) -> None:
         """Say something to a run before its next model call.
@@ -681,7 +812,42 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
 
 STORE_AWAY: Final = "The store cannot be used at the moment."
+_A_LIFE: Final = 2.0**-12
+"""So much of the numbers of a turn's events is for one life of it: a million of them."""
+
+
+def _event_of(question: Question) -> ApprovalRequested | QuestionAsked:
+    """Return what tells those who follow a run of a question that waits in another process."""
+    id, path, text = question.digest, question.path, question.question
+    if question.kind == "answer":
+        return QuestionAsked(path=path, id=id, question=text, options=question.options)
+    return ApprovalRequested(
+        path=path,
+        id=id,
+        question=text,
+        tool_use_id=question.tool_use_id,
+        tool_name=question.tool,
+        arguments=question.arguments or {},
+        digest=id,
+        offers=("once",),
+    )
+
+
+def _answered(asked: ApprovalRequested | QuestionAsked, given: Sequence[Signal]) -> ApprovalAnswered | QuestionAnswered:
+    """Return what tells that a question waits no more: with the answer that was `given`, if there is one."""
+    body = given[0].body if given else {}
+    if isinstance(asked, QuestionAsked):
+        text = body.get("text")
+        return QuestionAnswered(path=asked.path, id=asked.id, answer=text if isinstance(text, str) else None)
+    decision = DECISION.decode(to_json(body["decision"])) if "decision" in body else Deny(UNANSWERED)
+    return answered_event(asked.path, asked.id, decision)
+
+
 _OPERATOR: Final = "The server's operator can see why: journeyman show RUN."
+
+
+def _is_ours(error: Exception) -> bool:
+    return isinstance(error, JourneymanError)
 
 
 def _named(run: str) -> str:
@@ -689,11 +855,6 @@ def _named(run: str) -> str:
     is_turn = run.startswith(TURN)
     key = key_of(run.rpartition("/")[0] if is_turn else run)
     return f"The turn of the chat {key!r}" if is_turn else f"The run {key!r}"
-
-
-def _is_idle(live: Live) -> bool:
-    """Tell whether nothing more happens to something here."""
-    return live.ended is not None or (live.is_suspended and live.task is None)
 
 
 def _refused_by_store(id: str, error: StoreError) -> Refusal:

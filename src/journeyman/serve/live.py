@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from starlette.types import Message, Receive
 from journeyman.agent import Agent
 from journeyman.cancel import Abort
 from journeyman.chat.questions import UNANSWERED, Questions
+from journeyman.data import lazy_dataclass
 from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -37,14 +39,14 @@ from journeyman.gate import Decision
 from journeyman.loop.watch import Watch
 from journeyman.result import Result, dump_document, plain_output, result_document
 from journeyman.types import Message as SaidMessage
-from journeyman.types import adapter_of, frozen
+from journeyman.types import adapter_of
 
 _LIFE: Final = 1 << 32
 """The numbers of events are those of a life, times this, and then from 1: they only grow."""
 _MOST_AT_ONCE: Final = 256
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class ServeLimits:
     """What a server of agents lets its clients use. Sizes are in bytes, times in seconds."""
 
@@ -72,11 +74,13 @@ class ServeLimits:
     """How long a client may leave events unread; then it is cut off."""
     quiet_s: float = 15.0
     """After so long without an event, a comment is sent, so that no proxy closes the connection."""
+    hook_s: float = 30.0
+    """How long `authorize` and `deps` may take; then the request is refused (503)."""
     retry_s: int = 1
     """After how long clients that are told to come back may come back."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Ended:
     """The last of what is followed: how a run, or a turn, has ended."""
 
@@ -86,7 +90,7 @@ class Ended:
     """JSON: that of the result, or `error`."""
 
 
-@dataclass(slots=True, eq=False)
+@lazy_dataclass(eq=False)
 class Entry:
     """One event, as it is kept."""
 
@@ -150,6 +154,10 @@ class Live:
         self.entries: list[Entry] = []
         self.first: int = int(base * _LIFE) + 1
         """The number of the first entry."""
+        self._next = self.first
+        """The number of the next entry."""
+        self.run: str = name
+        """The name of the run that it is: for a chat, that of its turn."""
         self.abort: Final = Abort()
         self.questions: Final = Questions(Watch(path=(agent.name,), listeners=[self.hear]))
         self.answer: Callable[[str, Decision | str], None] = self.questions.answer
@@ -204,6 +212,8 @@ class Live:
                 event = replace(event, id=id)
             case RunStarted() | RunResumed() if len(event.path) == 1:
                 self.n_runs += 1
+            case TurnEnded(result=None):  # it goes on: later, or elsewhere
+                return
             case _:
                 pass
         self._add(event)
@@ -227,15 +237,11 @@ class Live:
 
     def _add(self, event: Event | Ended) -> None:
         self.moved_s = time.monotonic()
-        self.entries.append(Entry(self.first + len(self.entries), event))
+        self.entries.append(Entry(self._next, event))
+        self._next += 1
         if len(self.entries) > self._kept + self._kept // 4:
-            n_dropped = len(self.entries) - self._kept
-            del self.entries[:n_dropped]
-            self.first += n_dropped
-        self.wake()
-
-    def wake(self) -> None:
-        """Let those who follow look."""
+            del self.entries[: len(self.entries) - self._kept]
+            self.first = self.entries[0].number
         wakers, self._wakers = self._wakers, set()
         for wake in wakers:
             wake()
@@ -245,12 +251,32 @@ class Live:
     @property
     def last(self) -> int:
         """The number of the newest event; one less than the first, if there is none."""
-        return self.first + len(self.entries) - 1
+        return self.entries[-1].number if self.entries else self.first - 1
 
     def since(self, after: int) -> Sequence[Entry]:
         """Return the next events behind a number. If the next one is kept no more, what is returned begins later."""
-        start = max(0, after + 1 - self.first)
+        start = bisect_right(self.entries, after, key=lambda entry: entry.number)
         return self.entries[start : start + _MOST_AT_ONCE]
+
+    def before(self, entry: Entry) -> Sequence[Entry]:
+        """Return what is kept of the events before this one."""
+        return self.entries[: bisect_left(self.entries, entry.number, key=lambda each: each.number)]
+
+    def begin_life(self, base: float) -> None:
+        """Note that it is gone on with here. Its events get higher numbers than those of any life before."""
+        self._next = max(self._next, int(base * _LIFE) + 1)
+        if not self.entries:
+            self.first = self._next
+        self.n_runs, self.began_s = 0, time.monotonic()
+
+    def note_asked(self, event: ApprovalRequested | QuestionAsked) -> None:
+        """Take in that something waits for an answer elsewhere."""
+        self._add(self.open.setdefault(event.id, event))
+
+    def withdraw(self, answered: ApprovalAnswered | QuestionAnswered) -> None:
+        """Take in that a question, which waited elsewhere, waits no more."""
+        if self.open.pop(answered.id, None) is not None:
+            self._add(answered)
 
     def wake_by(self, waker: Callable[[], None]) -> None:
         """Call `waker` once, when there is something to look at."""

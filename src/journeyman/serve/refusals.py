@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from journeyman.agent import Agent, Host
+from journeyman.definition import join_sentences
 from journeyman.errors import InvalidArguments, JourneymanError, Problem
 from journeyman.session import TURN
 from journeyman.tools.deps import deps_of_run, lacks_deps
@@ -53,7 +54,7 @@ class Refusal(JourneymanError):
         issues: Sequence[Mapping[str, str]] = (),
         retry_s: int | None = None,
     ) -> None:
-        super().__init__(f"{message} {hint}")
+        super().__init__(join_sentences(message, hint))
         self.status = status
         """The HTTP status."""
         self.code, self.message, self.hint = code, message, hint

@@ -21,6 +21,7 @@ from pydantic_core import from_json, to_json
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
 from journeyman.connect import connect
+from journeyman.definition import join_sentences
 from journeyman.endings import Ending, InvalidInputContext
 from journeyman.errors import (
     DefinitionError,
@@ -324,7 +325,12 @@ def invalid(error: InvalidArguments) -> types.CallToolResult:
 
 def refusal(code: str, message: str, hint: str, usage: Usage | None = None) -> types.CallToolResult:
     """Return an answer that says why there is no result."""
-    return _result(f"{code}: {message} {hint}", None, usage, failure={"code": code, "message": message, "hint": hint})
+    return _result(
+        join_sentences(f"{code}: {message}", hint),
+        None,
+        usage,
+        failure={"code": code, "message": message, "hint": hint},
+    )
 
 
 def _failed(ending: Ending, usage: Usage | None) -> types.CallToolResult:
@@ -335,7 +341,7 @@ def _failed(ending: Ending, usage: Usage | None) -> types.CallToolResult:
         "message": ending.message,
         "hint": ending.hint,
     }
-    return _result(f"{ending} {ending.hint}", None, usage, failure=facts)
+    return _result(join_sentences(str(ending), ending.hint), None, usage, failure=facts)
 
 
 def _result(

@@ -14,9 +14,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem, count, quoted
 from journeyman.toolbox.files import LocalFiles, Refusal
-from journeyman.types import frozen
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -40,7 +40,7 @@ _NOT_PART_OF_IT: Final = frozenset({".git", "__pycache__"})
 _TEXTS: Final = ("name", "description", "license", "compatibility")
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Skill:
     """What stands in a skill's SKILL.md, and which files lie beside it."""
 

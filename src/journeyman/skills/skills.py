@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, count
 from journeyman.gate import hidden
 from journeyman.skills.format import MAX_SKILL_BYTES, SKILL_FILE, Skill, read_skill
@@ -32,6 +33,7 @@ _ABOUT: Final = (
 _log = logging.getLogger("journeyman")
 
 
+@explain_arguments
 class Skills(Tool[..., Any]):
     """The tool `skill`, with which a model loads the skills of these folders.
 

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
+from journeyman.data import lazy_dataclass
 from journeyman.journal import LIFE, About, Journal, Lives, Steps, StoredStep, worked_s
 from journeyman.store.file import File, Lock
 from journeyman.types import Effect, JsonObject
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class FileJournal(Journal):
     """The journal of one run. If you give it to the same run again, finished steps are not repeated."""
 
@@ -84,7 +85,7 @@ def crc_of_step(run: str, key: str, body: bytes | None) -> int:
     return crc32(body or b"", crc32(f"{run}\n{key}\n".encode()))
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class EventLog:
     """The recorded events of one run, as JSON objects, in order."""
 

@@ -21,6 +21,7 @@ from difflib import get_close_matches
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
+from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError
 from journeyman.inbox import Queue
 from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_session_id, turns_of
@@ -70,6 +71,7 @@ _MOST_KNOWN: Final = 1_000
 """How many ids are searched for one that is like an unknown one."""
 
 
+@explain_arguments
 class PostgresSessions:
     """Sessions in the database that a URL names: `PostgresSessions("postgresql://USER:PASSWORD@HOST:PORT/DATABASE")`.
 

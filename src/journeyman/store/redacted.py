@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
+from journeyman.definition import explain_arguments
 from journeyman.inbox import Queue
 from journeyman.session import Session, Sessions, Snapshot, Step
 from journeyman.tools.redaction import MARK, Redactor, Secret, is_secret_value
@@ -34,6 +35,7 @@ _KEPT: Final = ("id", "signature", "encrypted_content", "encrypted_index", "data
 """How the names of fields end that only a provider reads."""
 
 
+@explain_arguments
 class Redacted:
     """Sessions of a store, written without secrets: `Chat.open(agent, Redacted(Store("chats.db")))`."""
 

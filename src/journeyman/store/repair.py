@@ -68,6 +68,9 @@ class StoreRepaired(UserWarning):
     """A store was damaged. A new store with everything that could be read took its place; the damaged file is kept
     beside it."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
 
 def opened(path: Path, *, busy_s: float = BUSY_S) -> tuple[File, str | None]:
     """Open the store at `path`, repaired if it is damaged; then say what was repaired, with a `StoreRepaired` warning.

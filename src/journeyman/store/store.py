@@ -12,7 +12,6 @@ import secrets
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from sqlite3 import Connection
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from pydantic_core import from_json, to_json
 
 from journeyman.connect import recorder_at
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError
 from journeyman.history import History
 from journeyman.inbox import Queue
@@ -35,7 +36,7 @@ from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, dump_mess
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class SessionInfo:
     """A session in a list."""
 
@@ -62,6 +63,7 @@ class SessionInfo:
         return self.usage.cost
 
 
+@explain_arguments
 class Store:
     """Sessions, journals and events in the file at `path`, which is made if it is not there.
 
@@ -304,7 +306,7 @@ class Store:
         return rows[0][0] if rows else None
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Head:
     """The facts of a session that never change."""
 
@@ -316,7 +318,7 @@ class Head:
     """The session that it was branched from."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class Log:
     """The end of one session's log."""
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
+from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
 from journeyman.loop.prepare import host_problems
@@ -78,6 +79,7 @@ class SubagentsOptions(TypedDict, total=False):
     max_concurrency: int | None
 
 
+@explain_arguments
 class Subagents(Tool[..., Any, Needs]):
     """The tool `subagent`, with which a model lets these agents work: one, several at once, or one after the other.
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Unpack
 from pydantic import Field
 
 from journeyman.cancel import running_loop
+from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
@@ -39,6 +40,7 @@ from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import TextOrigin
 
 
+@explain_arguments
 class Tasks:
     """The background work of a program: `async with Tasks() as tasks: await run(agent, "…", host=Host(tasks=tasks))`.
 

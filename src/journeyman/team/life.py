@@ -17,6 +17,7 @@ from journeyman.budget import BudgetPolicy, Exceeded, Spent
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
+from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
 from journeyman.events import Identity, Mail
@@ -31,7 +32,7 @@ from journeyman.team.post import PostOffice
 from journeyman.team.spawn import TeamSpawnRequest
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Text, frozen
+from journeyman.types import Text
 
 
 class MemberFailed(JourneymanError):
@@ -216,7 +217,7 @@ def pulse(member: Member) -> BudgetPolicy:
     return _Pulse(member)
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class TurnLimit:
     """Limits the iterations of one turn of a member that is a run of its own: those since it was idle."""
 

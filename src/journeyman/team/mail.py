@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from journeyman.cancel import is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import Mail
 from journeyman.history import MAIL_MARK
@@ -46,7 +46,7 @@ def idle_notice(name: str, text: str) -> str:
     return text or f"{name} has nothing left to do."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class TeamHooks:
     """How the members of a team read their mail and find work.
 

@@ -10,12 +10,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from journeyman.agent import NAME
 from journeyman.chat.chat import Chat
+from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import DeadLetter, Liveness
 from journeyman.team.mail import Mailbox
@@ -29,7 +30,7 @@ EVERYBODY: Final = "*"
 """The address of all other members. The leader is not among them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class MemberInfo:
     """A member, as it was at one moment."""
 
@@ -74,7 +75,7 @@ class MemberInfo:
         return len(self.path) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Roster:
     """A team, as it was at one moment."""
 
@@ -90,7 +91,7 @@ class Roster:
     """Mail that could not be delivered, oldest first."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+@lazy_dataclass(kw_only=True, eq=False, repr=False)
 class Member:
     """A member, alive or gone."""
 

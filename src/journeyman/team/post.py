@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -16,6 +15,7 @@ from threading import Lock, get_ident
 from typing import Final
 
 from journeyman.cancel import call_in
+from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import (
     DeadLetter,
@@ -241,7 +241,7 @@ class PostOffice:
         self._dispatch(member, Mail(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Shutdown:
     """How the members ended that were let go, by name."""
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from journeyman.agent import Agent
+from journeyman.data import lazy_dataclass
 from journeyman.model import Model
 from journeyman.types import Message
 
@@ -17,7 +17,7 @@ MAX_DEPTH: Final = 5
 """How many runs may be above a sub-agent, in any mode, or above a member of a team."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class TeamSpawnRequest:
     """A member that is wanted."""
 
@@ -39,7 +39,7 @@ class TeamSpawnRequest:
     """The conversation of an earlier member, to go on from. A delegation leaves it empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class TeamSpawnResult:
     """A member that was made."""
 

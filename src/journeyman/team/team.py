@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.agent import NOTHING_AROUND, Host
 from journeyman.chat.questions import Questions, current_questions
+from journeyman.definition import explain_arguments
 from journeyman.errors import TeamError
 from journeyman.events import DeadLetter, Listener, Mail
 from journeyman.gate import Decision
@@ -43,7 +44,8 @@ _SHOWN_LETTERS: Final = 20
 _DEFAULT_HOOKS: Final = TeamHooks()
 
 
-class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a team
+@explain_arguments  # noqa: PLR0904 - one verb for each thing that can be done to a team
+class Team:
     """A team: `async with Team("crew") as team: await team.spawn(TeamSpawnRequest(agent=scout, prompt="…"))`.
 
     The team's leader is whoever makes members: a chat, by a tool call, or a program. Leaving the block stops all

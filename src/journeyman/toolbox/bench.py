@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 
+from journeyman.data import lazy_dataclass
 from journeyman.gate import Use, hidden
 from journeyman.toolbox.files import Facts, Located, Reach, Refusal, Spill, nothing_hidden
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Bench:
     """What the tools of one workspace share."""
 
@@ -64,7 +65,7 @@ def _refuse_hidden(located: Located, is_hidden: Callable[[str], bool]) -> None:
         raise Refusal("denied", f"{located.shown} may not be touched: a rule forbids where this path leads.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Shell:
     """How commands are run."""
 
@@ -126,7 +127,7 @@ class Stamps:
             )
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class _Stamp:
     digest: bytes
     n_lines: int

@@ -1,8 +1,9 @@
 """The tool `fetch`: one page of the web as text.
 
 Every address of a host is checked before the tool connects to one: it must be public, or allowed. The connection goes
-to the checked address. Redirects are followed one by one, and each is checked like the first address. A redirect to
-another host is reported to the model instead, so that a gate sees it as a call of its own.
+to the checked address, through the proxy for it if there is one. Redirects are followed one by one, and each is checked
+like the first address. A redirect to another host is reported to the model instead, so that a gate sees it as a call of
+its own.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from journeyman.content.media import LARGEST_BYTES, checked
+from journeyman.proxies import Proxy, ProxyRefused, find_proxy
 from journeyman.toolbox.files import Refusal, capped
 from journeyman.toolbox.page import readable
 from journeyman.tools.tools import AnyTool, tool
@@ -236,19 +238,49 @@ def _host(url: str) -> str:
 
 async def _asked(url: str, host: str, limits: _PageLimits) -> _Fetched:
     parts = urlsplit(url)
+    proxy = _proxy_for(url)
     addresses = await checked_addresses(host, parts.port or _PORTS[parts.scheme], limits.allowed)
-    connector = aiohttp.TCPConnector(resolver=_Pinned(addresses), use_dns_cache=False, force_close=True)
+    headers, asked, server_name = {"Accept-Encoding": "gzip, deflate"}, url, None
+    resolver = _Pinned(addresses)
+    if proxy is not None:  # which would look the name up again, and may be told another address than the checked one
+        address = f"[{addresses[0][1]}]" if ":" in addresses[0][1] else addresses[0][1]
+        place = f"{address}:{parts.port}" if parts.port else address
+        headers["Host"], asked, resolver = parts.netloc, urlunsplit(parts._replace(netloc=place)), None
+        server_name = host if parts.scheme == "https" else None
+    connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True)
     session = aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, headers=limits.headers
     )
     try:
         async with (
             session,
-            session.get(url, allow_redirects=False, headers={"Accept-Encoding": "gzip, deflate"}) as response,
+            session.get(
+                asked,
+                allow_redirects=False,
+                headers=headers,
+                proxy=None if proxy is None else proxy.url,
+                server_hostname=server_name,
+            ) as response,
         ):
             return await _read(url, response, limits)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise Refusal("unreachable", f"{url[:200]} cannot be fetched: {error or type(error).__name__}.") from error
+
+
+def _proxy_for(url: str) -> Proxy | None:
+    """Return the proxy that the environment names for an address.
+
+    Raises:
+        Refusal: it cannot be used.
+    """
+    try:
+        proxy = find_proxy(url)
+    except ProxyRefused as error:
+        raise Refusal("unreachable", f"{url[:200]} is not fetched: {error}.") from None
+    if proxy is not None and proxy.is_socks:
+        words = f"{proxy.variable} names a SOCKS proxy, through which no pages are fetched"
+        raise Refusal("unreachable", f"{url[:200]} is not fetched: {words}. Set an HTTP proxy, or NO_PROXY.")
+    return proxy
 
 
 class _Pinned(AbstractResolver):

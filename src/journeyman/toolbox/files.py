@@ -19,12 +19,13 @@ import tempfile
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Protocol, TypeAlias
 
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.errors import Rejected, count
 from journeyman.tools.results import encodable
 
@@ -86,7 +87,7 @@ Kind: TypeAlias = Literal["file", "folder", "link", "other"]
 """What a name in a folder is."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Entry:
     """One name in a folder."""
 
@@ -96,7 +97,7 @@ class Entry:
     """`file`, `folder`, `link` or `other`."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Facts:
     """What is known of a path without reading the file."""
 
@@ -135,6 +136,7 @@ class Files(Protocol):
         ...
 
 
+@explain_arguments
 class LocalFiles:
     """The files of this machine (POSIX)."""
 
@@ -274,7 +276,7 @@ if TYPE_CHECKING:
 # -- which paths may be touched ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Located:
     """A path that may be touched."""
 
@@ -381,7 +383,7 @@ def _is_inside(path: str, root: str) -> bool:
 # -- from bytes to text, and back --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Coding:
     """How a text is written."""
 

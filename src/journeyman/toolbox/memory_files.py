@@ -8,9 +8,11 @@ from pathlib import PurePosixPath
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from journeyman.definition import explain_arguments
 from journeyman.toolbox.files import Entry, Facts, Files, Kind
 
 
+@explain_arguments
 class InMemoryFiles:
     """A file system in memory, without links. `contents` are the files that are there at first, by absolute path."""
 

@@ -25,7 +25,8 @@ from journeyman.toolbox.files import (
     lines_of,
     nothing_hidden,
 )
-from journeyman.toolbox.walk import Deadline, compiled, files_below
+from journeyman.toolbox.walk import Deadline, checked, compiled, files_below
+from journeyman.tools.raw_schema import n_repeats
 from journeyman.tools.results import encodable
 from journeyman.tools.tools import AnyTool, tool
 
@@ -33,6 +34,11 @@ MAX_FILES: Final = 200
 MAX_MATCHES: Final = 100
 MAX_LINE_CHARS: Final = 500
 MAX_CONTEXT: Final = 10
+_MAX_REPEATS: Final = 600
+"""How often a regular expression may repeat something, as in `a{20}`: each repetition is compiled. Any counts 100."""
+_MAX_WORK: Final = 200_000_000
+"""The largest line, times the size of the expression: some 0.2 s."""
+_LINES_AT_ONCE: Final = 1_000
 _SPECIAL: Final = frozenset(r"\.+*?()|[]{}^$#&-~")
 
 
@@ -63,13 +69,15 @@ def grep_tool(bench: Bench) -> AnyTool:
             ignore_case: Take small and capital letters as the same.
             context: How many lines to show before and after each.
         """
+        checked(pattern)
         expression = "".join(f"\\{char}" if char in _SPECIAL else char for char in pattern) if literal else pattern
         expression = f"(?i){expression}" if ignore_case else expression
         matches = _matcher(expression)
+        weight = len(expression) + n_repeats(expression)
         deadline = Deadline.from_now()
         searched, n_hidden = _searched(bench, path, expression, glob=glob, deadline=deadline)
-        text = _text(_search(searched, matches, deadline), context)
-        note = left_out_note(n_hidden)
+        text = _text(_search(searched, matches, deadline, weight), context)
+        note = [*left_out_note(n_hidden), *deadline.notes()]
         text = capped(text, bench.spill, "grep") if text else f"No line matches {pattern}."
         return "\n".join([text, *note])
 
@@ -77,6 +85,9 @@ def grep_tool(bench: Bench) -> AnyTool:
 
 
 def _matcher(expression: str) -> Callable[[str], bool]:
+    if n_repeats(expression) > _MAX_REPEATS:
+        wrong = f"{expression!r} repeats more than {_MAX_REPEATS} things, each of which takes time"
+        raise Refusal("invalid", f"{wrong}. Use *, + or smaller numbers in {{}}.")
     try:
         schema = core_schema.str_schema(pattern=expression, regex_engine="rust-regex")
         found = SchemaValidator(schema).isinstance_python
@@ -98,12 +109,26 @@ class _InFile:
     """The lines that match, from 0."""
 
 
-def _search(searched: Iterable[Located], matches: Callable[[str], bool], deadline: Deadline) -> Iterator[_InFile]:
+def _search(
+    searched: Iterable[Located], matches: Callable[[str], bool], deadline: Deadline, weight: int
+) -> Iterator[_InFile]:
+    """Search files for lines that match. `weight`: how large the expression is; a line that costs too much, which
+    nobody could interrupt, is refused before."""
     left = MAX_MATCHES + 1
     for located in searched:
         deadline.check()
         lines = _lines(located)
-        numbers = [number for number, line in enumerate(lines) if matches(line)][:left]
+        numbers: list[int] = []
+        for number, line in enumerate(lines):
+            if len(line) * weight > _MAX_WORK:
+                where = f"line {number + 1:,} of {located.shown}, which has {len(line):,} characters"
+                hint = "Use a simpler one, or leave the file out by glob."
+                raise Refusal("invalid", f"The pattern takes too long for {where}. {hint}")
+            if number % _LINES_AT_ONCE == 0:
+                deadline.check()
+            if matches(line):
+                numbers.append(number)
+        numbers = numbers[:left]
         if numbers:
             yield _InFile(located.shown, lines, numbers)
             left -= len(numbers)
@@ -185,11 +210,12 @@ def glob_tool(bench: Bench) -> AnyTool:
         located, facts, is_hidden = bench.existing(path)
         if facts.kind != "folder":
             raise Refusal("not_found", f"{located.shown} is not a folder. Give the folder to look in.")
-        found = [each for each in files_below(bench, located, Deadline.from_now()) if matches(each)]
+        deadline = Deadline.from_now()
+        found = [each for each in files_below(bench, located, deadline) if matches(each)]
         folder = located.path.rstrip("/")
         open_to_us = [each for each in found if not is_hidden(f"{folder}/{each}")]
         text = _listed(bench, located, open_to_us) if open_to_us else f"No file in {located.shown} matches {pattern}."
-        return "\n".join([text, *left_out_note(len(found) - len(open_to_us))])
+        return "\n".join([text, *left_out_note(len(found) - len(open_to_us)), *deadline.notes()])
 
     return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="glob")
 

@@ -20,6 +20,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.files import Refusal
+from journeyman.tools.raw_schema import n_repeats
 from journeyman.tools.tools import AnyTool, Tool, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
 
@@ -114,9 +115,15 @@ def _found(tools: Sequence[AnyTool], query: str, limit: int) -> tuple[list[AnyTo
     return [each for _, each in best[:limit]], []
 
 
+_MAX_EXPRESSION_CHARS: Final = 1_000
+_MAX_REPEATS: Final = 600
+
+
 def _by_expression(query: str) -> Score | None:
     """Return the score by a regular expression; None if the query is none."""
-    if len(query) < 3 or not (query.startswith("/") and query.endswith("/")):
+    if not 3 <= len(query) <= _MAX_EXPRESSION_CHARS or not (query.startswith("/") and query.endswith("/")):
+        return None
+    if n_repeats(query) > _MAX_REPEATS:
         return None
     try:
         # An engine that takes linear time, whatever the model writes.

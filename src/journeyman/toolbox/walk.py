@@ -15,13 +15,14 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+from journeyman.errors import count
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import Entry, Files, LocalFiles, Located, Refusal
 from journeyman.tools.results import encodable
@@ -38,11 +39,19 @@ _OPTIONS: Final = (
 _NOT_BY_LINE = re.compile(r"\\[AzRr]|\(\?[a-zA-Z]*[-msR]|[\r\n]")
 
 
+_MAX_DEPTH: Final = 200
+"""How deeply folders may be nested below the one that is searched. Each is opened by way of all above it, so that the
+time grows with the square of the depth."""
+_MAX_PATTERN_CHARS: Final = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a search has to end."""
+    """When a search has to end, and what it has left out so that it ends."""
 
     at: float
+    too_deep: list[str] = field(default_factory=list[str])
+    """Folders that were not looked into."""
 
     @classmethod
     def from_now(cls) -> Deadline:
@@ -57,6 +66,14 @@ class Deadline:
         if monotonic() > self.at:
             raise _late()
 
+    def notes(self) -> list[str]:
+        """Return what to tell of folders that were not looked into."""
+        if not self.too_deep:
+            return []
+        more = f" and {count(len(self.too_deep) - 1, 'other')}" if len(self.too_deep) > 1 else ""
+        which = f"…{self.too_deep[0][-100:]}{more}"
+        return [f"[Not searched, {_MAX_DEPTH} folders further down: {which}. Give such a folder as the path.]"]
+
 
 def _late() -> Refusal:
     return Refusal("timeout", f"The search took longer than {SEARCH_S:g} s. Search in a folder further down.")
@@ -69,7 +86,7 @@ def files_below(bench: Bench, located: Located, deadline: Deadline, pattern: str
     """
     inside = bench.reach.shown(located.path)
     prefix = "" if inside == "." or inside.startswith("/") else inside  # empty, too, for what is not inside of the root
-    above = _rules_above(located.files, bench.reach.root, prefix)
+    above = _rules_above(located.files, bench.reach.root, prefix, deadline)
     if bench.ripgrep is None or not isinstance(located.files, LocalFiles):
         return _walked(located, prefix, above, deadline)
     search = ["--files", "--", "./"]
@@ -105,11 +122,12 @@ def _by_ripgrep(program: str, search: Sequence[str], folder: str, deadline: Dead
 # -- without ripgrep ---------------------------------------------------------------------------------------------------
 
 
-def _rules_above(files: Files, root: str, prefix: str) -> _Rules:
+def _rules_above(files: Files, root: str, prefix: str, deadline: Deadline) -> _Rules:
     """Return the rules that the folders above set for a folder; none if they leave out the folder itself."""
     rules = _Rules()
     parts = prefix.split("/") if prefix else []
     for n, name in enumerate(parts):
+        deadline.check()
         rules = _entered(files, root, "/".join(parts[:n]), rules)[1]
         if name.startswith(".") or rules.leave_out("/".join(parts[: n + 1]), is_folder=True):
             return _Rules()
@@ -118,10 +136,13 @@ def _rules_above(files: Files, root: str, prefix: str) -> _Rules:
 
 def _walked(located: Located, prefix: str, above: _Rules, deadline: Deadline) -> Iterator[str]:
     root = located.path.removesuffix(f"/{prefix}") if prefix else located.path
-    waiting = [(prefix, above)]
+    waiting = [(prefix, above, 0)]
     while waiting:
         deadline.check()
-        folder, rules = waiting.pop()
+        folder, rules, depth = waiting.pop()
+        if depth > _MAX_DEPTH:
+            deadline.too_deep.append(folder)
+            continue
         try:
             entries, inside = _entered(located.files, root, folder, rules)
         except OSError:  # no longer there, or not for us: ripgrep, too, goes on without it
@@ -133,7 +154,7 @@ def _walked(located: Located, prefix: str, above: _Rules, deadline: Deadline) ->
             if entry.kind == "file" and not inside.leave_out(path, is_folder=False):
                 yield path[len(prefix) + 1 :] if prefix else path
             elif entry.kind == "folder" and entry.name[0] != "." and not inside.leave_out(path, is_folder=True):
-                waiting.append((path, inside))
+                waiting.append((path, inside, depth + 1))
 
 
 def _entered(files: Files, root: str, folder: str, rules: _Rules) -> tuple[Sequence[Entry], _Rules]:
@@ -225,12 +246,24 @@ _BELOW: Final = f"(?:{_FOLDER}|$)"
 """How pathspec's expressions end. They match what is below a folder, too, which is not wanted here."""
 
 
+def checked(pattern: str) -> None:
+    """Look at the length of a pattern: what it costs to read and to match grows with it.
+
+    Raises:
+        Refusal: it is too long.
+    """
+    if len(pattern) > _MAX_PATTERN_CHARS:
+        wrong = f"The pattern has {len(pattern):,} characters, of at most {_MAX_PATTERN_CHARS:,}"
+        raise Refusal("invalid", f"{wrong}. Search for a part of it: {pattern[:40]!r}…")
+
+
 def compiled(pattern: str) -> Callable[[str], bool]:
     """Return the test of whole paths, relative to a folder. A pattern without a slash fits a name at any depth.
 
     Raises:
         Refusal: it is no pattern.
     """
+    checked(pattern)
     stripped = pattern.removeprefix("./")
     anchored = stripped if "/" in stripped.rstrip("/") else f"**/{stripped}"
     try:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, get_args
 
+from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.bench import Bench, Shell, Stamps
 from journeyman.toolbox.command import bash_tool
@@ -31,6 +32,7 @@ _MAKERS: Final[dict[ToolName, Callable[[Bench], AnyTool]]] = {
 }
 
 
+@explain_arguments
 class Workspace:
     """A folder that an agent works in. Its file tools refuse to leave it; `bash` can do what this process can.
 

@@ -12,13 +12,14 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 from journeyman.cancel import Abort, is_awaited
+from journeyman.data import lazy_dataclass
 from journeyman.errors import count, log_caught, name_and_words
 from journeyman.events import Identity, Liveness, TaskInfo, TaskKind
 from journeyman.files import make_private_folder, private
@@ -130,7 +131,7 @@ class TaskContext:
         return f"<TaskContext {self.id} {self._info.status}>"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class TaskResult:
     """What came out, where a model reads another text of it than that of any value."""
 

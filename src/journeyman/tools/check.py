@@ -6,17 +6,17 @@ Nothing here raises: a check gives the problems that it found, and whoever asked
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any, Final, cast, get_args
 
 from journeyman.budget import Allowance, Limits
 from journeyman.cancel import Abort
-from journeyman.errors import Problem
-from journeyman.events import Callbacks
+from journeyman.definition import Problem, meant, write_value
+from journeyman.events import CALLBACKS, Callbacks
 from journeyman.hosted.tools import Hosting, hosted_problems
 from journeyman.model import UNKNOWN, CachePolicy, Settings, ThinkingLevel, ToolChoice
+from journeyman.types import Message
 
 _PASS_COUNT: Final = "Pass a whole number of at least 1."
 _PASS_AMOUNT: Final = "Pass a finite number above 0."
@@ -30,45 +30,6 @@ def is_count(value: object, least: int = 1) -> bool:
 def is_amount(value: object) -> bool:
     """True for a finite number above 0; a bool is none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
-
-
-# -- names ------------------------------------------------------------------------------------------------------------
-
-
-def meant(name: str, known: Iterable[str], others: Mapping[str, str] | None = None) -> str:
-    """Return ` Did you mean 'name'?` for a name that is not known, or nothing if none is like it. `others` says what
-    the names of other libraries are called here."""
-    close = (others or {}).get(name) or next(iter(get_close_matches(name, list(known), n=1)), None)
-    return f" Did you mean {close!r}?" if close else ""
-
-
-def unknown_names(
-    given: Iterable[str], known: Collection[str], others: Mapping[str, str], *, what: str
-) -> list[Problem]:
-    """Return a problem for each name that `what` does not have."""
-    return [
-        Problem("UNKNOWN_NAME", f"{what} has no {name!r}.{meant(name, known, others)}", "Rename it, or leave it out.")
-        for name in given
-        if name not in known
-    ]
-
-
-AGENTS_ELSEWHERE: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("instructions", "system_prompt", "system_message", "role", "backstory"), "system"),
-    **dict.fromkeys(("output_type", "result_type", "response_format", "response_model", "output_schema"), "output"),
-    **dict.fromkeys(("deps_type", "context", "context_schema", "context_type", "dependencies"), "deps"),
-    **dict.fromkeys(("handoffs", "functions", "toolsets", "sub_agents", "subagents", "mcp_servers"), "tools"),
-    **dict.fromkeys(("output_guardrails", "output_validators", "guardrails"), "validators"),
-    **dict.fromkeys(("model_settings", "temperature", "max_tokens", "thinking", "tool_choice"), "settings"),
-    **dict.fromkeys(("max_turns", "max_steps", "max_iterations", "max_attempts", "usage_limits"), "limits"),
-    **dict.fromkeys(("history_processors", "context_manager", "memory"), "compaction"),
-    **dict.fromkeys(("handoff_description", "goal"), "description"),
-    **dict.fromkeys(("input_type", "input_schema", "args_schema"), "input"),
-    **dict.fromkeys(("hooks", "middleware"), "middlewares"),
-    **dict.fromkeys(("max_retries", "num_retries"), "retries"),
-    **{"llm": "model", "user_prompt": "prompt", "tool_use_behavior": "stop_after", "input_guardrails": "gate"},
-}
-"""What other libraries call the fields of an agent."""
 
 
 # -- functions --------------------------------------------------------------------------------------------------------
@@ -141,8 +102,9 @@ def callback_problems(given: object) -> Iterator[Problem]:
         return
     for name in [each.name for each in fields(given)]:
         callback = getattr(given, name)
-        if callback is not None and not callable(callback):
-            yield Problem("INVALID_ARGUMENT", f"Callbacks.{name} is {callback!r}.", "Pass a function.")
+        n, takes = CALLBACKS[name]
+        if callback is not None:
+            yield from function_problem(f"Callbacks.{name}", callback, takes, n=n, code="INVALID_ARGUMENT")
 
 
 def listener_problems(given: object) -> Iterator[Problem]:
@@ -234,12 +196,13 @@ def settings_problems(settings: Settings, model: object, *, has_tools: bool) -> 
         )
     yield from _choice("tool_choice", settings.tool_choice, get_args(ToolChoice), code="INVALID_TOOL_CHOICE")
     yield from _choice("cache", settings.cache, get_args(CachePolicy), code="INVALID_CACHE")
-    stops = cast("object", settings.stop_sequences)
+    yield from _sampling(settings)
+    stops = cast("object", settings.stop)
     texts = cast("Sequence[object]", stops if isinstance(stops, list | tuple) else [None])
     if not all(isinstance(text, str) and text for text in texts):
         wanted = f"({stops!r},)" if isinstance(stops, str) and stops else '("END",)'
         hint = f"Pass a tuple of texts that are not empty: {wanted}."
-        yield Problem("INVALID_STOP_SEQUENCES", f"settings.stop_sequences is {stops!r}.", hint)
+        yield Problem("INVALID_STOP", f"settings.stop is {stops!r}.", hint)
     wrong = [*hosted_problems(settings.hosted)]
     yield from wrong
     hosting: Hosting | None = getattr(getattr(model, "facts", UNKNOWN), "hosted", None)
@@ -249,6 +212,53 @@ def settings_problems(settings: Settings, model: object, *, has_tools: bool) -> 
     if not isinstance(settings.extra, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         hint = "Pass a dict of further fields of the request."
         yield Problem("INVALID_EXTRA", f"settings.extra is {settings.extra!r}.", hint)
+
+
+def _sampling(settings: Settings) -> Iterator[Problem]:
+    for name, value, most in (("temperature", settings.temperature, float("inf")), ("top_p", settings.top_p, 1)):
+        if value is not None and not (value == 0 or (is_amount(value) and value <= most)):
+            wanted = "Pass a number from 0 to 1." if most == 1 else "Pass a finite number of at least 0."
+            yield Problem("INVALID_SAMPLING", f"settings.{name} is {value!r}.", wanted)
+    seed = cast("object", settings.seed)
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        yield Problem("INVALID_SAMPLING", f"settings.seed is {seed!r}.", "Pass a whole number.")
+
+
+def section_hint(name: str, value: object, kinds: tuple[type, ...]) -> str:
+    """Say what to write for something that is of no use in the section `name` of an agent."""
+    if name == "tools" and (hint := tools_hint(value)):
+        return hint
+    if name == "tools" and inspect.isfunction(value):
+        return f"Write tools=[tool({write_value(value)})]."
+    if list in kinds and not isinstance(value, Mapping) and (callable(value) or isinstance(value, str)):
+        return f"Write {name}=[{write_value(value)}]."
+    wanted = kinds[0].__name__
+    if name == "output":
+        return (
+            f"Write output=Output({write_value(value)})." if isinstance(value, type) else "Leave it out, or Output(…)."
+        )
+    if isinstance(value, Mapping) and all(isinstance(each, str) for each in cast("Mapping[object, object]", value)):
+        given = cast("Mapping[str, object]", value)
+        return f"Write {name}={wanted}({', '.join([f'{n}={write_value(each)}' for n, each in given.items()])})."
+    return f"Leave it out, or pass {' or '.join([kind.__name__ for kind in kinds])}."
+
+
+def history_problem(given: object, error: Exception) -> Problem:
+    """Return what is wrong with a history that holds what is no message."""
+    every = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+    strangers = [(n, each) for n, each in enumerate(every) if not isinstance(each, Message)]
+    if not strangers:
+        held = f"history is {write_value(given)}" if isinstance(given, str) else f"history cannot be read ({error})"
+        return Problem("INVALID_ARGUMENT", held, "Pass messages, such as the history of a result.")
+    n, wrong = strangers[0]
+    fields = cast("Mapping[object, object]", wrong if isinstance(wrong, Mapping) else {})
+    role, content = fields.get("role"), fields.get("content")
+    if role in ("user", "assistant") and isinstance(content, str):
+        hint = f"Write Message({role!r}, (Text({write_value(content)}),))."
+    else:
+        hint = "Pass messages, such as the history of a result, or load_messages(…) of those that were stored."
+    held = f"history[{n}] is {write_value(cast('object', wrong))}, which is not a message"
+    return Problem("INVALID_ARGUMENT", held, hint)
 
 
 def tools_hint(value: object) -> str:

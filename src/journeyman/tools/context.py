@@ -23,8 +23,9 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar, is_typeddict
 
 from journeyman.cancel import Abort
+from journeyman.data import lazy_dataclass
+from journeyman.definition import explain_arguments
 from journeyman.tools.background import TaskOptions, Work
-from journeyman.types import record_class
 
 T = TypeVar("T")
 Given = TypeVar("Given", default=object, covariant=True)
@@ -35,7 +36,7 @@ Which: TypeAlias = Literal["run", "attempt"]
 """Whose state: that of the run, or of the attempt."""
 
 
-@record_class()
+@lazy_dataclass()
 class States:
     """The state of a run. It is the loop's: a tool sees it through its `ToolContext` only."""
 
@@ -90,6 +91,7 @@ class _Named(Protocol):
     def cache(self) -> object: ...
 
 
+@explain_arguments
 class ToolContext(Generic[Given, Asked]):
     """What a tool may know and ask of its run. A parameter of this type is filled in, unseen by the model.
 

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
 from journeyman.tools.check import function_problem
 from journeyman.tools.signature import positional_parameters, underlying
 from journeyman.tools.tools import AnyTool
-from journeyman.types import value_class
 
 NOT_DECLARED: Final = object
 """The type of the deps of an agent that declares none: it may be given any, and needs none."""
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Bound:
     """Deps that an agent was given for all its runs, in the place of their type."""
 

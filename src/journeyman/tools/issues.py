@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from journeyman.types import value_class
+from journeyman.data import lazy_dataclass
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -29,7 +29,7 @@ class Rank(IntEnum):
     UNKNOWN = 3
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Fault:
     """One thing that is wrong with a value."""
 
@@ -55,13 +55,17 @@ _TEXT_SHOWN = 300
 _FOUND_SHOWN = 60
 _PART_SHOWN = 40
 _PARTS_SHOWN = 12
+_MAX_FAULTS = 2_000
 
 
 def faults_of(error: ValidationError, input_json: str | bytes | None = None, *, hides: bool = False) -> list[Fault]:
     """Return what pydantic found. With the JSON text, labels of union members are left out of the paths.
 
-    `hides`, or a model that says so of itself (`hide_input_in_errors`): no value that came is shown.
+    `hides`, or a model that says so of itself (`hide_input_in_errors`): no value that came is shown. Of very many
+    faults there is only the number: each would be copied to be named.
     """
+    if (n_faults := error.error_count()) > _MAX_FAULTS:
+        return [Fault(Rank.VALUE, (), f"does not fit in {n_faults:,} places, which are too many to name")]
     root = _root(input_json)
     hides = hides or bool(error.__reduce__()[1][-1])  # the last of what pydantic copies an error by
     return [_fault(details, root, hides=hides) for details in error.errors(include_url=False, include_context=False)]

@@ -282,14 +282,14 @@ class _Weight:
         self._known: dict[int, int] = {}
         self._own: dict[int, int] = {}
         n_chars, n_values = self.references.n_chars, self.references.n_values
-        n_repeats = sum(map(_n_repeats, self.references.patterns))
+        in_all = sum(map(n_repeats, self.references.patterns))
         self.n_parts = 0 if n_values > _MAX_SCHEMA_VALUES else self._followed(document)
         if self.n_parts > MAX_SCHEMA_PARTS or n_values > _MAX_SCHEMA_VALUES:
             self.problem = f"has more than {MAX_SCHEMA_PARTS:,} parts, with its references followed"
         elif n_chars > MAX_SCHEMA_CHARS:
             self.problem = f"has texts of {n_chars:,} characters, of at most {MAX_SCHEMA_CHARS:,}"
-        elif n_repeats > _MAX_REPEATS:
-            self.problem = f"has patterns that repeat {n_repeats:,} times, of at most {_MAX_REPEATS:,}"
+        elif in_all > _MAX_REPEATS:
+            self.problem = f"has patterns that repeat {in_all:,} times, of at most {_MAX_REPEATS:,}"
 
     def own(self, schema: JsonObject) -> int:
         """Return the steps that a schema takes itself, without those that it holds or refers to."""
@@ -332,7 +332,7 @@ def _n_values(value: object) -> int:
     return n_values
 
 
-def _n_repeats(pattern: str) -> int:
+def n_repeats(pattern: str) -> int:
     """Return what a pattern costs to compile: as many repetitions as it says, and some for being one."""
     found = [(bool(closing), int(most or least)) for closing, least, most in _REPEATS.findall(pattern)]
     inside = sum(number for is_group, number in found if not is_group)

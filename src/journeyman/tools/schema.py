@@ -10,31 +10,25 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from hashlib import sha256
 from typing import Annotated, Any, Final, Generic, NotRequired, Protocol, Required, TypeVar, cast, get_args
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    PydanticUserError,
-    TypeAdapter,
-    ValidationError,
-    with_config,
-)
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
-from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError, from_json
+from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError
 from typing_extensions import TypedDict, TypeForm
 
 from journeyman.content.media import n_bytes_of
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import ToolSpec
-from journeyman.tools.issues import bounded, faults_of, hides_input, issue_lines
+from journeyman.tools.bounded import BoundedValidator
+from journeyman.tools.issues import bounded, hides_input
 from journeyman.tools.written import holds_secrets, without_absent
-from journeyman.types import JsonObject, Text, Url, UserContent, frozen
+from journeyman.types import JsonObject, Text, Url, UserContent
 
 UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
 _PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -46,7 +40,7 @@ REQUIRED = inspect.Parameter.empty
 """The default of a parameter that has none."""
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Parameter:
     """One parameter of a tool."""
 
@@ -87,7 +81,7 @@ class Fields:
     A null for what may be left out counts as absent, unless its type allows None.
     """
 
-    __slots__ = ("_hides", "_validate", "input_schema", "may_be_quoted")
+    __slots__ = ("_validator", "input_schema", "may_be_quoted")
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         """Compile the parameters.
@@ -97,10 +91,10 @@ class Fields:
         """
         try:
             adapter = _adapter_of(parameters)
-            self._validate = cast("Callable[[str | bytes], dict[str, object]]", adapter.validator.validate_json)
             self.input_schema: JsonObject = {**_json_schema(adapter), "additionalProperties": False}
-            self._hides = hides_input(adapter.core_schema)
-            self.may_be_quoted = not (self._hides or holds_secrets(self.input_schema))
+            hides = hides_input(adapter.core_schema)
+            self.may_be_quoted = not (hides or holds_secrets(self.input_schema))
+            self._validator = BoundedValidator(cast("TypeAdapter[dict[str, object]]", adapter), hides=hides)
         except BUILD_ERRORS as error:
             raise DefinitionError("The signature", _problems_of(parameters, error)) from error
         for parameter in parameters:
@@ -110,9 +104,9 @@ class Fields:
         """Return the arguments, checked, in objects of their own. `subject` is what error texts call them.
 
         Raises:
-            InvalidArguments: they do not fit; it lists every issue.
+            InvalidArguments: they do not fit; it lists every issue, or the first ones of long arguments.
         """
-        return parsed(self._validate, without_absent(input_json, self.input_schema), subject, hides=self._hides)
+        return self._validator.check_json(without_absent(input_json, self.input_schema), subject)
 
 
 BUILD_ERRORS = (
@@ -189,7 +183,7 @@ def _type_problem(subject: str, annotation: object, error: Exception) -> Problem
 # -- any type ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@lazy_dataclass(frozen=True, kw_only=True, eq=False)
 class OutputSchema(Generic[T]):
     """A type that an agent takes or gives, compiled."""
 
@@ -200,9 +194,9 @@ class OutputSchema(Generic[T]):
     is_wrapped: bool
     """True when the type is no object, so that the model sends it as `value`."""
     _adapter: TypeAdapter[T]
-    _validate: Callable[[str | bytes], T]
-    _hides: bool
-    """True when no error may show the values that came."""
+    _validator: BoundedValidator[T]
+    _wrapped: BoundedValidator[Any] | None
+    """Of the object that a type which is no object stands in."""
     may_be_quoted: bool
     """False when what the model wrote may hold secrets, so that no error may repeat it."""
 
@@ -212,7 +206,10 @@ class OutputSchema(Generic[T]):
         Raises:
             InvalidArguments: they do not fit; it lists every issue.
         """
-        return parsed(self._validate, input_json, f"arguments for tool {self.name!r}", hides=self._hides)
+        subject = f"arguments for tool {self.name!r}"
+        if self._wrapped is None:
+            return self._validator.check_json(input_json, subject)
+        return cast("T", self._wrapped.check_json(input_json, subject)["value"])
 
     def check(self, value: object) -> T:
         """Return a Python value, validated.
@@ -220,13 +217,7 @@ class OutputSchema(Generic[T]):
         Raises:
             InvalidArguments: it does not fit; it lists every issue.
         """
-        subject = f"value for {self.name!r}"
-        try:
-            return self._adapter.validate_python(value)
-        except ValidationError as error:
-            raise InvalidArguments(subject, issue_lines(faults_of(error, hides=self._hides))) from None
-        except Exception as error:  # as in `parsed`
-            raise InvalidArguments(subject, [unchecked(error)]) from error
+        return self._validator.check_python(value, f"value for {self.name!r}")
 
     def told(self, value: object) -> str:
         """Return a checked value for people and logs: a text as it is, any other as JSON."""
@@ -252,7 +243,7 @@ class OutputSchema(Generic[T]):
         Raises:
             InvalidArguments: it does not fit; it lists every issue.
         """
-        return parsed(self._adapter.validate_json, dumped, f"stored {self.name!r}", hides=self._hides)
+        return self._validator.check_json(dumped, f"stored {self.name!r}")
 
 
 def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]:
@@ -264,28 +255,23 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
     try:
         adapter: TypeAdapter[T] = TypeAdapter(form)
         schema = _inlined(_json_schema(adapter))
-        validate = cast("Callable[[str | bytes], T]", adapter.validator.validate_json)
     except BUILD_ERRORS as error:
         raise DefinitionError(f"The type of {name!r}", [_type_problem("It", form, error)]) from error
-    is_wrapped = not is_object(schema)
-    if is_wrapped:
+    hides = hides_input(adapter.core_schema)
+    wrapped = None
+    if is_wrapped := not is_object(schema):
         wrapper = _adapter_of([Parameter(name="value", annotation=form)])
         schema = {**_json_schema(wrapper), "additionalProperties": False}
-        wrapped = cast("Callable[[str | bytes], dict[str, T]]", wrapper.validator.validate_json)
-
-        def validate(input_json: str | bytes, /) -> T:
-            return wrapped(input_json)["value"]
-
+        wrapped = BoundedValidator(wrapper, hides=hides)
     if problems := schema_problems(schema):
         raise DefinitionError(f"The type of {name!r}", problems)
-    hides = hides_input(adapter.core_schema)
     return OutputSchema(
         name=name,
         input_schema=schema,
         is_wrapped=is_wrapped,
         _adapter=adapter,
-        _validate=validate,
-        _hides=hides,
+        _validator=BoundedValidator(adapter, hides=hides),
+        _wrapped=wrapped,
         may_be_quoted=not (hides or holds_secrets(schema)),
     )
 
@@ -341,34 +327,6 @@ def text_input() -> TextInput:
 
 
 # -- what is shared ---------------------------------------------------------------------------------------------------
-
-
-def parsed(validate: Callable[[str | bytes], T], input_json: str | bytes, subject: str, *, hides: bool = False) -> T:
-    """Return what `validate` makes of a JSON text. `hides`: no error may show the values that came.
-
-    Raises:
-        InvalidArguments: it does not fit, or holds NaN or Infinity, which are no JSON; it lists every issue.
-    """
-    try:
-        value = validate(input_json)
-        if _may_hold_nan(input_json):
-            from_json(input_json, allow_inf_nan=False)
-    except ValidationError as error:
-        raise InvalidArguments(subject, issue_lines(faults_of(error, input_json, hides=hides))) from None
-    except Exception as error:  # a validator of the user's raised: no different, for the model, from any other refusal
-        raise InvalidArguments(subject, [unchecked(error)]) from error
-    return value
-
-
-def _may_hold_nan(input_json: str | bytes) -> bool:
-    if isinstance(input_json, str):
-        return "NaN" in input_json or "Infinity" in input_json
-    return b"NaN" in input_json or b"Infinity" in input_json
-
-
-def unchecked(error: Exception) -> str:
-    """Return the issue for an input whose check itself failed."""
-    return f"it could not be checked: {type(error).__name__}: {bounded(str(error))}"
 
 
 def schema_problems(schema: JsonObject) -> list[Problem]:

@@ -18,14 +18,14 @@ from inspect import Parameter as Declared
 from itertools import pairwise, takewhile
 from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
 from journeyman.tools.schema import REQUIRED, Parameter
-from journeyman.types import frozen, value_class
 
 Function: TypeAlias = Callable[..., object]
 
 
-@frozen
+@lazy_dataclass(frozen=True, kw_only=True)
 class Signature:
     """A function, read."""
 
@@ -239,7 +239,7 @@ _UNDERLINE = re.compile(r"-{3,}\s*")
 _SPHINX = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s")
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class Described:
     """A docstring, taken apart."""
 

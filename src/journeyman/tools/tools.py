@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from dataclasses import KW_ONLY, field, fields, is_dataclass
 from enum import Enum
 from typing import (
     Any,
@@ -31,6 +31,7 @@ from typing import (
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from typing_extensions import TypeVar
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import READY_TOOLS, ReadyTool
 from journeyman.model import ToolSpec
@@ -38,7 +39,7 @@ from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema, size_problems
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
-from journeyman.types import Effect, JsonObject, ToolResult, value_class
+from journeyman.types import Effect, JsonObject, ToolResult
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -53,7 +54,7 @@ CacheScope: TypeAlias = Literal["attempt", "run"]
 # -- what may wrap a call ---------------------------------------------------------------------------------------------
 
 
-@value_class(kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class MiddlewareCall:
     """One call on its way to the tool."""
 
@@ -93,7 +94,7 @@ class ToolOptions(TypedDict, total=False):
     acts_as: ReadyTool | None
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _Binding:
     """How a tool's arguments are checked, and how they reach its handler."""
 
@@ -107,7 +108,7 @@ class _Binding:
     """What its `ToolContext` asks for: the type of the deps, and that of the input."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@lazy_dataclass(frozen=True, eq=False)
 class Tool(Generic[P, R, Needs]):
     """Something that a model may call. Called as a function, it is the function.
 

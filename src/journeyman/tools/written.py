@@ -6,12 +6,14 @@ Nothing is changed but what the schema itself says: a null for a property that m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Final, cast
 
 from pydantic_core import from_json, to_json
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import count
-from journeyman.types import JsonObject, value_class
+from journeyman.types import JsonObject
 
 _QUOTED_HEAD: Final = 700
 _QUOTED_TAIL: Final = 300
@@ -62,10 +64,11 @@ def without_absent(input_json: str | bytes, schema: JsonObject) -> str | bytes:
 
 def leave_out_absent(value: object, schema: JsonObject) -> bool:
     """Take the nulls that count as absent out of `value`, at any depth. Return whether there were any."""
-    return _Reader(schema).clean(value, [_Clause(schema)])
+    reader = _Reader(schema)
+    return reader.clean(value, reader.place([_Clause(schema)]))
 
 
-@value_class()
+@lazy_dataclass(frozen=True)
 class _Clause:
     """A schema that a value may have to fit."""
 
@@ -81,24 +84,28 @@ class _Reader:
         self._root = root
         self._nulls: dict[str, bool] = {}
         """Whether null fits what a reference leads to; True for one that is being looked at."""
+        self._places: dict[tuple[tuple[int, bool], ...], _Spot] = {}
 
-    def clean(self, value: object, given: list[_Clause]) -> bool:
-        if not isinstance(value, list | dict):
-            return False
-        seen = set[tuple[str, bool]]()
-        clauses = [clause for each in given for clause in self._clauses(each, seen)]
+    def place(self, given: list[_Clause]) -> _Spot:
+        """Return what is known of values that have to fit these clauses: there may be very many such values."""
+        key = tuple(dict.fromkeys([(id(each.schema), each.is_choice) for each in given]))
+        if key not in self._places:
+            seen = set[tuple[str, bool]]()
+            self._places[key] = _Spot(self, [clause for each in given for clause in self._clauses(each, seen)])
+        return self._places[key]
+
+    def clean(self, value: object, place: _Spot) -> bool:
         if isinstance(value, list):
-            items = [_Clause(_object(each.schema)["items"]) for each in clauses if "items" in _object(each.schema)]
-            return any([self.clean(item, items) for item in cast("list[object]", value)])
+            holders = [cast("object", item) for item in cast("list[object]", value) if isinstance(item, list | dict)]
+            return any([self.clean(item, place.items) for item in holders])
+        if not isinstance(value, dict):
+            return False
         fields = cast("dict[str, object]", value)
-        absent = [name for name, item in fields.items() if item is None and _may_be_absent(name, clauses, self)]
+        absent = [name for name, item in fields.items() if item is None and place.may_lack(name)]
         for name in absent:
             del fields[name]
-        known = [_object(_object(clause.schema).get("properties")) for clause in clauses]
-        changed = [
-            self.clean(item, [_Clause(properties[name]) for properties in known if name in properties])
-            for name, item in fields.items()
-        ]
+        holders = [(name, cast("object", item)) for name, item in fields.items() if isinstance(item, list | dict)]
+        changed = [self.clean(item, place.property(name)) for name, item in holders]
         return bool(absent) or any(changed)
 
     def _clauses(self, clause: _Clause, seen: set[tuple[str, bool]]) -> Iterator[_Clause]:
@@ -141,13 +148,44 @@ class _Reader:
         return place
 
 
-def _may_be_absent(name: str, clauses: list[_Clause], reader: _Reader) -> bool:
-    """Tell whether the schemas know a property that may be left out, and may not be null."""
-    known = [_object(clause.schema) for clause in clauses if name in _object(_object(clause.schema).get("properties"))]
-    binding = [*known, *[_object(clause.schema) for clause in clauses if not clause.is_choice]]
-    is_required = any(name in _list(schema.get("required")) for schema in binding)
-    properties = [_object(schema["properties"])[name] for schema in known]
-    return bool(known) and not is_required and not any(map(reader.allows_null, properties))
+class _Spot:
+    """A place in the schema where values may stand: what may be left out there, and what leads on."""
+
+    def __init__(self, reader: _Reader, clauses: list[_Clause]) -> None:
+        self._reader = reader
+        self._clauses = clauses
+        self._known = [_object(_object(clause.schema).get("properties")) for clause in clauses]
+        self._lacks: dict[str, bool] = {}
+        self._properties: dict[str, _Spot] = {}
+
+    @cached_property
+    def items(self) -> _Spot:
+        schemas = [_object(each.schema) for each in self._clauses]
+        return self._reader.place([_Clause(schema["items"]) for schema in schemas if "items" in schema])
+
+    def property(self, name: str) -> _Spot:
+        if not any([name in properties for properties in self._known]):
+            return self._reader.place([])
+        if name not in self._properties:
+            given = [_Clause(properties[name]) for properties in self._known if name in properties]
+            self._properties[name] = self._reader.place(given)
+        return self._properties[name]
+
+    def may_lack(self, name: str) -> bool:
+        """Tell whether the schemas know a property that may be left out, and may not be null."""
+        if not any([name in properties for properties in self._known]):
+            return False
+        if name not in self._lacks:
+            self._lacks[name] = self._may_be_absent(name)
+        return self._lacks[name]
+
+    def _may_be_absent(self, name: str) -> bool:
+        pairs = [*zip(self._clauses, self._known, strict=True)]
+        known = [_object(clause.schema) for clause, properties in pairs if name in properties]
+        binding = [*known, *[_object(clause.schema) for clause in self._clauses if not clause.is_choice]]
+        is_required = any(name in _list(schema.get("required")) for schema in binding)
+        properties = [_object(schema["properties"])[name] for schema in known]
+        return not is_required and not any(map(self._reader.allows_null, properties))
 
 
 def _object(value: object) -> Mapping[str, object]:

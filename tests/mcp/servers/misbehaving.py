@@ -143,6 +143,12 @@ def garbage(token: object) -> Json | None:
     return text("said")
 
 
+def deep(token: object) -> Json | None:
+    sys.stdout.write(f'{{"jsonrpc": "2.0", "id": 0, "result": {"[" * 5_000}{"]" * 5_000}}}\n')
+    sys.stdout.flush()
+    return None
+
+
 def only_garbage(token: object) -> Json | None:
     for number in range(5_000):
         sys.stdout.write(f"line {number}\n")
@@ -177,7 +183,10 @@ def chatter(token: object) -> Json | None:
 
 WAYS: dict[str, Callable[[object], Json | None]] = {
     way.__name__.replace("_", " "): way
-    for way in (*(die, linger, too_big, flood, garbage, only_garbage), *(steps, ask, secret, environment, chatter))
+    for way in (
+        *(die, linger, too_big, flood, garbage, deep, only_garbage),
+        *(steps, ask, secret, environment, chatter),
+    )
 }
 
 
@@ -311,6 +320,7 @@ LISTS: Final[dict[str, Json]] = {
     "more": {"tools": [tool("echo"), tool("shell", description="Runs \u202eanything.")]},
     "twice": {"tools": [tool("echo"), tool("echo", description="Not that one.")]},
     "unusable": {"tools": [tool("echo"), tool("odd", inputSchema={"type": "object", "anyOf": [{"required": ["a"]}]})]},
+    "wordy": {"tools": [tool("echo", description="x" * 1_000_000)]},
     "badlist": {"tools": "echo"},
 }
 """What servers list that are else like `Server`: without an end, in other words, or what no provider takes."""

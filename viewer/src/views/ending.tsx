@@ -80,9 +80,6 @@ function AttemptPane({ step, tree }: { step: Step; tree: Tree }) {
   );
 }
 
-/** The page of the documentation that has a section for each code; opened only by who clicks. */
-const ENDINGS = "https://journeyman-agents.github.io/journeyman/endings.html";
-
 function ErrorBox({ error }: { error: Facts }) {
   const context = object(error["context"]);
   const facts: [string, string][] = [
@@ -97,12 +94,7 @@ function ErrorBox({ error }: { error: Facts }) {
   return (
     <section class="errorbox" aria-label="Error">
       <p class="words">{text(error["message"])}</p>
-      <p>
-        {text(error["hint"])}{" "}
-        <a href={`${ENDINGS}#${text(error["code"]).toLowerCase()}`} target="_blank" rel="noreferrer">
-          What {text(error["code"])} means
-        </a>
-      </p>
+      <p>{text(error["hint"])}</p>
       <p class="figures small">
         {facts.filter(([, value]) => value).map(([name, value]) => (
           <span class="figure" key={name}>

@@ -30,6 +30,7 @@ from journeyman.cli.permit.policy import Policy
 from journeyman.cli.run import parse_input
 from journeyman.cli.show.lines import EMPTY, Line, one_line
 from journeyman.connect import connect
+from journeyman.definition import join_sentences
 from journeyman.errors import InvalidArguments, JourneymanError, ModelUnavailable, count, with_its_end
 from journeyman.model import Model, context_window_of
 from journeyman.types import Image
@@ -293,7 +294,7 @@ class Dialog:
             await work
         except JourneymanError as error:
             hint = error.hint if isinstance(error, ModelUnavailable) else ""
-            self.say([Line(mark="warning", text=f"{error} {hint}".strip(), rows=6)])
+            self.say([Line(mark="warning", text=join_sentences(str(error), hint), rows=6)])
 
     async def settle(self) -> None:
         """Wait until what takes time is done, and no turn goes on."""

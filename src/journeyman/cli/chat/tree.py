@@ -17,6 +17,7 @@ from journeyman.cli.run import output_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, ran, usage_sentence
 from journeyman.cli.show.markdown import Block, Blocks, blocks
 from journeyman.cli.show.tree import Tree
+from journeyman.definition import join_sentences
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
 from journeyman.loop.conclude import CUT
@@ -124,7 +125,7 @@ class ChatTree:
             if result.code is ErrorCode.EXECUTION_CANCELLED:
                 yield Line(mark="stopped", name="stopped")
             else:
-                text = f"{result.error.message} {result.error.hint}".strip()
+                text = join_sentences(result.error.message, result.error.hint)
                 yield Line(mark="failed", name=str(result.code), text=text, rows=_ERROR_ROWS)
         elif result is None:
             yield Line(mark="stopped", name="cancelled")

@@ -25,6 +25,7 @@ from journeyman.cancel import Abort
 from journeyman.cli.show.lines import Line, laid_out, one_line, speaks_unicode
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
+from journeyman.definition import join_sentences
 from journeyman.events import Event
 
 _BETWEEN_PAINTS_S: Final = 0.1
@@ -92,8 +93,7 @@ def is_dumb() -> bool:
 def print_error(message: str, hint: str) -> None:
     """Print one line: what is wrong, and the next step."""
     console = stderr_console()
-    stop = "." if hint and not message.rstrip().endswith((".", "!", "?", "…")) else ""
-    line = Line(name=_ERROR, text=one_line(f"{message.rstrip()}{stop} {hint}"), rows=_ERROR_ROWS)
+    line = Line(name=_ERROR, text=one_line(join_sentences(message, hint)), rows=_ERROR_ROWS)
     rows = laid_out(line, console) if console.is_terminal else [Text(f"{_ERROR} {line.text}")]
     for number, row in enumerate(rows):
         if number == 0:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Tickets, may_be_handed_over
 from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.memory import settled
@@ -69,7 +70,8 @@ _SESSIONS: Final = (
 )
 
 
-class PostgresEngine(Transactions):  # noqa: PLR0904 - those of the port
+@explain_arguments  # noqa: PLR0904 - those of the port
+class PostgresEngine(Transactions):
     """An engine on a database, in which the tables are made if they are not there."""
 
     @property

@@ -17,7 +17,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
@@ -26,14 +26,16 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import Hosting
 from journeyman.model import Facts, Part, Request, room_for
-from journeyman.models.answers import Parts, completed, kind_of_status, retry_after_s, with_overflow
-from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
+from journeyman.models.answers import Parts, completed, retry_after_s
+from journeyman.models.anthropic.decode import PROVIDER, Decoder
 from journeyman.models.anthropic.encode import media
-from journeyman.models.anthropic.model import BASE_URL, OVERFLOW, AnthropicModel
+from journeyman.models.anthropic.model import BASE_URL, AnthropicModel
 from journeyman.models.anthropic.model import from_environment as with_a_key
+from journeyman.models.error_reports import LABELS, kind_of_status, tell_wrapped
 from journeyman.models.prices import price_for
 from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts
@@ -52,24 +54,14 @@ if TYPE_CHECKING:
     """Any asynchronous client of the SDK; those for Foundry and for AWS are of the first kind."""
     _Events: TypeAlias = AsyncStream[object]
 
-# Bedrock's own labels, of failures that come within a stream.
-_KINDS: Final[Mapping[str, ProviderErrorKind]] = {
-    **KINDS,
-    "internalServerException": "overloaded",
-    "invalid_request_error": "bad_request",
-    "modelStreamErrorException": "overloaded",
-    "modelTimeoutException": "timeout",
-    "serviceUnavailableException": "overloaded",
-    "throttlingException": "rate_limited",
-    "validationException": "bad_request",
-}
+_KINDS: Final[Mapping[str, ProviderErrorKind]] = {**LABELS, "invalid_request_error": "bad_request"}
 _OF_MODEL: Final = ("headers", "price", "timeouts")
 """The options of a model in a cloud that are not its client's."""
 _STREAMS: Final = ("text/event-stream", "application/vnd.amazon.eventstream")
 _REQUEST_IDS: Final = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id")
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class AnthropicClientModel:
     """A model behind the Messages API, reached by a client of the official SDK."""
 
@@ -190,7 +182,7 @@ def from_environment(
 # -- clients that are made here ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
+@lazy_dataclass(eq=False)
 class _Lease:
     """What one event loop has open."""
 
@@ -198,7 +190,7 @@ class _Lease:
     n_users: int = 0
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class AnthropicCloudModel:
     """A model behind the Messages API of a cloud, reached by clients of the official SDK that are made when needed."""
 
@@ -362,7 +354,7 @@ if TYPE_CHECKING:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Parts(Parts):
     """The parts of an answer, from the events that the SDK has parsed."""
 
@@ -442,7 +434,7 @@ def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderE
         retry_after_s=retry_after_s(headers),
         usage=None if begun else NOTHING_USED,
     )
-    return with_overflow(failure, OVERFLOW)
+    return tell_wrapped(failure)
 
 
 def _host(client: Client) -> str:

@@ -6,13 +6,13 @@ Blocks of unknown kinds are kept as they are, and unknown events are ignored, so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
 
 import orjson
 
-from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.errors import ProviderError
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -24,40 +24,12 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.answers import kinds_of_labels
+from journeyman.models.error_reports import error_within, find_error
+from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import all_parsed, as_list, as_object, as_text, damaged, is_object, own_id, parsed, tool_use
-from journeyman.types import (
-    Block,
-    JsonObject,
-    Opaque,
-    Price,
-    RedactedThinking,
-    StopReason,
-    Text,
-    Thinking,
-    ToolUse,
-    Usage,
-)
+from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
 
 PROVIDER: Final = "anthropic"
-KINDS: Final = kinds_of_labels(
-    {
-        "auth": "authentication_error organization_on_hold permission_error",
-        "context_overflow": "request_too_large",
-        "not_found": "not_found_error",
-        "overloaded": "api_error conflict_error overloaded_error",
-        "quota": "billing_error contract_spend_limit_reached enforced_spend_limit_reached",
-        "rate_limited": "rate_limit_error",
-        "timeout": "timeout_error",
-    }
-)
-"""The API's error codes and types that say what happened; `invalid_request_error` does not, it has many statuses."""
-
-_SAME: Final[tuple[StopReason, ...]] = ("end_turn", "max_tokens", "pause_turn", "refusal", "stop_sequence", "tool_use")
-_STOP_REASONS: Final[Mapping[str, StopReason]] = {
-    **{reason: reason for reason in _SAME},
-    "model_context_window_exceeded": "context_window",
-}
 _RAN_CODE: Final = "code_execution_tool_result"
 _RUNS_CODE: Final = re.compile(rf"(\w+_)?{_RAN_CODE}")
 _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -80,6 +52,7 @@ class Decoder:
     _ids: set[str] = field(default_factory=set[str], init=False)
     _started: bool = field(default=False, init=False)
     _stop: str | None = field(default=None, init=False)
+    _calls: bool = field(default=False, init=False)
     _detail: str | None = field(default=None, init=False)
 
     def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
@@ -117,6 +90,8 @@ class Decoder:
                 parts = self._finish()
             case "error":
                 raise _reported(event)
+            case None if error := find_error(event):
+                raise error_within(error)
             case _:
                 pass
         return parts
@@ -128,9 +103,9 @@ class Decoder:
             ProviderError: the document reports an error, or is no answer.
         """
         message = parsed(data)
-        if message.get("type") == "error":
-            raise _reported(message)
         if message.get("type") != "message":
+            if find_error(message):
+                raise _reported(message)
             raise damaged("it is not a message", "unknown")
         parts = [*self._start({"message": message})]
         for index, block in enumerate(as_list(message.get("content"))):
@@ -217,6 +192,7 @@ class Decoder:
     def _finish_block(self, event: JsonObject) -> Sequence[BlockFinished]:
         opened = self._open.pop(_index(event), None)
         block = opened.finish() if opened is not None else None
+        self._calls = self._calls or type(block) is ToolUse
         if type(block) is Opaque and _RAN_CODE in block.json and _RUNS_CODE.match(block.kind):
             self._counts["code_executions"] = self._counts.get("code_executions", 0) + 1
         return () if block is None else (BlockFinished(block),)
@@ -235,7 +211,8 @@ class Decoder:
             raise damaged("it has no beginning")
         self.complete = True
         blocks = [part for index in [*self._open] for part in self._finish_block({"index": index})]
-        return (*blocks, ResponseFinished(_STOP_REASONS.get(self._stop or "", "other"), self._detail))
+        stop, detail = ("other", None) if self._stop is None else stop_of(self._stop, has_calls=self._calls)
+        return (*blocks, ResponseFinished(stop, self._detail or detail))
 
     def _count(self, holder: JsonObject) -> bool:
         """Take over the counts, which are totals so far: later ones replace, those left out stand. False for none."""
@@ -258,23 +235,17 @@ def _index(event: JsonObject) -> int | None:
 
 
 def _detail(reason: str, delta: JsonObject) -> str | None:
+    """Return what the API says about a reason besides the reason itself."""
     if reason == "refusal":
-        category = as_object(delta.get("stop_details")).get("category")
-        return category if isinstance(category, str) else None
-    if reason == "stop_sequence":
-        return as_text(delta.get("stop_sequence")) or None
-    return None if reason in _STOP_REASONS else reason
+        return as_text(as_object(delta.get("stop_details")).get("category")) or None
+    return as_text(delta.get("stop_sequence")) or None if reason == "stop_sequence" else None
 
 
 def _reported(event: JsonObject) -> ProviderError:
     """Return the error that the API reports within an answer."""
-    error = as_object(event.get("error"))
-    code, type = as_text(as_object(error.get("details")).get("error_code")), as_text(error.get("type"))
-    kind: ProviderErrorKind = "bad_request" if type == "invalid_request_error" else "unknown"
-    kind = KINDS.get(code) or KINDS.get(type) or kind
-    message = f"The answer broke off with {type or 'an error'}: {as_text(error.get('message')) or 'no message'}"
-    request_id = as_text(event.get("request_id")) or None
-    return ProviderError(message, kind=kind, type=code or type or None, request_id=request_id)
+    failure = error_within(find_error(event))
+    failure.request_id = as_text(event.get("request_id")) or None
+    return failure
 
 
 # -- blocks while they grow --------------------------------------------------------------------------------------------

@@ -322,7 +322,7 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
         if form := spec.forms.get(CODEC):
             tool = {**form, "name": spec.name}
         elif problems := anthropic_problems(spec):
-            reasons = " ".join([f"{problem.message} {problem.hint}" for problem in problems])
+            reasons = " ".join(map(str, problems))
             raise refused_here(f"The tool {spec.name!r} cannot be sent. {reasons}")
         marks: JsonObject = {"strict": True} if strict else {}
         spec.wire[key] = to_json({**tool, **marks, "defer_loading": True} if spec.deferred else {**tool, **marks})

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
+from typing_extensions import Unpack
+
+from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import HostedTool, Hosting, WebSearch
-from journeyman.model import Facts, OutputFormat, Part, Request, ThinkingLevel, room_for
+from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
-from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
+from journeyman.models.anthropic.decode import PROVIDER, Decoder
 from journeyman.models.anthropic.encode import encode, media
 from journeyman.models.prices import price_for
 from journeyman.models.requests import (
@@ -24,16 +27,18 @@ from journeyman.models.requests import (
     check_hosted,
     check_key,
     environment,
+    join_address,
     limits,
     missing,
     placed,
     refused_here,
+    sampling_fields,
     with_extra,
     with_hosted,
     written,
 )
 from journeyman.models.strict import closed
-from journeyman.models.transport import OverHttp, Timeouts, open_stream
+from journeyman.models.transport import Network, OverHttp, Timeouts
 from journeyman.models.wire import as_object
 from journeyman.types import JsonObject, Price
 
@@ -45,15 +50,11 @@ API_VERSION: Final = "2026-10-21"
 
 BASE_URL: Final = "https://api.anthropic.com"
 
-OVERFLOW: Final = ("prompt is too long", "exceed context limit")
-"""What the API says of a conversation that is too long, with 400 `invalid_request_error` and without a code: `prompt is
-too long: 205668 tokens > 200000 maximum` (GitHub: kortix-ai/suna#217), `input length and `max_tokens` exceed context
-limit: 178959 + 64000 > 200000` (docker/docker-agent#569)."""
-
 _RESERVED: Final = frozenset({"messages", "system"})
+_SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p", "stop": "stop_sequences"}
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class AnthropicModel(OverHttp):
     """A model behind the Messages API.
 
@@ -107,7 +108,7 @@ class AnthropicModel(OverHttp):
             ),
         )
         object.__setattr__(self, "facts", facts)
-        object.__setattr__(self, "_url", self.base_url.rstrip("/").removesuffix("/v1") + "/v1/messages")
+        object.__setattr__(self, "_url", join_address(self.base_url, "/v1/messages", model=f"{PROVIDER}:{self.name}"))
         object.__setattr__(self, "_headers", self._all_headers())
 
     def __repr__(self) -> str:
@@ -119,12 +120,10 @@ class AnthropicModel(OverHttp):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        url, headers, timeouts, owner = self._url, self._headers, self.timeouts, self._owner
+        post = self._posting(self._url, self._headers, self.timeouts)
         return RequestedStream(
-            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts, owner=owner),
+            lambda: post(body=self.body(request)),
             Decoder(self.price, deltas=request.deltas, room=room_for(request, self.facts)),
-            KINDS,
-            OVERFLOW,
             "a Messages API stream",
         )
 
@@ -152,9 +151,17 @@ class AnthropicModel(OverHttp):
             }
         if settings.tool_choice != "auto" and (request.prefix.tools or settings.hosted):
             head["tool_choice"] = {"type": settings.tool_choice}
-        if settings.stop_sequences:
-            head["stop_sequences"] = list(settings.stop_sequences)
+        head |= self._sampling(settings)
         return with_hosted(with_extra(head, settings.extra, reserved=_RESERVED), list(map(_hosted, settings.hosted)))
+
+    def _sampling(self, settings: Settings) -> JsonObject:
+        fields = sampling_fields(settings, _SAMPLING, model=f"{PROVIDER}:{self.name}", api="the Messages API")
+        asked = " and no ".join([name for name in ("temperature", "top_p") if name in fields])
+        if asked and not _known_of(self.name).takes_sampling:
+            raise refused_here(f"{self.name} takes no {asked}. Leave it out of Settings, or choose an older model.")
+        if settings.temperature is not None and settings.thinking not in (None, "off"):
+            raise refused_here(f"{self.name} takes no temperature while it reasons. Leave it out, or thinking.")
+        return fields
 
     def _format(self, output: OutputFormat) -> JsonObject:
         """Return what makes the model answer with JSON.
@@ -225,16 +232,19 @@ def _budget(budget: int, limit: int) -> JsonObject:
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _LEAST_BUDGET else {}
 
 
+class Reached(TypedDict, total=False):
+    """What may be given besides: see `AnthropicModel`."""
+
+    base_url: str | None
+    version: str
+    headers: Mapping[str, str] | None
+    timeouts: Timeouts | None
+    network: Network | None
+    price: Price | None
+
+
 def from_environment(
-    name: str,
-    *,
-    api_key: str | None = None,
-    auth_token: str | None = None,
-    base_url: str | None = None,
-    version: str = API_VERSION,
-    headers: Mapping[str, str] | None = None,
-    timeouts: Timeouts | None = None,
-    price: Price | None = None,
+    name: str, *, api_key: str | None = None, auth_token: str | None = None, **options: Unpack[Reached]
 ) -> AnthropicModel:
     """Return the model. What is not given comes from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL.
 
@@ -242,15 +252,21 @@ def from_environment(
     it has none.
 
     Raises:
-        ModelUnavailable: there is no key.
+        ModelUnavailable: there is no key, or the address or the key cannot be one.
+        TypeError: there are no such options.
     """
+    if unknown := options.keys() - Reached.__annotations__.keys():
+        raise TypeError(
+            f"anthropic:{name} has no options {sorted(unknown)}. It has: {sorted(Reached.__annotations__)}."
+        )
     if api_key is None and auth_token is None:
         api_key = environment("ANTHROPIC_API_KEY")
         auth_token = environment("ANTHROPIC_AUTH_TOKEN") if api_key is None else None
     if api_key is None and auth_token is None:
         hint = "Set the environment variable ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a bearer token."
         raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint)
-    base_url = base_url or environment("ANTHROPIC_BASE_URL") or BASE_URL
+    base_url = options.get("base_url") or environment("ANTHROPIC_BASE_URL") or BASE_URL
+    price = options.get("price")
     if price is None and base_url.rstrip("/").removesuffix("/v1") == BASE_URL:
         price = price_for(PROVIDER, name)
     return AnthropicModel(
@@ -258,9 +274,10 @@ def from_environment(
         api_key=api_key,
         auth_token=auth_token,
         base_url=base_url,
-        version=version,
-        headers=headers or {},
-        timeouts=timeouts or Timeouts(),
+        version=options.get("version", API_VERSION),
+        headers=options.get("headers") or {},
+        timeouts=options.get("timeouts") or Timeouts(),
+        network=options.get("network") or Network(),
         price=price,
     )
 
@@ -270,7 +287,7 @@ def from_environment(
 _Reasoning: TypeAlias = Literal["adaptive", "budget", "both"]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Known:
     max_output_tokens: int
     context_window: int | None
@@ -280,6 +297,12 @@ class _Known:
     """The `thinking.type` that switches reasoning off; None when nothing does."""
     native_output: bool | None = True
     """Whether it takes `output_config.format`; None: not known."""
+
+    @property
+    def takes_sampling(self) -> bool:
+        """Whether it takes `temperature` and `top_p`: none does that reasons by levels of effort only. A model that is
+        not known is asked."""
+        return self.reasoning != "adaptive" or self.context_window is None
 
 
 # The longest prefix that fits, from `claude-` on: gateways put words before it.

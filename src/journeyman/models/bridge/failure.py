@@ -27,7 +27,7 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.models import KnownModelName
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
-from journeyman.models.answers import kind_of_status
+from journeyman.models.error_reports import kind_of_status
 from journeyman.models.vendor_errors import Meaning, meaning, said, scrubbed
 from journeyman.types import NOTHING_USED, Usage
 

@@ -24,9 +24,9 @@ whole history for each request, and not everything survives the crossing. What b
 | cache mark in a tool's result, `explicit` | `bad_request` |
 | thinking level | pydantic-ai's `thinking`; `bad_request` where the model is not known to reason |
 | thinking budget | `bad_request` |
-| `Settings.extra` | `temperature` and its like where the provider has them, others in the body; else `bad_request` |
+| `Settings.extra` | `top_k` and its like where the provider has them, others in the body; else `bad_request` |
 | hosted tools | `bad_request` |
-| `stop_sequences` | the same, where the provider takes them; else `bad_request` |
+| `temperature`, `top_p`, `seed`, `stop` | the same, where the provider takes them; else `bad_request` |
 | ids and names | letters, digits, `_`, `-`, at most 64 (Mistral: nine); others are rewritten, each always to the same |
 | tokens: cached, reasoning | the same; None where the provider, or pydantic-ai, does not say |
 | a refusal in OpenAI's own field | the same text, but in one piece, and sent back as any other text |
@@ -39,7 +39,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self, cast
 from weakref import WeakKeyDictionary
@@ -51,6 +51,7 @@ from pydantic_ai.models import StreamedResponse, infer_model
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import CacheSetting, ModelSettings, ThinkingLevel
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.hosted.tools import Hosting
 from journeyman.model import UNKNOWN, Facts, Part, Request, Settings, room_for
@@ -58,7 +59,7 @@ from journeyman.models.answers import Parts
 from journeyman.models.bridge.decode import Decoder
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.failure import failure, unavailable
-from journeyman.models.requests import refused_here
+from journeyman.models.requests import refused_here, sampling_fields
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import named_secrets
 from journeyman.models.wire import as_object, is_marked_inside
@@ -73,7 +74,7 @@ PATIENCE: Final = Timeouts(idle_s=300.0)
 _RENAMED: Final[Mapping[str, str]] = {"google-gla": "google", "google-vertex": "google-cloud"}
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class _Lease:
     """What one event loop has open."""
 
@@ -84,7 +85,7 @@ class _Lease:
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class BridgeModel:
     """A model of pydantic-ai as a `Model` of this library."""
 
@@ -263,6 +264,8 @@ _UNIFIED: Final = frozenset(
 
 _SILENT: Final = ModelSettings(framing_announcement="never")
 """Let pydantic-ai say nothing to the model that the user did not say."""
+_SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop_sequences"}
+"""What pydantic-ai calls the settings of how a model chooses its words."""
 
 
 def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings) -> ModelSettings:
@@ -287,9 +290,9 @@ def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings)
         raise refused_here(f"{model.model_id} has no hosted tools over the bridge. Leave Settings.hosted empty.")
     if settings.tool_choice != "auto" and request.prefix.tools:
         made["tool_choice"] = "required" if settings.tool_choice == "any" else "none"
-    if settings.stop_sequences:
-        _take(["stop_sequences"], unsupported, model)
-        made["stop_sequences"] = list(settings.stop_sequences)
+    taken = {ours: theirs for ours, theirs in _SAMPLING.items() if theirs not in unsupported}
+    sampling = sampling_fields(settings, taken, model=model.model_id, api="the bridge")
+    made = cast("ModelSettings", {**made, **sampling})
     if (thinking := _thinking(settings, model)) is not None:
         made["thinking"] = thinking
     if "cache" not in made:
@@ -339,7 +342,8 @@ def _with_extra(
     """Add the user's own fields: the unified ones where pydantic-ai puts them, others to the request's body."""
     unified = settings.extra.keys() & _UNIFIED
     others = {name: value for name, value in settings.extra.items() if name not in unified}
-    _take(unified, unsupported, model)
+    if refused := sorted(unified & unsupported):
+        raise refused_here(f"{model.model_id} does not take {', '.join(refused)}. Leave it out.")
     if others:
         if "extra_body" in unsupported:
             raise refused_here(
@@ -351,15 +355,10 @@ def _with_extra(
     return cast("ModelSettings", {**made, **{name: settings.extra[name] for name in unified}})
 
 
-def _take(names: Iterable[str], unsupported: frozenset[str], model: ForeignModel) -> None:
-    if refused := sorted(set(names) & unsupported):
-        raise refused_here(f"{model.model_id} does not take {', '.join(refused)}. Leave it out.")
-
-
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Parts(Parts):
     """The parts of an answer, and the request that brings them."""
 

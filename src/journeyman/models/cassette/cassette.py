@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
 from journeyman.connect import connect
+from journeyman.definition import explain_arguments
 from journeyman.errors import CassetteError, NotRecorded
 from journeyman.model import Model
 from journeyman.models.cassette.format import (
@@ -38,6 +39,7 @@ Mode: TypeAlias = Literal["none", "once", "new", "all"]
 file does not hold. `all`: everything, and the file is replaced. What is not recorded is replayed."""
 
 
+@explain_arguments
 class Cassette:
     """Records model traffic and tool results to a file, or replays them from it.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import CassetteError, ProviderError, count
 from journeyman.files import make_private_folder, replace_file
 from journeyman.model import Part
@@ -32,7 +33,7 @@ T = TypeVar("T")
 # -- the lines --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Header:
     """The first line."""
 
@@ -48,7 +49,7 @@ class Header:
     """The agent's input, as it was given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ModelLine:
     """What is known of a model, so that it need not be there when it is replayed."""
 
@@ -63,7 +64,7 @@ class ModelLine:
     loads_tools: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Continues:
     """Which request another one goes on from, and how many of its messages they have in common."""
 
@@ -71,7 +72,7 @@ class Continues:
     messages: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class RequestLine:
     """One request. Where it goes on from another, `system`, `tools` and `settings` are that one's unless given."""
 
@@ -90,7 +91,7 @@ class RequestLine:
     messages: list[JsonValue]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class AnswerLine:
     """The answer to a request."""
 
@@ -108,7 +109,7 @@ class AnswerLine:
     """True when nobody waited for the rest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class CallLine:
     """What came of a tool call, as the journal of a run keeps it."""
 
@@ -142,7 +143,7 @@ def written(line: Header | Line) -> bytes:
 # -- what they add up to ----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@lazy_dataclass(kw_only=True, eq=False)
 class RecordedRequest:
     """One recorded request and its answer."""
 
@@ -177,7 +178,7 @@ class RecordedRequest:
         return None if self.answer is None or self.answer.error is None else error_of(self.answer.error)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@lazy_dataclass(kw_only=True, eq=False)
 class RecordedCall:
     """One recorded tool call."""
 
@@ -189,7 +190,7 @@ class RecordedCall:
     """Whether a replay has taken it."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class CassetteFile:
     """What a file holds."""
 

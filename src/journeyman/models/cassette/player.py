@@ -11,12 +11,13 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import JsonValue
 
 from journeyman.cancel import current_scope, is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.errors import CassetteError, ModelUnavailable, NotRecorded, ProviderError, name_and_words
 from journeyman.journal import About, Codec, Journal
 from journeyman.model import Facts, InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
@@ -37,7 +38,7 @@ _started_here: ContextVar[list[LiveRun] | None] = ContextVar("journeyman_cassett
 _DISPLAYED = (TextPart, ThinkingPart, InputPart)
 
 
-@dataclass(slots=True, kw_only=True)
+@lazy_dataclass(kw_only=True)
 class CassetteState:
     """What the model and the journal of a cassette share."""
 
@@ -170,7 +171,7 @@ class CassetteModel:
             recording.end(new, answer.parts, ms=answer.ms(), error=failure, stopped=stopped)
 
 
-@dataclass(slots=True, kw_only=True)
+@lazy_dataclass(kw_only=True)
 class _Replayed:
     """An answer that is recorded while it comes."""
 
@@ -196,7 +197,7 @@ class _Replayed:
 # -- tool calls -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class CassetteJournal(Journal):
     """Records and replays what comes of tool calls. Model calls pass through: `CassetteModel` records them."""
 
@@ -209,7 +210,7 @@ class CassetteJournal(Journal):
         return CallStep(self.state, run, key, effect, self.state.playback.call(run, key) if is_looked_up else None)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class CallStep:
     """One step of a run; only what comes of a call is recorded and replayed."""
 

@@ -8,12 +8,13 @@ replayed was redacted, and is redacted again when the model is asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate, pairwise
 from typing import TypeAlias, cast
 
 from pydantic import JsonValue
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError
 from journeyman.model import (
     BlockFinished,
@@ -47,7 +48,7 @@ TimedPart = tuple[float, Part]
 """A part, and when it came: milliseconds since the request."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class _Encoded:
     message: Message
     """Kept, so that its identity stays its own."""
@@ -55,7 +56,7 @@ class _Encoded:
     canonical: bytes
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class _Head:
     model: str
     prefix: Prefix
@@ -64,7 +65,7 @@ class _Head:
     canonical: bytes
 
 
-@dataclass(slots=True, eq=False)
+@lazy_dataclass(eq=False)
 class LiveRun:
     """What is remembered of a run that is going on now."""
 
@@ -81,7 +82,7 @@ class LiveRun:
     """The last request that was recorded."""
 
 
-@dataclass(slots=True, kw_only=True)
+@lazy_dataclass(kw_only=True)
 class NewRequest:
     """One request, as it is compared and written."""
 

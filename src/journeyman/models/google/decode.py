@@ -14,9 +14,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Literal
 
 import orjson
-from pydantic import JsonValue
 
-from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
+from journeyman.errors import UnusableAnswer
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -28,24 +27,16 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.answers import kind_of_status, kinds_of_labels, rpc_details
+from journeyman.models.error_reports import error_within, find_error
+from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import all_parsed, as_list, as_object, as_text, damaged, own_id, parsed, tool_use
-from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, Usage
+from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, Usage
 
 PROVIDER: Final = "google"
-GROUNDING: Final = "groundingMetadata"
-"""The field, and the kind of the block, that tells of searches."""
-KINDS: Final = kinds_of_labels(
-    {"auth": "API_KEY_INVALID CREDENTIALS_MISSING", "overloaded": "CANCELLED", "quota": "PerDay"}
-)
-"""The labels that say more than the status; those of `google.rpc.Code` say no more. `PerDay` is ours: see
-`answers.rpc_details`."""
-
-_REFUSALS: Final = frozenset(
-    {"SAFETY", "MODEL_ARMOR", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT"}
-    | {"SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "LANGUAGE"}
-    | {"ESCALATION", "PUP_LIMITED_DISABLED"}
-)
+_BESIDE: Final = ("groundingMetadata", "urlContextMetadata", "logprobsResult")
+"""What stands beside the parts of an answer: searches, pages that were read, how likely the words were. Each becomes a
+block of that kind."""
+_OWN_FIELDS: Final = frozenset(("candidates", "promptFeedback", "usageMetadata"))
 _NUMBERS: Final[Mapping[object, str]] = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
 """What a gateway writes that asks for enums as numbers."""
 _COUNTS: Final = ("promptTokenCount", "cachedContentTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
@@ -77,8 +68,8 @@ class Decoder:
     """The signature within the text that still grows, and the number of the character where its part began."""
     _hosted: Counter[str] = field(default_factory=Counter[str], init=False)
     """How often each tool of the provider's own was called."""
-    _grounding: JsonObject = field(default_factory=dict[str, JsonValue], init=False)
-    """Which searches the answer stands on, and what they found."""
+    _beside: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject], init=False)
+    """What was told beside the parts, by the names of `_BESIDE`."""
     _calls: bool = field(default=False, init=False)
     _has_blocks: bool = field(default=False, init=False)
 
@@ -105,17 +96,17 @@ class Decoder:
             chunks = [as_object(chunk) for chunk in as_list(parsed(b'{"chunks":%b}' % data).get("chunks"))]
         else:
             chunks = [parsed(data)]
-        if not any(chunk.keys() & {"candidates", "promptFeedback", "usageMetadata", "error"} for chunk in chunks):
-            raise damaged("it is not an answer of generateContent", "unknown")
         parts = [part for chunk in chunks for part in self.take(chunk)]
+        if not any(chunk.keys() & _OWN_FIELDS for chunk in chunks):
+            raise damaged("it is not an answer of generateContent", "unknown")
         return [*parts, *self.end()]
 
     def take(self, chunk: JsonObject) -> list[Part]:
         """Return the parts that a chunk brings; see `feed`."""
         if self.complete:
             return []
-        if "error" in chunk:
-            raise _reported(as_object(chunk["error"]))
+        if ("error" in chunk or not chunk.keys() & _OWN_FIELDS) and (error := find_error(chunk)):
+            raise error_within(error)
         counted = self._count(as_object(chunk.get("usageMetadata")))
         parts: list[Part] = []
         if not self._started:
@@ -127,6 +118,8 @@ class Decoder:
         candidate = first[0] if first else {}
         for part in as_list(as_object(candidate.get("content")).get("parts")):
             self._take_part(as_object(part), parts)
+        for name in _BESIDE:
+            self._keep_beside(name, as_object(candidate.get(name)))
         counted = self._ground(as_object(candidate.get("groundingMetadata"))) or counted
         if counted and (usage := self.usage()) is not None:
             parts.append(UsageSeen(usage))
@@ -178,7 +171,7 @@ class Decoder:
         """Take over the counts: each chunk has them all, and leaves out those that are 0. False for nothing new."""
         counts = {name: count for name, count in told.items() if type(count) is int}
         total, prompt = counts.get("totalTokenCount"), counts.get("promptTokenCount")
-        if total is None and prompt is None:
+        if total is None and counts.keys().isdisjoint((*_COUNTS, "candidatesTokenCount")):
             return False
         cached, thoughts, tools = [counts.get(name, 0) for name in _COUNTS[1:]]
         said = counts.get("candidatesTokenCount")
@@ -186,14 +179,26 @@ class Decoder:
             rest = 0 if total is None else max(0, total - (prompt or 0) - thoughts - tools)
             said = max(rest, self._counts.get("candidatesTokenCount", 0))
         before, was_exact = self._counts, self._is_exact
-        self._counts = dict(zip(_COUNTS, (prompt or 0, cached, thoughts, tools), strict=True))
+        known_prompt = before.get("promptTokenCount", 0) if prompt is None else prompt
+        self._counts = dict(zip(_COUNTS, (known_prompt, cached, thoughts, tools), strict=True))
         self._counts["candidatesTokenCount"] = said
         self._is_exact = prompt is not None and (total is not None or "candidatesTokenCount" in counts)
         return self._counts != before or self._is_exact != was_exact
 
+    def _keep_beside(self, name: str, told: JsonObject) -> None:
+        """Keep what a chunk tells beside its parts: lists of pages and of words go on, others are told again."""
+        if not told:
+            return
+        known = self._beside.setdefault(name, {})
+        self.room.other -= len(orjson.dumps(told))
+        self.room.check()
+        for key, value in told.items():
+            before = known.get(key)
+            goes_on = name != "groundingMetadata" and isinstance(before, list) and isinstance(value, list)
+            known[key] = [*as_list(before), *as_list(value)] if goes_on else value
+
     def _ground(self, told: JsonObject) -> bool:
         """Take in what is told of searches; False if it is nothing."""
-        self._grounding |= told
         queries = [query for query in as_list(told.get("webSearchQueries")) if query]
         self._hosted["webSearchQueries"] = max(self._hosted["webSearchQueries"], len(queries))
         chunks = [as_object(chunk) for chunk in as_list(told.get("groundingChunks"))]
@@ -284,31 +289,12 @@ class Decoder:
 
     def _finish(self, reason: str, message: str, parts: list[Part]) -> None:
         self._close_block(parts)
-        if self._grounding:
-            told = {"type": GROUNDING, GROUNDING: self._grounding}
-            self._add(Opaque(self.owner, orjson.dumps(told).decode()), parts)
+        for name, told in self._beside.items():
+            self._add(Opaque(self.owner, orjson.dumps({"type": name, name: told}).decode()), parts)
         self.complete = True
-        stop: StopReason = "other"
-        detail: str | None = f"{reason}: {message}" if message else reason
-        if reason == "MAX_TOKENS":
-            stop, detail = "max_tokens", None
-        elif reason in _REFUSALS:
-            stop, detail = "refusal", reason
-        elif self._calls and reason in ("STOP", "UNEXPECTED_TOOL_CALL"):
+        stop, detail = stop_of(reason, has_calls=self._calls)
+        if self._calls and reason == "UNEXPECTED_TOOL_CALL":
             stop, detail = "tool_use", None
-        elif reason == "STOP":
-            stop, detail = "end_turn", None
+        elif stop == "other" and message:
+            detail = f"{reason}: {message}"
         parts.append(ResponseFinished(stop, detail))
-
-
-def _reported(error: JsonObject) -> ProviderError:
-    """Return the error that the API reports within an answer."""
-    labels, wait_s = rpc_details(error)
-    label, code = labels[0] if labels else "", error.get("code")
-    kind: ProviderErrorKind = kind_of_status(code) if isinstance(code, int) else "unknown"
-    for one in reversed(labels):
-        kind = KINDS.get(one, kind)
-    text = f"The answer broke off with {label or 'an error'}: {as_text(error.get('message')) or 'no message'}"
-    failure = ProviderError(text, kind=kind, type=label or None)
-    failure.retry_after_s = wait_s
-    return failure

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from journeyman.content.media import Media, Taken
 from journeyman.model import Prefix, ToolSpec
-from journeyman.models.google.decode import GROUNDING, PROVIDER
+from journeyman.models.google.decode import PROVIDER
 from journeyman.models.wire import (
     as_object,
     assembled,
@@ -203,8 +203,6 @@ def _own(block: Block, codec: Codec) -> Block | None:
     match block:
         case RedactedThinking():
             return None
-        case Opaque() if block.kind == GROUNDING:
-            return None  # it stands beside the parts of an answer, and is nothing that the API takes back
         case Thinking(provider=str(provider)) if provider.startswith(f"{PROVIDER}:"):
             return block
         case _:

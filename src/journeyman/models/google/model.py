@@ -12,18 +12,19 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 from urllib.parse import quote, urlsplit
 
 from typing_extensions import Unpack
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, name_and_words
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, Hosting, WebSearch
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
-from journeyman.models.google.decode import KINDS, PROVIDER, Decoder
+from journeyman.models.google.decode import PROVIDER, Decoder
 from journeyman.models.google.encode import Codec, encode, media
 from journeyman.models.prices import price_for
 from journeyman.models.requests import (
@@ -32,14 +33,16 @@ from journeyman.models.requests import (
     check_hosted,
     check_key,
     environment,
+    join_address,
     limits,
     missing,
     refused_here,
+    sampling_fields,
     with_hosted,
     written,
 )
 from journeyman.models.strict import is_enforceable
-from journeyman.models.transport import OverHttp, Timeouts, open_stream
+from journeyman.models.transport import Network, OverHttp, Timeouts
 from journeyman.models.wire import as_object
 from journeyman.tools.redaction import without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Price
@@ -60,12 +63,10 @@ _VERTEX_URLS: Final[Mapping[str, str]] = {
     "eu": _MULTI_REGION_URL,
 }
 
-OVERFLOW: Final = ("exceeds the maximum number of tokens allowed",)
-"""What the API says of a conversation that is too long, with 400 INVALID_ARGUMENT: `The input token count (1080000)
-exceeds the maximum number of tokens allowed (1048576).`"""
 _ABOUT_SIGNATURES: Final = ("corrupted thought signature", "thought signature is not valid")
 """What it says of a signature that another model, key or place has given; there is no label for it."""
 
+_SAMPLING: Final = {"temperature": "temperature", "top_p": "topP", "seed": "seed", "stop": "stopSequences"}
 _RESERVED: Final = frozenset({"contents", "systemInstruction"})
 _GENERATION: Final = frozenset(
     {"audioTimestamp", "candidateCount", "enableAffectiveDialog", "frequencyPenalty", "imageConfig"}
@@ -79,7 +80,7 @@ _MODEL_NAME: Final = re.compile(r"(?!.*\.\.)[\w.:@/-]+")
 _LOCATION: Final = re.compile(r"[a-z0-9-]+")
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class GoogleModel(OverHttp):
     """A model behind `generateContent`.
 
@@ -129,10 +130,12 @@ class GoogleModel(OverHttp):
             native_output=not name.startswith("gemini-1"),
             hosted=_hosting_of(name, is_late=known.reasoning == "level", on_vertex=self.token is not None),
         )
-        method = "streamGenerateContent?alt=sse" if self.streaming else "generateContent"
+        query = {"alt": "sse"} if self.streaming else {}
+        method = "streamGenerateContent" if self.streaming else "generateContent"
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "facts", facts)
-        object.__setattr__(self, "url", f"{self.base_url.rstrip('/')}/models/{quote(name, safe='')}:{method}")
+        path = f"/models/{quote(name, safe='')}:{method}"
+        object.__setattr__(self, "url", join_address(self.base_url, path, query, model=f"{PROVIDER}:{name}"))
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
         key = {} if self.api_key is None else {"x-goog-api-key": self.api_key}
         given = {name.lower(): value for name, value in self.headers.items()}
@@ -175,12 +178,10 @@ class GoogleModel(OverHttp):
         codec = self._codec
         if not signatures:
             codec = Codec(codec.model, codec.needs_signatures, codec.files_in_results, keeps_signatures=False)
-        url, timeouts, owner = self.url, self.timeouts, self._owner
+        post = self._posting(self.url, headers, self.timeouts)
         return RequestedStream(
-            lambda: open_stream(url, headers=headers, body=self._body(request, codec), timeouts=timeouts, owner=owner),
+            lambda: post(body=self._body(request, codec)),
             Decoder(codec.owner, self.price, deltas=request.deltas, room=room_for(request, self.facts)),
-            KINDS,
-            OVERFLOW,
             "a stream of generateContent",
         )
 
@@ -189,8 +190,7 @@ class GoogleModel(OverHttp):
         ceiling, limit = limits(request, self.facts)
         check_hosted(request, self.facts, model=f"{PROVIDER}:{self.name}")
         config: JsonObject = {"maxOutputTokens": limit, **self._reasoning(settings.thinking, ceiling, limit)}
-        if settings.stop_sequences:
-            config["stopSequences"] = list(settings.stop_sequences)
+        config |= sampling_fields(settings, _SAMPLING, model=f"{PROVIDER}:{self.name}", api="generateContent")
         if request.prefix.output is not None:
             config |= self._format(request.prefix.output, has_tools=bool(tools))
         head: JsonObject = {"generationConfig": config}
@@ -249,7 +249,7 @@ class GoogleModel(OverHttp):
         return {"thinkingConfig": {"thinkingBudget": budget, "includeThoughts": True}}
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@lazy_dataclass(repr=False, eq=False)
 class _Resent(AbstractAsyncContextManager[AsyncIterator[Part]]):
     """A request that is sent once more where that can help: with a new token, or without signatures."""
 
@@ -370,6 +370,7 @@ class Reached(TypedDict, total=False):
     streaming: bool
     headers: Mapping[str, str]
     timeouts: Timeouts
+    network: Network
     price: Price | None
 
 
@@ -385,8 +386,8 @@ def from_environment(name: str, *, api_key: str | None = None, **options: Unpack
     if key is None:
         hint = "Set the environment variable GOOGLE_API_KEY, or GEMINI_API_KEY, or give api_key."
         raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint)
-    address = (options.get("base_url") or environment("GOOGLE_GEMINI_BASE_URL") or BASE_URL).rstrip("/")
-    if urlsplit(address).path == "":
+    address = (options.get("base_url") or environment("GOOGLE_GEMINI_BASE_URL") or BASE_URL).strip().rstrip("/")
+    if address.count("/") == 2:  # the host alone
         address += urlsplit(BASE_URL).path
     return _made(name, {**options, "base_url": address}, api_key=key, has_list_price=address == BASE_URL)
 
@@ -442,6 +443,7 @@ def _made(
         streaming=options.get("streaming", True),
         headers=options.get("headers") or {},
         timeouts=options.get("timeouts") or Timeouts(),
+        network=options.get("network") or Network(),
         price=price_for(PROVIDER, name) if price is None and has_list_price else price,
     )
 
@@ -449,7 +451,7 @@ def _made(
 # -- what is known about models ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Known:
     max_output_tokens: int
     context_window: int | None

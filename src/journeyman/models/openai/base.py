@@ -8,26 +8,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import ClassVar, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-from journeyman.model import Facts, OutputFormat, Part, Request, ThinkingLevel
+from journeyman.data import lazy_dataclass
+from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
-from journeyman.models.openai.endpoint import (
-    KINDS,
-    OPENAI,
-    OVERFLOW,
-    Endpoint,
-    answers_natively,
-    hosting_of,
-    known_of,
-    media_of,
+from journeyman.models.openai.endpoint import OPENAI, Endpoint, answers_natively, hosting_of, known_of, media_of
+from journeyman.models.requests import (
+    check_hosted,
+    check_key,
+    join_address,
+    missing,
+    refused_here,
+    sampling_fields,
+    written,
 )
-from journeyman.models.requests import check_hosted, check_key, missing, refused_here, written
 from journeyman.models.strict import is_enforceable
-from journeyman.models.transport import OverHttp, Timeouts, open_stream
+from journeyman.models.transport import OverHttp, Timeouts
 from journeyman.types import JsonObject, Price
 
 _TOOL_CHOICES: Final = {"any": "required", "none": "none"}
@@ -42,7 +42,7 @@ _EFFORTS: Final[Mapping[ThinkingLevel, tuple[str, ...]]] = {
 """For each level the words for it, the best first."""
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class OpenAIStyleModel(OverHttp, ABC):
     """A model behind one of OpenAI's two APIs.
 
@@ -102,14 +102,8 @@ class OpenAIStyleModel(OverHttp, ABC):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        url, headers, timeouts, owner = self.url, self._headers, self.timeouts, self._owner
-        return RequestedStream(
-            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts, owner=owner),
-            self._decoder(request),
-            KINDS,
-            OVERFLOW,
-            self._expected,
-        )
+        post = self._posting(self.url, self._headers, self.timeouts)
+        return RequestedStream(lambda: post(body=self.body(request)), self._decoder(request), self._expected)
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -156,6 +150,16 @@ class OpenAIStyleModel(OverHttp, ABC):
         form: JsonObject = {"name": output.name, "schema": output.schema, "strict": is_enforceable(output.schema)}
         return {**form, "description": output.description} if output.description else form
 
+    def _sampling(self, settings: Settings, names: Mapping[str, str], *, api: str) -> JsonObject:
+        fields = sampling_fields(settings, names, model=f"{self.provider}:{self.name}", api=api)
+        asked = " and no ".join([name for name in ("temperature", "top_p") if names.get(name) in fields])
+        knows_best = self.endpoint.efforts is not None  # a service of its own models
+        if asked and not knows_best and not known_of(self.name).takes_sampling(settings.thinking):
+            raise refused_here(
+                f"{self.provider}:{self.name} takes no {asked} while it reasons. Leave it out of Settings."
+            )
+        return fields
+
     def _tool_fields(self, request: Request) -> JsonObject:
         fields: JsonObject = {}
         choice = request.settings.tool_choice
@@ -197,7 +201,7 @@ class OpenAIStyleModel(OverHttp, ABC):
             hint = "Give base_url, or set that of the endpoint."
             raise missing("address", model=f"{self.provider}:{self.name}", shown=self.name, hint=hint)
         path = self._path.replace("{model}", quote(self.name, safe=""))
-        return base_url.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
+        return join_address(base_url, path, query, model=f"{self.provider}:{self.name}")
 
     def _all_headers(self) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}

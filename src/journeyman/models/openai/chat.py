@@ -6,9 +6,9 @@ What a service can do differs, so that every field is sent only where the `Endpo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError
 from journeyman.hosted.tools import HostedTool, WebSearch
 from journeyman.model import Request, ThinkingLevel, room_for
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _RESERVED: Final = frozenset({"messages", "stream"})
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class OpenAIChatModel(OpenAIStyleModel):
     """A model behind Chat Completions.
 
@@ -66,8 +66,7 @@ class OpenAIChatModel(OpenAIStyleModel):
         if endpoint.tells_cost:
             head["usage"] = {"include": True}
         head |= self._tool_fields(request)
-        if settings.stop_sequences:
-            head["stop"] = list(settings.stop_sequences)
+        head |= self._sampling(settings, endpoint.sampling, api="Chat Completions")
         if request.prefix.output is not None:
             head["response_format"] = {"type": "json_schema", "json_schema": self._form(request.prefix.output)}
         for search in settings.hosted:  # no other tool; see `hosting_of`

@@ -8,7 +8,7 @@ that reason came, or `[DONE]`, or the whole document. Unknown fields are ignored
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
@@ -27,7 +27,8 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.openai.endpoint import reported_within
+from journeyman.models.error_reports import error_within, find_error
+from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import (
     as_list,
     as_object,
@@ -39,23 +40,15 @@ from journeyman.models.wire import (
     split_input,
     tool_use,
 )
-from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopReason, Text, Thinking, Usage
-
-_STOP_REASONS: Final[Mapping[str, StopReason]] = {
-    "content_filter": "refusal",
-    "eos": "end_turn",
-    "function_call": "tool_use",
-    "length": "max_tokens",
-    "model_length": "context_window",
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-}
+from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, StopReason, Text, Thinking, Usage
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 _KEPT_WITH_CALL: Final = "extra_content"
 _LEAST_CHUNK_BYTES: Final = 32
 _TOLD_BY_CHARS: Final = 16_384
 """Longer arguments that come in pieces are not read again with each piece to see whether they are complete."""
+_CACHED_ELSEWHERE: Final = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")
+"""Where DeepSeek, Mistral and Moonshot tell the tokens that were read from the cache."""
 _GROWING_DETAILS: Final = ("text", "summary", "data")
 
 
@@ -82,6 +75,8 @@ class Decoder:
     _reasoning: list[str] = field(default_factory=list[str], init=False)
     _details: list[JsonObject] = field(default_factory=list[JsonObject], init=False)
     _annotations: list[JsonValue] = field(default_factory=list[JsonValue], init=False)
+    _executed: dict[JsonValue, JsonObject] = field(default_factory=dict[JsonValue, JsonObject], init=False)
+    """What Groq's own tools did, by index: it comes in pieces, the arguments before the output."""
     _calls: _Calls = field(default_factory=lambda: _Calls(), init=False)
     _usage: JsonObject = field(default_factory=dict[str, JsonValue], init=False)
     _started: bool = field(default=False, init=False)
@@ -104,8 +99,10 @@ class Decoder:
         if len(data) < _LEAST_CHUNK_BYTES and data.strip() == b"[DONE]":
             return self._end()
         chunk = parsed(data)
-        if is_error or "error" in chunk or chunk.get("object") == "error":
-            _raise_reported(chunk, is_error=is_error)
+        if is_error or "error" in chunk or "choices" not in chunk:
+            error = chunk.get("error") if "choices" in chunk else find_error(chunk)
+            if error or is_error:
+                raise error_within(error or chunk)
         parts: list[Part] = []
         # Azure begins with a chunk about its filters, in which everything else is empty.
         if not self._started and (chunk.get("choices") or chunk.get("id") or chunk.get("model")):
@@ -130,10 +127,10 @@ class Decoder:
             ProviderError: the document reports an error, or is no answer.
         """
         completion = parsed(data)
-        _raise_reported(completion, is_error=False)
         parts = self.feed(data)
         choices = [as_object(choice) for choice in as_list(completion.get("choices"))]
-        if not any(isinstance(choice.get("message"), dict) for choice in choices):
+        # Azure leaves the message out where its filter took all of it.
+        if not any(isinstance(choice.get("message"), dict) or choice.get("finish_reason") for choice in choices):
             raise damaged("it is not a chat completion", "unknown")
         return [*parts, *self._end()]
 
@@ -173,7 +170,7 @@ class Decoder:
         if choice.get("index"):
             return  # `n` is not asked for
         if error := choice.get("error"):
-            raise reported_within(error)
+            raise error_within(error)
         delta = as_object(choice.get("delta") or choice.get("message"))
         if len(delta) > 1:
             # In the order in which the model wrote them: reasoning first.
@@ -211,16 +208,28 @@ class Decoder:
                 self._read_calls([as_object(call) for call in as_list(value)], parts)
             case "function_call":
                 self._read_calls([{"index": key, "function": value}], parts)
-            case "reasoning_details":
-                self.room.chars -= len(orjson.dumps(value))
-                self.room.check()
-                _add_details(self._details, as_list(value))
-            case "annotations":
-                self.room.other -= len(orjson.dumps(value))
-                self.room.check()
-                self._annotations += as_list(value)
+            case "reasoning_details" | "annotations" | "executed_tools":
+                self._keep(key, as_list(value))
             case _:
                 return
+
+    def _keep(self, key: str, told: Sequence[JsonValue]) -> None:
+        """Keep what is told beside the words."""
+        if key == "reasoning_details":
+            self.room.chars -= len(orjson.dumps(told))
+        else:
+            self.room.other -= len(orjson.dumps(told))
+        self.room.check()
+        match key:
+            case "reasoning_details":
+                _add_details(self._details, told)
+            case "annotations":
+                self._annotations += told
+            case _:
+                for number, tool in enumerate(map(as_object, told)):
+                    index = tool.get("index")
+                    known = self._executed.setdefault(index if isinstance(index, int) else number, {})
+                    known.update({name: each for name, each in tool.items() if each is not None})
 
     def _read_calls(self, deltas: Sequence[JsonObject], parts: list[Part]) -> None:
         for delta in deltas:
@@ -241,6 +250,9 @@ class Decoder:
 
     def _blocks(self) -> list[Block]:
         blocks = [self._thinking()]
+        if self._executed:
+            told = {"type": "executed_tools", "executed_tools": [*self._executed.values()]}
+            blocks.append(Opaque(self.provider, orjson.dumps(told).decode()))
         if text := "".join(self._text):
             blocks.append(Text(text, extra={"annotations": self._annotations} if self._annotations else None))
         if refusal := "".join(self._refusal):
@@ -258,21 +270,12 @@ class Decoder:
 
     def _stop(self, reason: str) -> tuple[StopReason, str | None]:
         """Return why the model stopped; if by itself, what it made says more than the word that the server used."""
-        told: StopReason = _STOP_REASONS.get(reason, "other")
-        if told not in ("end_turn", "tool_use"):
-            return told, reason if told in ("other", "refusal") else None
-        if self._calls.all:
-            return "tool_use", None
+        told, detail = stop_of(reason, has_calls=bool(self._calls.all))
+        if told not in ("end_turn", "stop_sequence"):
+            return told, detail
         if self._refusal:
             return "refusal", None
-        return ("end_turn", None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
-
-
-def _raise_reported(chunk: JsonObject, *, is_error: bool) -> None:
-    if error := chunk.get("error"):
-        raise reported_within(error)
-    if is_error or chunk.get("object") == "error":
-        raise reported_within(chunk)
+        return (told, None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
 
 
 def _thought(value: JsonValue | None) -> str:
@@ -375,7 +378,8 @@ def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
     prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
     inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
     read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
-    read = _count_of(told, "prompt_cache_hit_tokens") if read is None else read
+    for name in _CACHED_ELSEWHERE:
+        read = _count_of(told, name) if read is None else read
     reasoning = _count_of(outside, "reasoning_tokens")
     total, output = told.get("total_tokens"), completion if isinstance(completion, int) else 0
     if reasoning and isinstance(prompt, int) and total == prompt + output + reasoning:

@@ -1,4 +1,4 @@
-"""What one service with an OpenAI-style API can do, how it is reached, what is known of its models and of its errors.
+"""What one service with an OpenAI-style API can do, how it is reached, and what is known of its models.
 
 An `Endpoint` is data: a preset for each known service, and every field of it can be replaced:
 `dataclasses.replace(VLLM, tools=False)`. What is said of services and models is what their documentation gave in
@@ -9,16 +9,16 @@ BerriAI/litellm#34569).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
 from journeyman.content.media import LARGEST_BYTES, PICTURES, Media, Taken
-from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import Hosting
-from journeyman.models.answers import kind_of_status, kinds_of_labels, upstream, with_overflow
+from journeyman.model import ThinkingLevel
 from journeyman.models.requests import by_longest_prefix
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
@@ -28,10 +28,12 @@ EffortField: TypeAlias = Literal["reasoning_effort", "reasoning"]
 
 SOUNDS: Final = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 """The sounds that Chat Completions take, and their names for them."""
+SAMPLING: Final = {name: name for name in ("temperature", "top_p", "seed", "stop")}
+"""The names of most services for how a model chooses its words."""
 _REQUEST_BYTES: Final = 50_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Endpoint:
     """One service. The defaults describe a plain compatible server that needs no key."""
 
@@ -97,6 +99,9 @@ class Endpoint:
     """The role of the message with the system prompt, in Chat Completions."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The name of the longest answer's field, in Chat Completions."""
+    sampling: Mapping[str, str] = field(default_factory=lambda: SAMPLING, hash=False)
+    """The names that Chat Completions have for `temperature`, `top_p`, `seed` and `stop` of the settings. What is not
+    named fails before it is sent."""
     store: bool | None = None
     """Sent as `store`; None: not sent, and the service decides whether it keeps answers."""
     cache_marks: tuple[str, ...] = ()
@@ -226,7 +231,7 @@ LM_STUDIO: Final = Endpoint(
 ChatTools: TypeAlias = Literal["yes", "without reasoning", "no"]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Known:
     """What is known about one of OpenAI's models."""
 
@@ -236,6 +241,13 @@ class Known:
     """What its effort for reasoning can be, the least first; empty when it takes none."""
     chat_tools: ChatTools = "yes"
     """Whether it has tools over Chat Completions. `without reasoning`: with the effort `none` only."""
+    samples_while_reasoning: bool = False
+    """Whether it takes `temperature` and `top_p` also while it reasons."""
+
+    def takes_sampling(self, thinking: ThinkingLevel | int | None) -> bool:
+        """Tell whether it takes `temperature` and `top_p`; one that may reason by itself, or not, is asked."""
+        reasons = "none" not in self.efforts or thinking not in (None, "off")
+        return not self.efforts or self.samples_while_reasoning or not reasons
 
 
 _THREE: Final = ("low", "medium", "high")
@@ -270,7 +282,7 @@ _KNOWN: Final[Mapping[str, Known]] = {
     "gpt-5-codex": Known(128_000, 400_000, _THREE),
     "gpt-5-pro": Known(272_000, 400_000, ("high",)),
     "gpt-5-chat": Known(16_384, 128_000),
-    "gpt-oss-": Known(131_072, 131_072, _THREE),
+    "gpt-oss-": Known(131_072, 131_072, _THREE, samples_while_reasoning=True),
     "o1": Known(100_000, 200_000, _THREE),
     "o3": Known(100_000, 200_000, _THREE),
     "o4-mini": Known(100_000, 200_000, _THREE),
@@ -329,45 +341,3 @@ def answers_natively(endpoint: Endpoint, name: str) -> bool:
     """Tell whether a model can be made to answer with JSON of a schema: OpenAI's from GPT-4o on."""
     model = name.rpartition("/")[2].removeprefix("ft:")
     return endpoint.native_output and model != "gpt-4" and not model.startswith(_OLD)
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
-
-KINDS: Final = kinds_of_labels(
-    {
-        "auth": "account_deactivated authentication_error invalid_api_key invalid_authentication permission_error",
-        "content_filtered": "content_filter content_policy_violation invalid_prompt ResponsibleAIPolicyViolation",
-        "context_overflow": "context_length_exceeded exceed_context_size_error tokens_exceeded_error",
-        "not_found": "DeploymentNotFound model_not_found not_found_error",
-        "overloaded": "api_error engine_overloaded overloaded_error server_error server_is_overloaded slow_down"
-        " tool_use_failed unavailable_error",  # the model has written a call that Groq cannot read: once more may help
-        "quota": "billing_hard_limit_reached billing_not_active insufficient_quota",
-        "rate_limited": "rate_limit_error rate_limit_exceeded",
-        "timeout": "timeout_error",
-    }
-)
-"""Error codes and types that say what happened; `invalid_request_error` does not, it has many statuses."""
-
-OVERFLOW: Final = ("maximum context length", "context window of this model", "exceeds the available context size")
-"""What the services that give no code say of a conversation that is too long: vLLM and OpenRouter (`maximum context
-length is 8192 tokens`), and older versions of llama.cpp."""
-
-
-def reported_within(error: JsonValue) -> ProviderError:
-    """Return the error that a service reports in the middle of an answer: an object, or a text."""
-    fields = error if isinstance(error, dict) else {"message": error}
-    code, message = fields.get("code"), fields.get("message")
-    labels = [label for label in (code, fields.get("type")) if isinstance(label, str) and label]
-    passed_on, raw = upstream(fields)
-    said = message if isinstance(message, str) and message else "no message"
-    text = f"The answer broke off with {labels[0] if labels else code or 'an error'}: {said}{raw}"
-    labels += passed_on
-    failure = ProviderError(text, kind="unknown", type=labels[0] if labels else None)
-    known: list[ProviderErrorKind] = [KINDS[label] for label in labels if label in KINDS]
-    if known:
-        failure.kind = known[0]
-    elif isinstance(code, int):
-        failure.kind = kind_of_status(code)
-    elif "invalid_request_error" in labels:
-        failure.kind = "bad_request"
-    return with_overflow(failure, OVERFLOW)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypedDict, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from typing_extensions import Unpack
 
@@ -18,7 +18,7 @@ from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAM
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.prices import price_for
 from journeyman.models.requests import environment, missing
-from journeyman.models.transport import Timeouts
+from journeyman.models.transport import Network, Timeouts
 from journeyman.types import Price
 
 _Model = TypeVar("_Model", OpenAIChatModel, OpenAIModel)
@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     streaming: bool
     headers: Mapping[str, str]
     timeouts: Timeouts
+    network: Network
     price: Price | None
 
 
@@ -136,6 +137,7 @@ def made(kind: type[_Model], full_name: str, preset: Endpoint, options: Options)
         streaming=options.get("streaming", True),
         headers=_headers(endpoint) | {**options.get("headers", {})},
         timeouts=options.get("timeouts") or Timeouts(),
+        network=options.get("network") or Network(),
         price=price,
     )
 
@@ -146,8 +148,13 @@ def _base_url(endpoint: Endpoint, model: str, *, given: str | None) -> str:
         hint = f"Set the environment variable {endpoint.base_url_variable}, or give base_url."
         raise missing("address", model=model, hint=hint)
     # An address without a path gets that of the endpoint's own: everybody forgets the `/v1`.
-    bare = urlsplit(address).path in ("", "/")
-    return address.rstrip("/") + urlsplit(endpoint.base_url or "").path if bare else address
+    try:
+        parts = urlsplit(address.strip())
+    except ValueError:  # the model says what is wrong with it
+        return address
+    if parts.path not in ("", "/"):
+        return address
+    return urlunsplit(parts._replace(path=urlsplit(endpoint.base_url or "").path))
 
 
 def _key(endpoint: Endpoint, model: str, *, given: str | None) -> str | None:

@@ -7,9 +7,9 @@ back as it came.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, WebSearch
 from journeyman.model import Request, Settings, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from journeyman.model import HasFacts, Model, Opens
 
 _RESERVED: Final = frozenset({"conversation", "input", "instructions", "previous_response_id", "stream"})
+_SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p"}
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@lazy_dataclass(frozen=True, repr=False, eq=False)
 class OpenAIModel(OpenAIStyleModel):
     """A model behind the Responses API.
 
@@ -57,11 +58,7 @@ class OpenAIModel(OpenAIStyleModel):
         head: JsonObject = {"model": self.name, "max_output_tokens": limit, "stream": self.streaming}
         head["store"] = self.endpoint.store or False
         head |= self._tool_fields(request)
-        if settings.stop_sequences:
-            raise refused_here(
-                f"{self.provider}:{self.name} takes no stop sequences over the Responses API. Leave"
-                " Settings.stop_sequences empty, or use the model over Chat Completions."
-            )
+        head |= self._sampling(settings, _SAMPLING, api="the Responses API")
         if request.prefix.output is not None:
             head["text"] = {"format": {"type": "json_schema", **self._form(request.prefix.output)}}
         head |= self._reasoning(settings.thinking)

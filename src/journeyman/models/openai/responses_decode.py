@@ -7,7 +7,7 @@ events. Items of unknown kinds are kept as they are, and unknown events are igno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
@@ -26,7 +26,8 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.openai.endpoint import reported_within
+from journeyman.models.error_reports import error_within, find_error
+from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import as_list, as_object, as_text, damaged, own_id, parsed, shown, split_input, tool_use
 from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, ToolUse, Usage
 
@@ -40,11 +41,6 @@ _KEPT_WITH_CALL: Final = ("async", "caller", "namespace")
 _HOSTED: Final = frozenset({"web_search_call", "code_interpreter_call", "file_search_call"})
 _MAX_ITEMS: Final = 300
 _DONE: Final = b"[DONE]"  # ends the stream of some servers that also speak Chat Completions
-
-_INCOMPLETE: Final[Mapping[str, tuple[StopReason, str | None]]] = {
-    "content_filter": ("refusal", "content_filter"),
-    "max_output_tokens": ("max_tokens", None),
-}
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -109,9 +105,9 @@ class Decoder:
             case "response.completed" | "response.incomplete" | "response.failed":
                 parts = self._finish(as_object(event.get("response")), kind.removeprefix("response."))
             case "error":
-                raise reported_within(event.get("error") or {key: event.get(key) for key in ("code", "message")})
-            case "" if error := event.get("error"):
-                raise reported_within(error)
+                raise error_within(event.get("error") or {key: event.get(key) for key in ("code", "message")})
+            case "" if error := find_error(event):
+                raise error_within(error)
             case _:
                 pass
         return parts
@@ -123,8 +119,8 @@ class Decoder:
             ProviderError: the document reports an error, or is no answer.
         """
         response = parsed(data)
-        if "output" not in response and (error := response.get("error")):
-            raise reported_within(error)
+        if "output" not in response and (error := find_error(response)):
+            raise error_within(error)
         if not isinstance(response.get("output"), list):
             raise damaged("it is not a response", "unknown")
         return [*self._start(response), *self._finish(response, as_text(response.get("status")) or "completed")]
@@ -175,7 +171,7 @@ class Decoder:
             raise damaged("it has no beginning")
         self._count(response)
         if status == "failed":
-            raise reported_within(response.get("error"))
+            raise error_within(response.get("error"))
         parts: list[Part] = []
         self._items.take_over([as_object(item) for item in as_list(response.get("output"))])
         if status == "completed" and (lost := self._items.unfinished()):
@@ -189,7 +185,7 @@ class Decoder:
     def _stop(self, status: str, details: JsonObject) -> tuple[StopReason, str | None]:
         if status == "incomplete":
             reason = as_text(details.get("reason"))
-            return _INCOMPLETE.get(reason, ("other", reason or status))
+            return stop_of(reason, has_calls=self._called) if reason else ("other", status)
         if status != "completed":
             return "other", status
         if self._called:

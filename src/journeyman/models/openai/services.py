@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 
 from journeyman.errors import ModelUnavailable
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import Endpoint
+from journeyman.models.openai.endpoint import SAMPLING, Endpoint
 from journeyman.models.openai.names import Options, made
 from journeyman.models.openai.responses import OpenAIModel
 
@@ -23,6 +23,7 @@ _THREE: Final = ("low", "medium", "high")
 
 MISTRAL: Final = Endpoint(
     provider="mistral",
+    sampling={**SAMPLING, "seed": "random_seed"},
     base_url="https://api.mistral.ai/v1",
     base_url_variable="MISTRAL_BASE_URL",
     key_variable="MISTRAL_API_KEY",

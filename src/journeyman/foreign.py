@@ -1,0 +1,224 @@
+"""The names that people bring from other libraries, each with the line to write here instead.
+
+One table for every class and function that takes arguments. In a line, `{}` is the value that was given. Names of ours
+that are no longer used stand here, too, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+
+def _rows(names: Mapping[str, str], lines: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the line of each foreign name: `names` has those of an argument of ours, which takes the same value."""
+    return {
+        **{foreign: f"{ours}={{}}" for ours, listed in names.items() for foreign in listed.split()},
+        **{foreign: line for line, listed in (lines or {}).items() for foreign in listed.split()},
+    }
+
+
+def _inside(argument: str, kind: str, rows: Mapping[str, str], own: str = "") -> dict[str, str]:
+    """Return the lines for names that belong to a parameter object one level below: `own` are its own names."""
+    every = {**{name: f"{name}={{}}" for name in own.split()}, **rows}
+    return {name: f"{argument}={kind}({line})" for name, line in every.items()}
+
+
+_SETTINGS: Final = _rows(
+    {
+        "temperature": "temp",
+        "top_p": "nucleus_p",
+        "seed": "random_seed",
+        "stop": "stop_sequences stop_words stop_tokens",
+        "max_tokens": "max_output_tokens max_completion_tokens max_new_tokens num_predict",
+        "thinking": "thinking_level reasoning_effort effort reasoning thinking_budget",
+        "hosted": "builtin_tools native_tools server_tools",
+        "extra": "extra_body extra_args additional_kwargs model_kwargs provider_options",
+    },
+    {f"extra={{{name!r}: {{}}}}": name for name in ("top_k", "frequency_penalty", "presence_penalty", "logit_bias")},
+)
+_LIMITS: Final = _rows(
+    {
+        "iterations": "max_iterations max_turns max_steps max_loops recursion_limit request_limit requests steps",
+        "attempts": "max_attempts max_retries output_retries",
+        "tokens": "total_tokens max_total_tokens total_tokens_limit token_limit",
+        "calls": "max_calls max_tool_calls tool_calls tool_calls_limit",
+        "seconds": "timeout timeout_s max_seconds max_time max_execution_time",
+        "cost": "max_cost cost_limit max_budget max_budget_usd",
+        "parallel_calls": "max_parallel_calls max_parallel_tool_calls max_concurrency concurrency",
+    }
+)
+_AGENT: Final = {
+    **_inside("limits", "Limits", _LIMITS, "iterations attempts tokens calls seconds cost parallel_calls"),
+    **_inside("settings", "Settings", _SETTINGS, "temperature top_p seed stop max_tokens thinking tool_choice cache"),
+    **_rows(
+        {
+            "system": "instructions instruction system_prompt system_message preamble role backstory developer_message",
+            "deps": "deps_type context context_schema context_type dependencies",
+            "validators": "output_guardrails output_validators guardrails result_validators",
+            "compaction": "history_processors context_manager memory",
+            "description": "handoff_description goal",
+            "input": "input_type input_schema args_schema",
+            "middlewares": "hooks middleware",
+            "tools": "functions toolsets",
+            "retries": "max_retries num_retries",
+            "settings": "model_settings model_config generation_config",
+            "limits": "usage_limits",
+            "model": "llm model_name model_id language_model",
+            "name": "id agent_name",
+            "prompt": "user_prompt prompt_template",
+            "stop_after": "tool_use_behavior",
+            "gate": "input_guardrails permission permissions can_use_tool approval",
+        },
+        {
+            "output=Output({})": (
+                "output_type result_type response_format response_model output_schema output_model structured_output"
+            ),
+            "tools=[Subagents(agent)]": "handoffs sub_agents subagents agents team",
+        },
+    ),
+}
+_CHAT: Final = _rows(
+    {
+        "history": "messages message_history chat_history previous_messages",
+        "deps": "context dependencies",
+        "on_event": "on_message on_step event_handler event_stream_handler stream_handler",
+        "callbacks": "hooks handlers",
+    },
+    {
+        "host=Host(approve={})": "approve approver",
+        "host=Host(record={})": "record recorder",
+        "host=Host(journal={})": "journal checkpointer",
+        "host=Host(gate={})": "gate permission",
+        "host=Host(telemetry={})": "telemetry tracer tracing",
+        "host=Host(tasks={})": "tasks",
+        "host=Host(budget={})": "budget",
+    },
+)
+_TOOL: Final = _rows(
+    {
+        "description": "desc help docstring",
+        "input_schema": "parameters args_schema schema json_schema params_json_schema inputSchema",
+        "handler": "function func fn callable callback on_invoke_tool execute run",
+        "timeout_s": "timeout",
+        "max_chars": "max_length max_result_chars truncate",
+        "name": "name_override title",
+        "parallel": "concurrent is_concurrency_safe",
+        "thread": "in_thread",
+        "strict": "strict_mode",
+        "deferred": "defer_loading",
+    },
+    {"effect='idempotent'": "idempotent is_idempotent", "effect='pure'": "read_only readOnlyHint pure"},
+)
+
+ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Agent": _AGENT,
+    "Settings": _SETTINGS,
+    "Limits": _LIMITS,
+    "Allowance": {
+        name: _LIMITS[name] for name in _LIMITS if _LIMITS[name].startswith(("tokens", "cost", "sec", "calls"))
+    },
+    "Host": _rows(
+        {
+            "approve": "approver on_approval ask approval can_use_tool",
+            "record": "recorder recording store",
+            "journal": "checkpointer memory",
+            "gate": "permission permissions guard",
+            "telemetry": "tracer tracing tracer_provider otel",
+            "grace_s": "grace timeout grace_seconds",
+            "model": "llm",
+        }
+    ),
+    "Output": _rows(
+        {
+            "type": "schema model output_type type_ json_schema",
+            "name": "tool_name title",
+            "description": "desc tool_description",
+            "strict": "strict_json_schema strict_mode",
+            "reflection": "reflect review",
+        },
+        {"mode='native'": "native", "mode='tool'": "tool"},
+    ),
+    "Callbacks": _rows(
+        {
+            "on_run_start": "on_start on_agent_start before_run on_chain_start before_agent_callback",
+            "on_iteration_start": "on_llm_start on_step_start on_turn_start before_model_callback",
+            "on_model_response": "on_llm_end on_step_end on_turn_end after_model_callback on_response",
+            "on_tool_call": "on_tool_start before_tool on_tool before_tool_callback pre_tool_use",
+            "on_tool_result": "on_tool_end after_tool after_tool_callback post_tool_use",
+            "on_success": "on_end on_agent_end on_finish on_chain_end on_complete on_run_end",
+            "on_failure": "on_error on_exception on_chain_error on_tool_error",
+        }
+    ),
+    "Tool": _TOOL,
+    "Subagents": _rows({"deps": "context dependencies"}),
+    "Chat": _CHAT,
+    "Scripted": _rows({"answers": "responses script messages replies", "repeat": "loop cycle"}),
+}
+"""By class or function: what to write for a foreign name."""
+
+ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
+    "Agent": {
+        "api_key": "Write model=connect('provider:name', api_key=…), or set the provider's variable.",
+        "base_url": "Write model=connect('provider:name', base_url=…).",
+        "mcp_servers": "Enter them: 'async with mcp(…) as tools:', and make the agent inside, with tools=tools.",
+        "verbose": "Leave it out, and write run(agent, input, on_event=print).",
+        "stream": "Leave it out, and write stream(agent, input) for run(agent, input).",
+        "callbacks": "Give them to the run: run(agent, input, callbacks=Callbacks(…)).",
+        "history": "Give it to the run: run(agent, input, history=…).",
+    },
+    "Limits": {
+        "max_tokens": (
+            "Write tokens={} for all that a run may use, or Agent(settings=Settings(max_tokens={})) for one answer."
+        )
+    },
+    "Chat": {
+        "model": "Write Chat(agent, host=Host(model=connect('provider:name'))).",
+        "llm": "Write Chat(agent, host=Host(model=connect('provider:name'))).",
+    },
+    "Scripted": {"output": "Write Scripted([call('output', …)])."},
+}
+"""By class or function: what to do about a foreign name that no argument of it stands for."""
+
+UNNAMED: Final[Mapping[str, str]] = {"Agent": "Agent(name='assistant', model={})"}
+"""By class: the line for an argument that is given without a name; for all others, that of the first argument."""
+
+ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "Agent": {
+        "run": "Write await run(agent, input).",
+        "arun": "Write await run(agent, input).",
+        "invoke": "Write run_sync(agent, input).",
+        "ainvoke": "Write await run(agent, input).",
+        "run_sync": "Write run_sync(agent, input).",
+        "run_stream": "Write stream(agent, input).",
+        "stream": "Write stream(agent, input).",
+        "iter": "Write stream(agent, input).",
+        "tool": "Decorate a function with @tool, and make the agent with tools=[function].",
+        "tool_plain": "Decorate a function with @tool, and make the agent with tools=[function].",
+        "output_validator": "Make the agent with validators=[function].",
+        "system_prompt": "Make the agent with system=function.",
+        "instructions": "Make the agent with system=function.",
+        "as_tool": "Make the other agent with tools=[Subagents(agent)].",
+        "override": "Write dataclasses.replace(agent, …), or run(agent, input, host=Host(model=…)).",
+        "to_web": "Write journeyman serve FILE:AGENT.",
+    },
+    "Success": {
+        "data": "Write result.output.",
+        "final_output": "Write result.output.",
+        "usage": "Write result.metadata.usage.",
+        "messages": "Write result.history.",
+        "all_messages": "Write result.history.",
+        "new_messages": "Write result.history.",
+        "error": "Only a Failure has one: ask isinstance(result, Failure) first.",
+    },
+    "Failure": {
+        "output": "Ask isinstance(result, Success) first, or write result.unwrap_or(default).",
+        "data": "Ask isinstance(result, Success) first; the output is result.output.",
+        "final_output": "Ask isinstance(result, Success) first; the output is result.output.",
+        "usage": "Write result.metadata.usage.",
+        "message": "Write result.error.message.",
+        "messages": "Write result.history.",
+        "all_messages": "Write result.history.",
+    },
+}
+"""By class: what to write for an attribute that other libraries have."""

@@ -1,0 +1,361 @@
+"""The check of a value by a Python type, at a cost that is known before: pydantic tries every member of a union, at
+every level, and keeps an error for every place.
+
+A value of moderate size is checked by pydantic as it is. Of a large one the verdict is the same, but it comes from a
+validator that keeps no errors, and only the first faults are looked for afterwards. What a union of types that hold
+themselves would cost is counted first, and what is too much is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final, Generic, Literal, NoReturn, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from_json
+
+from journeyman.errors import InvalidArguments
+from journeyman.tools.issues import bounded, faults_of, issue_lines
+from journeyman.tools.shape import Shape
+
+T = TypeVar("T")
+Origin = Literal["json", "python"]
+
+_MAX_LOOKS_EXPLAINED: Final = 2_000
+"""How many looks at values are cheap enough that an error may be kept for each."""
+_MAX_CHARS_COPIED: Final = 30_000_000
+"""How much of a text the errors may hold together: each has a copy of the object or list that it is about."""
+_MAX_LOOKS: Final = 120_000
+"""How often values may be looked at where types multiply: some 20 ms. Of a long value, some for each."""
+_MAX_LOOKS_AT_EACH: Final = 10
+_MAX_VISITS: Final = 1_000
+"""How often each single value may be looked at, before it is counted how many there are."""
+
+_TOO_LONG: Final = "checking them by their types would take too long; send less at a time, and nest it less deeply"
+
+
+class BoundedValidator(Generic[T]):
+    """Checks values by a type, as pydantic does."""
+
+    def __init__(self, adapter: TypeAdapter[T], *, hides: bool = False) -> None:
+        """`hides`: no error may show the values that came."""
+        self._adapter = adapter
+        self._hides = hides
+        self._explainers: dict[Origin, SchemaValidator] = {}
+        self._names = _UnknownNames()
+
+    def check_json(self, input_json: str | bytes, subject: str) -> T:
+        """Return the value that a JSON text holds.
+
+        Raises:
+            InvalidArguments: it does not fit, or holds NaN or Infinity, which are no JSON; it lists every issue, or
+                the first ones of a large value.
+        """
+        try:
+            if self._is_cheap_json(input_json):
+                value = self._adapter.validator.validate_json(input_json)
+            else:
+                value = self._verdict.validate_json(input_json)
+            if _may_hold_nan(input_json):
+                from_json(input_json, allow_inf_nan=False)
+        except ValidationError as error:
+            raise InvalidArguments(subject, self._issues(error, input_json)) from None
+        except _TooCostly:
+            raise InvalidArguments(subject, [_TOO_LONG]) from None
+        except _DoesNotFit:
+            raise InvalidArguments(subject, self._first_issues(from_json(input_json), "json")) from None
+        except Exception as error:  # a validator of the user's raised: no different, for the model, from any refusal
+            raise InvalidArguments(subject, [unchecked(error)]) from error
+        return cast("T", value)
+
+    def check_python(self, value: object, subject: str) -> T:
+        """Return a Python value, validated.
+
+        Raises:
+            InvalidArguments: it does not fit; it lists every issue, or the first ones of a large value.
+        """
+        try:
+            if self._is_cheap(value):
+                return self._adapter.validate_python(value)
+            return cast("T", self._verdict.validate_python(value))
+        except ValidationError as error:
+            raise InvalidArguments(subject, self._issues(error)) from None
+        except _TooCostly:
+            raise InvalidArguments(subject, [_TOO_LONG]) from None
+        except _DoesNotFit:
+            raise InvalidArguments(subject, self._first_issues(value, "python")) from None
+        except Exception as error:  # as above
+            raise InvalidArguments(subject, [unchecked(error)]) from error
+
+    def _is_cheap_json(self, input_json: str | bytes) -> bool:
+        """Tell whether every error of what a text holds may be kept.
+
+        Raises:
+            _TooCostly: it may not even be checked.
+        """
+        shape = self._shape
+        n_values, n_holders = _n_marks(input_json)
+        n_looks = n_values * shape.n_visits
+        if shape.n_visits > _MAX_VISITS:
+            try:
+                n_looks = n_holders = self._counted(from_json(input_json), n_values, len(input_json))
+            except (ValueError, TypeError):
+                return True  # the check will say what is wrong
+        n_chars_copied = n_holders * shape.n_fields * len(input_json)
+        return n_looks <= _MAX_LOOKS_EXPLAINED and n_chars_copied <= _MAX_CHARS_COPIED
+
+    def _is_cheap(self, value: object) -> bool:
+        if self._shape.n_visits > _MAX_VISITS:
+            return self._counted(value, n_values_of(value, _MAX_LOOKS)) <= _MAX_LOOKS_EXPLAINED
+        return n_values_of(value, _MAX_LOOKS_EXPLAINED) * self._shape.n_visits <= _MAX_LOOKS_EXPLAINED
+
+    def _counted(self, value: object, n_values: int, n_chars: int = 0) -> float:
+        most = max(_MAX_LOOKS, n_values * _MAX_LOOKS_AT_EACH)
+        n_looks = self._shape.n_looks(value, most)
+        if n_looks > most or n_looks / n_values * n_chars > _MAX_CHARS_COPIED:
+            raise _TooCostly
+        return n_looks
+
+    def _issues(self, error: ValidationError, input_json: str | bytes | None = None) -> Sequence[str]:
+        return issue_lines(faults_of(error, input_json, hides=self._hides))
+
+    def _first_issues(self, value: object, origin: Origin) -> Sequence[str]:
+        """Find the first faults of a large value that does not fit, in objects: a text would be copied for each."""
+        first: Sequence[str] = ()
+        if not (origin == "json" and self._shape.is_strict):  # a strict type takes other JSON than Python's objects
+            self._names.n_told = 0
+            if origin not in self._explainers:
+                rewriter = _Explaining(origin, self._names, drops_references=self._shape.branches)
+                self._explainers[origin] = _built(rewriter.rewrite(_core_of(self._adapter)))
+            try:
+                self._explainers[origin].validate_python(value)
+            except ValidationError as error:
+                first = self._issues(error)
+            except Exception as error:  # noqa: BLE001 - as in `check_json`
+                first = [unchecked(error)]
+        if first:
+            return [*first, "there may be more: of a long value, only the first faults are told"]
+        return ["it does not fit, and is too long to say where: look for unknown names, or send less at a time"]
+
+    @cached_property
+    def _shape(self) -> Shape:
+        return Shape(self._adapter.core_schema)
+
+    @cached_property
+    def _verdict(self) -> SchemaValidator:
+        schema = _Judging().rewrite(_core_of(self._adapter), is_final=True)
+        return _built(_refusing(schema))
+
+
+class _TooCostly(Exception):
+    """A check would take too long."""
+
+
+class _DoesNotFit(Exception):
+    """A large value does not fit. pydantic's own error would hold a copy of it for each place."""
+
+
+def _refuse() -> NoReturn:
+    raise _DoesNotFit
+
+
+def unchecked(error: Exception) -> str:
+    """Return the issue for an input whose check itself failed."""
+    return f"it could not be checked: {type(error).__name__}: {bounded(str(error))}"
+
+
+def n_values_of(value: object, most: int) -> int:
+    """Count the values in lists and dicts, no further than is needed to know that they are more than `most`."""
+    waiting, n_values = [value], 0
+    while waiting and n_values <= most:
+        n_values += 1
+        found = waiting.pop()
+        if isinstance(found, dict):
+            inside = cast("dict[object, object]", found).values()
+        elif isinstance(found, list | tuple | set | frozenset):
+            inside = cast("Sequence[object]", found)
+        else:
+            continue
+        if len(inside) > most:
+            return most + 1
+        waiting += inside
+    return n_values
+
+
+def _n_marks(input_json: str | bytes) -> tuple[int, int]:
+    """Return at least how many values a text holds, and how many objects and lists."""
+    if isinstance(input_json, str):
+        n_holders = 1 + input_json.count("{") + input_json.count("[")
+        return n_holders + input_json.count(","), n_holders
+    n_holders = 1 + input_json.count(b"{") + input_json.count(b"[")
+    return n_holders + input_json.count(b","), n_holders
+
+
+def _may_hold_nan(input_json: str | bytes) -> bool:
+    if isinstance(input_json, str):
+        return "NaN" in input_json or "Infinity" in input_json
+    return b"NaN" in input_json or b"Infinity" in input_json
+
+
+# -- validators that keep few errors ----------------------------------------------------------------------------------
+#
+# In pydantic-core every error has a copy of what it is about, and what was JSON is copied once for each: forty missing
+# fields beside a list of one megabyte take forty megabytes.
+
+_Json = dict[str, Any]
+_FAIL_FAST: Final = frozenset({"dict", "frozenset", "list", "set", "tuple"})
+_FIELDS: Final = frozenset({"model-fields", "typed-dict"})
+_OBJECTS: Final = frozenset({"dataclass", "model", "typed-dict"})
+_ATTEMPTS: Final = frozenset({"default", "function-plain", "function-wrap", "lax-or-strict", "union"})
+"""Schemas that may take a value although one that they hold does not."""
+_HELD: Final = (
+    *("schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema"),
+    *("lax_schema", "strict_schema", "json_schema", "python_schema", "var_args_schema", "var_kwargs_schema"),
+    *("arguments_schema", "choices", "fields", "steps"),
+)
+"""Where a core schema holds others: one, a list, or a dict of them."""
+_MAX_NAMES_TOLD: Final = 20
+
+
+def _core_of(adapter: TypeAdapter[Any]) -> _Json:
+    return cast("_Json", adapter.core_schema)
+
+
+def _built(schema: _Json) -> SchemaValidator:
+    # The validators that pydantic keeps with each model are not rewritten.
+    return SchemaValidator(cast("CoreSchema", schema), _use_prebuilt=False)
+
+
+def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
+    """Return a copy of a core schema, with all that it holds rewritten."""
+
+    def held(value: Any) -> Any:  # noqa: ANN401 - a part of a core schema
+        match value:
+            case {"type": str()}:
+                return rewrite(value)
+            case dict():
+                return {key: held(each) for key, each in cast("_Json", value).items()}
+            case list():
+                return [held(each) for each in cast("list[Any]", value)]
+            case (each, label):  # a member of a union, with its name
+                return (held(each), label)
+            case _:
+                return value
+
+    new = {**schema, **{key: held(schema[key]) for key in _HELD if key in schema}}
+    new.pop("ref", None)  # of those that are referred to, whoever rewrites them names them
+    if schema["type"] in _FAIL_FAST:
+        new["fail_fast"] = True
+    if schema["type"] == "union" and "custom_error_type" not in new:
+        message = "should be one of the types that it may be"
+        new |= {"custom_error_type": "no_member_fits", "custom_error_message": message}
+    return new
+
+
+class _Judging:
+    """Makes core schemas that take the same values as others, and give up at the first fault: in a list at once, in
+    the member of a union as soon as its error is made, elsewhere by an exception."""
+
+    def rewrite(self, schema: _Json, *, is_final: bool) -> _Json:
+        """`is_final`: a value that does not fit here is refused, whatever else it might fit."""
+        kind = schema["type"]
+        if kind == "definitions":
+            return {
+                "type": "definitions",
+                "schema": self.rewrite(schema["schema"], is_final=is_final),
+                "definitions": [
+                    {**self.rewrite(each, is_final=final), "ref": _reference(each["ref"], is_final=final)}
+                    for each in schema["definitions"]
+                    for final in (True, False)
+                ],
+            }
+        if kind == "definition-ref":
+            return {**schema, "schema_ref": _reference(schema["schema_ref"], is_final=is_final)}
+        if kind.endswith("-field"):
+            return self._field(schema, is_final=is_final)
+        is_final_inside = is_final and kind not in _ATTEMPTS
+        new = _with_held(schema, lambda held: self.rewrite(held, is_final=is_final_inside))
+        if kind not in _OBJECTS:
+            return new
+        return _refusing(new) if is_final else _with_one_error(new)
+
+    def _field(self, field: _Json, *, is_final: bool) -> _Json:
+        """Rewrite a field. One that is required refuses when it is missing; with another, nothing is final: what could
+        refuse would stand for its default."""
+        is_required = field.get("required", field["type"] != "typed-dict-field") and field.get("init", True)
+        schema = field["schema"]
+        if not (is_final and is_required) or _may_have_default(schema):
+            return {**field, "schema": self.rewrite(schema, is_final=False)}
+        required = {"required": False} if "required" in field else {}
+        return {**field, **required, "schema": _refusing(self.rewrite(schema, is_final=True))}
+
+
+def _reference(name: str, *, is_final: bool) -> str:
+    return f"{name}!" if is_final else name
+
+
+def _may_have_default(schema: _Json) -> bool:
+    while schema["type"] != "default":
+        if schema["type"] == "definition-ref" or not isinstance(schema.get("schema"), dict):
+            return False
+        schema = schema["schema"]
+    return True
+
+
+def _refusing(schema: _Json) -> _Json:
+    """Refuse everything as soon as a value does not fit a schema, or is missing."""
+    return {"type": "default", "schema": schema, "on_error": "default", "default_factory": _refuse}
+
+
+def _with_one_error(schema: _Json) -> _Json:
+    """Put one error in place of all that a schema finds. A union of one drops faults, and nothing else that may be
+    raised; "custom-error" drops everything."""
+    return {
+        **{"type": "union", "choices": [schema], "mode": "left_to_right", "auto_collapse": False},
+        **{"custom_error_type": "object_misfit", "custom_error_message": "does not fit its type"},
+    }
+
+
+class _UnknownNames:
+    """Tells the first unknown names of a value, and lets the others pass."""
+
+    def __init__(self) -> None:
+        self.n_told = 0
+
+    def refuse(self, value: object) -> object:
+        self.n_told += 1
+        if self.n_told <= _MAX_NAMES_TOLD:
+            raise PydanticCustomError("extra_forbidden", "Extra inputs are not permitted")
+        return value
+
+
+class _Explaining:
+    """Makes core schemas that tell the first faults of values that others refuse."""
+
+    def __init__(self, origin: Origin, names: _UnknownNames, *, drops_references: bool) -> None:
+        """`drops_references`: of a value that holds others of its type, only the first is explained."""
+        self._origin = origin
+        self._names = names
+        self._drops_references = drops_references
+
+    def rewrite(self, schema: _Json, *, is_referred: bool = False, is_closed: bool = False) -> _Json:
+        """`is_referred`: the schema has a name. `is_closed`: it is part of what takes no unknown names."""
+        kind, config = schema["type"], schema.get("config", {})
+        if kind == "json-or-python":
+            return self.rewrite(schema[f"{self._origin}_schema"], is_referred=is_referred, is_closed=is_closed)
+        if kind == "definitions":
+            definitions = [
+                {**self.rewrite(each, is_referred=True), "ref": each["ref"]} for each in schema["definitions"]
+            ]
+            return {**schema, "schema": self.rewrite(schema["schema"]), "definitions": definitions}
+        if kind == "definition-ref":
+            return _with_one_error({**schema}) if is_referred and self._drops_references else schema
+        is_closed = config.get("extra_fields_behavior") == "forbid" if kind in _OBJECTS else is_closed
+        new = _with_held(schema, lambda held: self.rewrite(held, is_referred=is_referred, is_closed=is_closed))
+        if "extra_fields_behavior" in config:
+            new["config"] = {**config, "extra_fields_behavior": "ignore"}
+        if kind in _FIELDS and schema.get("extra_behavior", "forbid" if is_closed else "") == "forbid":
+            unknown = {"type": "no-info", "function": self._names.refuse}
+            new |= {"extra_behavior": "allow", "extras_schema": {"type": "function-plain", "function": unknown}}
+        return new

@@ -1,0 +1,286 @@
+"""What a check by a pydantic core schema costs: how often it looks at the values that it is given.
+
+A union looks at a value once for each member. Where several members lead back to the union, that multiplies with every
+level; everywhere else it is a number that is known from the schema alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final, cast
+
+from pydantic_core import CoreSchema, from_json
+
+_Json = dict[str, Any]
+_Path = tuple[str | int, ...]
+
+_MAX_PAIRS: Final = 40_000
+"""How many pairs of a value and a type are looked at to count a cost: some 30 ms."""
+_FIELDS: Final = frozenset({"dataclass-args", "model-fields", "typed-dict"})
+_HOLDERS: Final = (dict, list, tuple, set, frozenset)
+_ITEMS: Final = frozenset({"frozenset", "generator", "list", "set"})
+
+
+class _Node:
+    """A schema, as far as it matters to the cost. It is filled after it is made, since schemas refer to themselves."""
+
+    __slots__ = ("every", "extra", "fields", "first", "is_json", "items", "keys", "one_of", "tag", "tagged")
+
+    def __init__(self) -> None:
+        self.every: list[_Node] = []
+        """All of these look at the same value: the members of a union, the steps of a chain."""
+        self.one_of: list[_Node] = []
+        """One of these looks at the same value."""
+        self.tag: list[_Path] = []
+        self.tagged: dict[object, _Node] = {}
+        """Which of `one_of` it is, by the value at one of the paths `tag`."""
+        self.fields: list[tuple[list[_Path], _Node]] = []
+        """What looks at the value at one of the paths."""
+        self.extra: _Node | None = None
+        """What looks at all values of an object."""
+        self.keys: _Node | None = None
+        self.first: list[_Node] = []
+        self.items: _Node | None = None
+        """What looks at each value of a list, beyond the first ones."""
+        self.is_json = False
+        """True when the value is a text that holds JSON, and the rest is about what it holds."""
+
+    @property
+    def is_leaf(self) -> bool:
+        """True when nothing else looks at the value, or at one in it."""
+        return not (self.every or self.one_of or self.fields or self.first or self.items or self.extra or self.keys)
+
+    def inside(self) -> Iterator[_Node]:
+        """Give the nodes that look at values inside of the value."""
+        yield from (node for _, node in self.fields)
+        yield from self.first
+        yield from (node for node in (self.extra, self.keys, self.items) if node is not None)
+
+
+class Shape:
+    """The cost of the checks by one core schema."""
+
+    def __init__(self, schema: CoreSchema) -> None:
+        self.is_strict = False
+        """True when a part takes only values of its own type."""
+        self._definitions: dict[str, _Json] = {}
+        self._known: dict[str, _Node] = {}
+        self._root = self._node(cast("_Json", schema))
+        # Where two members of a union lead back to it, every level is looked at twice as often as the one above.
+        unions = [node for node in _reached(self._root) if len(node.every) > 1]
+        multiplies = any(sum([node in _reached(member) for member in node.every]) > 1 for node in unions)
+        self.n_visits = float("inf") if multiplies else self._visits(self._root, {})
+        """How often each single value is looked at, at most; infinity if that grows with its depth."""
+        self.n_fields = 1 + max([len(node.fields) for node in (self._root, *_reached(self._root))])
+        """The most errors that one object may have, beside those of what is in it."""
+
+    # -- from schemas to nodes ----------------------------------------------------------------------------------------
+
+    def _node(self, schema: _Json) -> _Node:
+        node = _Node()
+        return self._filled(node, schema) or node
+
+    def _filled(self, node: _Node, schema: _Json) -> _Node | None:
+        """Fill a node, or return the one that stands for the schema."""
+        self.is_strict |= bool(schema.get("strict") or schema.get("config", {}).get("strict"))
+        match schema["type"]:
+            case "definitions":
+                self._definitions |= {each["ref"]: each for each in schema["definitions"]}
+                return self._node(schema["schema"])
+            case "definition-ref":
+                return self._referred(schema["schema_ref"])
+            case "union":
+                choices = cast("list[_Json | tuple[_Json, str]]", schema["choices"])
+                node.every = [self._node(each[0] if isinstance(each, tuple) else each) for each in choices]
+            case "chain":
+                node.every = [self._node(each) for each in schema["steps"]]
+            case "tagged-union":
+                node.tagged = {tag: self._node(each) for tag, each in schema["choices"].items()}
+                node.one_of, node.tag = [*node.tagged.values()], _paths(schema["discriminator"])
+            case "lax-or-strict" | "json-or-python" as kind:
+                node.one_of = [self._node(schema[f"{name}_schema"]) for name in kind.split("-or-")]
+            case "json" if "schema" in schema:
+                node.is_json, node.one_of = True, [self._node(schema["schema"])]
+            case "call" | "function-after" | "function-before" | "function-wrap" | "model" | "dataclass":
+                return self._node(schema["arguments_schema" if schema["type"] == "call" else "schema"])
+            case _:
+                return self._filled_container(node, schema)
+        return None
+
+    def _filled_container(self, node: _Node, schema: _Json) -> _Node | None:
+        match schema["type"]:
+            case kind if kind in _FIELDS:
+                given: Any = schema["fields"]
+                named: list[tuple[str, _Json]] = (
+                    [*given.items()] if isinstance(given, dict) else [(each["name"], each) for each in given]
+                )
+                for name, each in named:
+                    paths = [(name,), *_paths(each.get("validation_alias", []))]
+                    node.fields.append((paths, self._node(each["schema"])))
+                node.extra = self._node(schema["extras_schema"]) if "extras_schema" in schema else None
+            case "arguments":
+                for each in schema["arguments_schema"]:
+                    paths = [(each["name"],), *_paths(each.get("alias", []))]
+                    node.fields.append((paths, self._node(each["schema"])))
+                node.first = [inside for _, inside in node.fields]
+            case kind if kind in _ITEMS:
+                node.items = self._node(schema["items_schema"]) if "items_schema" in schema else None
+            case "tuple":
+                variadic, items = schema.get("variadic_item_index"), list(map(self._node, schema["items_schema"]))
+                node.first = items if variadic is None else items[:variadic]
+                node.items = None if variadic is None else items[variadic]
+                node.every = []
+            case "dict":
+                node.extra = self._node(schema["values_schema"]) if "values_schema" in schema else None
+                node.keys = self._node(schema["keys_schema"]) if "keys_schema" in schema else None
+            case _ if isinstance(schema.get("schema"), dict):  # it only adds something to another
+                return self._node(schema["schema"])
+            case _:
+                pass
+        return None
+
+    def _referred(self, reference: str) -> _Node:
+        if reference not in self._known:
+            node = self._known[reference] = _Node()
+            if (other := self._filled(node, self._definitions[reference])) is not None:
+                for name in _Node.__slots__:
+                    setattr(node, name, getattr(other, name))
+        return self._known[reference]
+
+    # -- what is known from the schema alone --------------------------------------------------------------------------
+
+    @cached_property
+    def branches(self) -> bool:
+        """True when a value of a type may hold several of the same type in fields of its own, as a binary tree does."""
+        return any(sum([node in _reached(each) for _, each in node.fields]) > 1 for node in _reached(self._root))
+
+    def _visits(self, node: _Node, known: dict[_Node, float]) -> float:
+        if node in known:
+            return known[node]
+        known[node] = 1  # until it is known: it may refer to itself
+        inside = max([1.0, *[self._visits(each, known) for each in node.inside()]])
+        every = sum([self._visits(each, known) for each in node.every])
+        known[node] = found = max([inside, every, *[self._visits(each, known) for each in node.one_of]])
+        return found
+
+    # -- what is counted ----------------------------------------------------------------------------------------------
+
+    def n_looks(self, value: object, most: int) -> float:
+        """Count how often a check looks at a value and what is in it, each pair of a value and a type once; infinity if
+        it is more than `most`, or too much to count."""
+        try:
+            return _Count(most).of(self._root, value)
+        except (RecursionError, _TooMany):
+            return float("inf")
+
+
+class _TooMany(Exception):
+    """There is more to count than it is worth."""
+
+
+class _Count:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[tuple[int, int], int] = {}
+        self._parsed: list[object] = []  # so that no other value gets the id of one
+
+    def of(self, node: _Node, value: object) -> int:
+        if node.is_json:
+            value = self._loaded(value)
+        if not isinstance(value, _HOLDERS) or node.is_leaf:
+            return _leaf(node)
+        pair = (id(node), id(cast("object", value)))
+        if pair in self._known:
+            return self._known[pair]
+        if len(self._known) > _MAX_PAIRS:
+            raise _TooMany
+        self._known[pair] = 1  # until it is known: it may hold itself
+        n_looks = 1
+        for each in node.every:
+            n_looks += self.of(each, cast("object", value))
+        n_looks += self._of_one(node, cast("object", value))
+        if isinstance(value, dict):
+            n_looks += self._in_object(node, cast("dict[object, object]", value))
+        else:
+            items = cast("Sequence[object]", value)
+            for each, item in zip(node.first, items, strict=False):
+                n_looks += self.of(each, item)
+            n_looks += 0 if node.items is None else self._of_all(node.items, items)
+        if n_looks > self._most:
+            raise _TooMany
+        self._known[pair] = n_looks
+        return n_looks
+
+    def _of_one(self, node: _Node, value: object) -> int:
+        tags = [tag for path in node.tag if (tag := _at(value, path)) is not None]
+        if tags:
+            chosen = node.tagged.get(tags[0]) if isinstance(tags[0], str | int) else None
+            return 1 if chosen is None else self.of(chosen, value)
+        most = 0
+        for each in node.one_of:
+            most = max(most, self.of(each, value))
+        return most
+
+    def _in_object(self, node: _Node, value: dict[object, object]) -> int:
+        n_looks = len(value)
+        for paths, each in node.fields:
+            for path in paths:
+                found = _at(value, path)
+                if found is not None:
+                    n_looks += self.of(each, found)
+        if node.extra is not None:
+            n_looks += self._of_all(node.extra, [*value.values()])
+        return n_looks
+
+    def _of_all(self, node: _Node, values: Sequence[object]) -> int:
+        if node.is_json:
+            return sum([self.of(node, each) for each in values])
+        large = [cast("object", each) for each in values if isinstance(each, _HOLDERS)]
+        n_looks = (len(values) - len(large)) * _leaf(node)
+        for each in large:
+            n_looks += self.of(node, each)
+        return n_looks
+
+    def _loaded(self, value: object) -> object:
+        if not isinstance(value, str | bytes):
+            return value
+        try:
+            self._parsed.append(from_json(value))
+        except (ValueError, TypeError):
+            return value
+        return self._parsed[-1]
+
+
+def _leaf(node: _Node) -> int:
+    return 1 + len(node.every)
+
+
+def _at(value: object, path: _Path) -> object:
+    for part in path:
+        try:
+            value = cast("Any", value)[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _paths(given: object) -> list[_Path]:
+    """Return the paths of an alias, which is a name, a path, or a list of paths. A function has none."""
+    if isinstance(given, str):
+        return [(given,)]
+    listed = cast("list[Any]", given) if isinstance(given, list) else []
+    return [tuple(listed)] if listed and isinstance(listed[0], str) else [tuple(path) for path in listed]
+
+
+def _reached(node: _Node) -> set[_Node]:
+    """Return every node that a check by one may come to, itself only if it comes back."""
+    reached = set[_Node]()
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        for each in (*found.every, *found.one_of, *found.inside()):
+            if each not in reached:
+                reached.add(each)
+                waiting.append(each)
+    return reached

@@ -1,0 +1,160 @@
+"""Turns of chats that wait while their server is closed, or that another server of the store has: one path drives them,
+and those who follow hear of it at either."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from journeyman import Agent
+from journeyman.durable import Durable
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, call
+from tests.serve.http_served import AskFirst, Json, Served, clerk, send, serving
+from tests.serve.test_agui import TOOLS, asked, painter, results, shown, told
+
+ALLOW = {"decision": "allow"}
+DETACHED = {"prefer": "respond-async"}
+
+
+def twice() -> Agent[str, str]:
+    """Return an agent that asks about two letters, one after the other."""
+
+    def answer(request: Request) -> Answer:
+        n_sent = sum([message.role == "assistant" for message in request.messages])
+        return call("send", letter=f"letter {n_sent}", id=f"call{n_sent}") if n_sent < 2 else "Both are sent."
+
+    return Agent(name="clerk", model=FromFunction(answer), tools=[send], gate=AskFirst())
+
+
+@asynccontextmanager
+async def server(store: str, *agents: Agent[str, str], linger_s: float = 600.0) -> AsyncGenerator[Served]:
+    """Serve agents from a store in which what waits leaves memory after so many seconds."""
+    async with Durable(store, linger_s=linger_s) as durable, serving(agents or [clerk()], store=durable) as served:
+        yield served
+
+
+async def begun(served: Served, text: str = "send") -> Json:
+    """Begin a turn, and return what it asks."""
+    await served.ask("POST", "/agents/clerk/chats/c/turns", {"input": text}, **DETACHED)
+    return await served.waiting("/chats/c")
+
+
+async def answer(served: Served, question: Json) -> int:
+    return (await served.ask("POST", f"/chats/c/answers/{question['id']}", ALLOW))[0]
+
+
+def kinds(events: list[Json]) -> list[str]:
+    return [each["event"] for each in events]
+
+
+def numbers(events: list[Json]) -> list[int]:
+    """Return the numbers of events, as far as they have no other id."""
+    return [int(each["id"]) for each in events if (each["id"] or "").isdecimal()]
+
+
+async def next_question(served: Served, before: Json) -> Json:
+    while (question := await served.waiting("/chats/c"))["id"] == before["id"]:
+        pass
+    return question
+
+
+async def test_a_client_that_comes_back_after_a_restart_hears_what_happens_from_then_on(tmp_path: Path) -> None:
+    store = str(tmp_path / "runs.db")
+    async with server(store) as served:
+        await begun(served)
+        async with served.client.get(f"{served.url}/chats/c/events") as response:
+            read = ""
+            while "ApprovalRequested" not in read:
+                read += (await response.content.readany()).decode()
+    last = read.rpartition("\nid: ")[2].partition("\n")[0]
+    async with server(store) as served:
+        following = asyncio.create_task(served.told("GET", "/chats/c/events", last_event_id=last))
+        assert await answer(served, await served.waiting("/chats/c")) == 202
+        after = await following
+        assert after[-1]["output"] == "It is sent."
+        assert {"ApprovalAnswered", "ToolFinished", "RunSucceeded"} <= {*kinds(after)}
+        assert min(numbers(after)) > int(last)
+
+
+@pytest.mark.parametrize("linger_s", [0.01, 600.0])
+async def test_a_turn_that_nobody_asks_for_after_a_restart_goes_on_and_can_be_followed(
+    tmp_path: Path, linger_s: float
+) -> None:
+    store = str(tmp_path / "runs.db")
+    async with server(store, twice(), linger_s=linger_s) as served:
+        first = await begun(served)
+    async with server(store, twice(), linger_s=linger_s) as served:
+        assert (await answer(served, first), await answer(served, first)) == (202, 409)
+        second = await next_question(served, first)
+        _, chat = await served.ask("GET", "/chats/c")
+        assert [each["id"] for each in chat["questions"]] == [second["id"]], "what was answered is not open"
+        following = asyncio.create_task(served.told("GET", "/chats/c/events"))
+        await answer(served, second)
+        events = await following
+        assert events[-1]["output"] == "Both are sent."
+        assert kinds(events).count("ToolFinished") == 2
+        assert (await served.ask("GET", "/chats/c"))[1]["questions"] == []
+
+
+async def test_a_turn_that_only_waits_leaves_memory_and_its_followers_hear_of_the_rest(tmp_path: Path) -> None:
+    store = str(tmp_path / "runs.db")
+    async with server(store, twice(), linger_s=0.01) as served, Durable(store) as other:
+        first = await begun(served)
+        following = asyncio.create_task(served.told("GET", "/chats/c/events"))
+        while (await other.hub.row("chat/public:c/1")).status != "waiting":
+            await other.hub.changed()
+        await answer(served, first)
+        await answer(served, await next_question(served, first))
+        events = await following
+        assert kinds(events).count("ApprovalRequested") == kinds(events).count("ApprovalAnswered") == 2
+        assert events[-1]["output"] == "Both are sent."
+        assert numbers(events) == sorted({*numbers(events)})
+
+
+@pytest.mark.parametrize("linger_s", [0.01, 600.0])
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_an_answer_or_a_stop_reaches_a_turn_at_either_server_and_both_hear_of_its_end(
+    tmp_path: Path, linger_s: float, is_stopped: bool
+) -> None:
+    store = str(tmp_path / "runs.db")
+    async with server(store, linger_s=linger_s) as one, server(store, linger_s=linger_s) as two:
+        question = await begun(one)
+        followings = [asyncio.create_task(each.told("GET", "/chats/c/events")) for each in (one, two)]
+        if is_stopped:
+            assert (await two.ask("POST", "/chats/c/stop", {}))[0] == 202
+        else:
+            assert await answer(two, question) == 202
+        for events in await asyncio.gather(*followings):
+            assert events[-1]["code"] == ("EXECUTION_CANCELLED" if is_stopped else "SUCCESS")
+
+
+@pytest.mark.parametrize("linger_s", [0.01, 600.0])
+async def test_an_ag_ui_client_resumes_at_either_server(tmp_path: Path, linger_s: float) -> None:
+    store = str(tmp_path / "runs.db")
+    async with server(store, linger_s=linger_s) as one, server(store, linger_s=linger_s) as two:
+        first = await told(one, "clerk", asked("r1", "send"))
+        [interrupt] = first[-1]["outcome"]["interrupts"]
+        resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
+        body = {**asked("r2"), "resume": resume}
+        second = await told(two, "clerk", body)
+        assert "".join(each["delta"] for each in second if each["type"] == "TEXT_MESSAGE_CONTENT") == "It is sent."
+        assert (second[-1]["type"], second[-1]["result"]) == ("RUN_FINISHED", "It is sent.")
+        assert await told(two, "clerk", body) == second, "it is asked for once more"
+
+
+@pytest.mark.parametrize("linger_s", [0.01, 600.0])
+async def test_results_of_a_clients_tools_are_taken_at_either_server(tmp_path: Path, linger_s: float) -> None:
+    store = str(tmp_path / "runs.db")
+    async with server(store, painter(), linger_s=linger_s) as one, server(store, painter(), linger_s=linger_s) as two:
+        first = await told(one, "painter", asked("r1", "Paint.", tools=TOOLS))
+        calls = [each["toolCallId"] for each in first if each["type"] == "TOOL_CALL_START"]
+        body = {**asked("r2", tools=TOOLS), "messages": results(calls, "It is red.", "It is blue.")}
+        second = await told(two, "painter", body)
+        assert second[-1]["result"] == "It is red. and It is blue."
+        third = await told(one, "painter", asked("r3", "Paint again.", tools=TOOLS))
+        assert shown(third).count("TOOL_CALL_START") == 2

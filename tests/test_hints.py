@@ -1,0 +1,185 @@
+"""A hint leads somewhere: the line that an error suggests is pasted, and works."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import pytest
+
+import journeyman
+from journeyman import Agent, DefinitionError, Failure, Success, run_sync
+from journeyman.definition import join_sentences
+from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, UNNAMED
+from journeyman.models.scripted import Scripted, call
+from tests.loop.players import Report
+
+MODEL = Scripted("Hello.", repeat=True)
+HINT = re.compile(r"Write (.*)\.(?:$|\s)")
+
+
+def one(value: object) -> None: ...
+def two(value: object, other: object) -> None: ...
+def three(value: object, other: object, third: object) -> None: ...
+def too_small(n: int) -> None:
+    raise ValueError("too small")
+
+
+async def listen(event: object) -> None: ...
+
+
+AGENT = Agent(name="helper", model=MODEL, description="Helps.")
+NAMES: dict[str, Any] = {
+    **{name: getattr(journeyman, name) for name in journeyman.__all__},
+    **{each.__name__: each for each in (Report, Scripted, one, two, three, too_small)},
+    **{"agent": AGENT, "call": call},
+}
+"""What a pasted line may name."""
+
+BASE: dict[str, dict[str, Any]] = {
+    "Agent": {"name": "a", "model": MODEL},
+    "Output": {"type": int},
+    "Tool": {"name": "t", "description": "Do it.", "input_schema": {"type": "object"}, "handler": one},
+    "Chat": {"agent": AGENT},
+    "Scripted": {"answers": []},
+}
+"""By class: what it needs beside the argument that is tried."""
+
+VALUES: dict[str, object] = {
+    **{"temperature": 0.2, "top_p": 0.9, "seed": 7, "stop": ("END",), "max_tokens": 500, "thinking": "low"},
+    **{"hosted": (), "extra": {"a": 1}, "tool_choice": "auto", "cache": "off", "retries": 1},
+    **{"iterations": 3, "attempts": 3, "tokens": 9_000, "calls": 4, "seconds": 2, "cost": 0.5, "parallel_calls": 2},
+    **{"system": "Be brief.", "deps": int, "description": "Helps.", "input": str, "name": "b", "model": "a:b"},
+    **{"prompt": "Go.", "type": int, "mode": "tool", "input_schema": {"type": "object"}, "Output": int},
+    **{"grace_s": 2.5, "timeout_s": 3, "max_chars": 80, "record": "runs.db", "answers": ["Hi."]},
+    **dict.fromkeys(("validators", "compaction", "middlewares", "tools", "stop_after", "history"), ()),
+    **dict.fromkeys(("journal", "gate", "telemetry", "tasks", "budget", "reflection", "callbacks")),
+    **dict.fromkeys(("on_run_start", "on_iteration_start", "approve", "on_event", "handler"), one),
+    **dict.fromkeys(("on_model_response", "on_success", "on_failure"), two),
+    **dict.fromkeys(("on_tool_call", "on_tool_result"), three),
+    **dict.fromkeys(("settings", "limits")),
+}
+"""By argument of ours: a value that it takes."""
+
+CASES = [(kind, name, line) for kind, rows in ARGUMENTS.items() for name, line in rows.items()]
+
+
+def refusal(make: Callable[[], object]) -> str:
+    with pytest.raises(DefinitionError) as caught:
+        make()
+    return str(caught.value.problems[0])
+
+
+def paste(kind: str, line: str) -> object:
+    """Make an object of the class with the arguments as the line has them."""
+    given = eval(f"dict({line})", dict(NAMES))
+    return NAMES[kind](*([AGENT] if kind == "Subagents" else []), **{**BASE.get(kind, {}), **given})
+
+
+@pytest.mark.parametrize(("kind", "name", "line"), CASES, ids=lambda each: each)
+def test_the_line_for_a_foreign_name_works_when_it_is_pasted(kind: str, name: str, line: str) -> None:
+    ours = [*re.findall(r"(\w+)[=(](?:\{\}|\{'\w+': )", line), ""][0]
+    value = VALUES.get(ours, True)
+    base = {key: each for key, each in BASE.get(kind, {}).items() if key != ours}
+    told = refusal(lambda: NAMES[kind](**base, **{name: value}))
+    assert told.startswith(f"{kind} has no {name!r}. Write ")
+    if value is not None or ours not in ("settings", "limits"):
+        assert paste(kind, told.partition(" Write ")[2].removesuffix(".")) is not None
+
+
+def test_no_name_of_ours_is_called_foreign() -> None:
+    for kind, rows in (*ARGUMENTS.items(), *ELSEWHERE.items()):
+        assert not rows.keys() & signature(NAMES[kind]).parameters.keys(), kind
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-sonnet-5-5"])
+def test_a_model_alone_is_told_as_a_whole_line(name: str) -> None:
+    make: Any = Agent
+    told = refusal(lambda: make(name))
+    assert told == f"Agent cannot take {name!r} without a name. Write {UNNAMED['Agent'].replace('{}', repr(name))}."
+    assert eval(HINT.findall(told)[0], dict(NAMES)).model == name
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"validators": one}, "Write validators=[one]."),
+        ({"tools": one}, "Write tools=[tool(one)]."),
+        ({"middlewares": two}, "Write middlewares=[two]."),
+        ({"settings": {"temperature": 0.2}}, "Write settings=Settings(temperature=0.2)."),
+        ({"limits": {"iterations": 2}}, "Write limits=Limits(iterations=2)."),
+        ({"output": Report}, "Write output=Output(Report)."),
+        ({"model": Scripted}, "Write model=Scripted(…)."),
+    ],
+)
+def test_a_section_of_another_kind_is_told_with_the_line_to_write(given: dict[str, Any], told: str) -> None:
+    every: dict[str, Any] = {"name": "a", "model": MODEL, **given}
+    said = refusal(lambda: Agent(**every))
+    assert said.endswith(told)
+    pasted = "tools=[]" if "tool(one)" in told else told.removeprefix("Write ").removesuffix(".").replace("…", "[]")
+    assert paste("Agent", pasted) is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"history": [{"role": "user", "content": "Hi."}]}, "Write Message('user', (Text('Hi.'),))."),
+        ({"history": "Hi."}, "history is 'Hi.'. Pass messages, such as the history of a result."),
+        ({"on_event": listen}, "on_event, listen, is an async function."),
+        ({"callbacks": journeyman.Callbacks(on_tool_call=one)}, "Callbacks.on_tool_call, one, cannot be called with"),  # pyright: ignore[reportArgumentType]
+    ],
+)
+def test_what_is_passed_to_a_run_is_told_when_it_begins(given: dict[str, Any], words: str) -> None:
+    model = Scripted(["Never."])
+    failure = run_sync(Agent(name="a", model=model), "Go.", **given)
+    assert isinstance(failure, Failure)
+    assert (failure.code, model.requests) == ("INVALID_INPUT", [])
+    assert words in str(failure.error)
+
+
+def test_a_script_may_be_one_call_and_a_wrong_one_is_told_as_a_script() -> None:
+    alone = run_sync(
+        Agent(name="a", model=Scripted(call("output", {"value": 1})), output=journeyman.Output(int)), "Go."
+    )
+    assert alone.unwrap() == 1
+    wrong: Any = [{"a": 1}]
+    assert refusal(lambda: Scripted(wrong)).startswith("Answer 1 of the script is {'a': 1}. Give a text, blocks")
+    late = run_sync(Agent(name="a", model=Scripted([lambda _: wrong[0]])), "Go.")
+    assert "Model 'scripted' gave {'a': 1}, which is not an answer. Give a text" in str(late)
+    assert "provider" not in str(late)
+
+
+def test_a_message_and_its_hint_are_two_sentences() -> None:
+    agent = Agent(
+        name="a",
+        model=Scripted([call("output", {"value": 1})], repeat=True),
+        output=journeyman.Output(int),
+        validators=[too_small],
+    )
+    assert ", the last with: too small. Look at the report:" in str(run_sync(agent, "Go."))
+    assert join_sentences("It broke", "", " Fix it") == "It broke. Fix it"
+    assert join_sentences("Is it broken?", "Fix it.") == "Is it broken? Fix it."
+
+
+def test_an_attribute_of_other_libraries_is_told_with_ours() -> None:
+    failure = run_sync(Agent(name="a", model=Scripted([])), "Go.")
+    success = run_sync(Agent(name="a", model=MODEL), "Go.")
+    for holder, kind in ((AGENT, "Agent"), (success, "Success"), (failure, "Failure")):
+        for name, line in ATTRIBUTES[kind].items():
+            assert not hasattr(holder, name)
+            with pytest.raises(AttributeError) as caught:
+                getattr(holder, name)
+            assert str(caught.value).endswith(line)
+    with pytest.raises(AttributeError, match="has no output, since it ended as API_ERROR: The model call failed"):
+        _ = getattr(failure, "output")  # noqa: B009 - for checkers it is not there
+    assert isinstance(success, Success)
+
+
+def test_limits_know_two_words_for_max_tokens() -> None:
+    limits: Any = journeyman.Limits
+    assert refusal(lambda: limits(max_tokens=500)) == (
+        "Limits has no 'max_tokens'. Write tokens=500 for all that a run may use, or"
+        " Agent(settings=Settings(max_tokens=500)) for one answer."
+    )

@@ -1,0 +1,213 @@
+"""What wrong arguments cost: no more than right ones, whatever their type and their size."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Annotated, Literal, Never, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from typing_extensions import TypedDict, TypeForm
+
+from journeyman.errors import InvalidArguments
+from journeyman.tools.raw_schema import RawSchema
+from journeyman.tools.schema import Fields, Parameter, output_schema
+from tests.tools.test_schema import ANNOTATIONS, VALUES, Frozen
+
+MANY = 3_000
+
+
+class All(BaseModel):
+    all: list[All | Any | Not | str]
+
+
+class Any(BaseModel):
+    any: list[All | Any | Not | str]
+
+
+class Not(BaseModel):
+    all: list[All | Any | Not | str]
+    why: str = ""
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    number: int = 0
+
+
+class Binary(BaseModel):
+    value: int
+    left: Binary | None = None
+    right: Binary | None = None
+
+
+class Chosen(TypedDict):
+    here: Annotated[int, AfterValidator(abs)]
+    there: Annotated[list[All | int], Field(max_length=3)]
+
+
+class Renamed(BaseModel):
+    terms: list[Renamed | All | str] = Field([], validation_alias=AliasChoices("t", AliasPath("in", "t")))
+
+
+Wide = create_model(
+    "Wide", **cast("dict[str, Never]", {f"f{n}": (int, ...) for n in range(40)}), rows=(list[dict[str, int]], ...)
+)
+
+
+def issues(check: Callable[[], object]) -> tuple[str, ...]:
+    with pytest.raises(InvalidArguments) as caught:
+        check()
+    return tuple(caught.value.issues)
+
+
+def nested(depth: int, leaf: str, name: str = "all") -> str:
+    return f'{{"{name}": [' * depth + leaf + "]}" * depth
+
+
+def binary(depth: int, value: str) -> str:
+    below = binary(depth - 1, value) if depth else "null"
+    return f'{{"value": {value}, "left": {below}, "right": {below}}}'
+
+
+# each of these took very long, or very much memory, for its size
+COSTLY: dict[str, tuple[TypeForm[object], str, str]] = {
+    "a union of what holds it": (All, nested(60, "1"), "checking them by their types would take too long"),
+    "as a text that holds JSON": (Json[All], json.dumps(nested(60, "1")), "checking them by their types"),
+    "a long text in it": (All, nested(9, f'"{"x" * 500_000}", 1'), "checking them by their types"),
+    "wrong items": (list[str], f"[{'1,' * 20_000}1]", "[0]: should be a valid string, got 1"),
+    "wrong values": (dict[str, int], json.dumps({str(n): "x" for n in range(9_000)}), "0: should be a valid integer"),
+    "empty objects": (list[Binary], f"[{'{},' * 20_000}{{}}]", "[0].value: is required"),
+    "a tree of faults": (Binary, binary(11, '""'), "value: should be a valid integer"),
+    "unknown names": (Closed, json.dumps({f"n{n}": 1 for n in range(9_000)}), "n0: is not a known name"),
+    "unknown names of many": (list[Closed], json.dumps([{"n": 1}] * 9_000), "[0].n: is not a known name"),
+    "what is missing beside much": (Wide, json.dumps({"rows": [{"a": 1}] * 9_000}), "f0: is required"),
+    "members that do not fit": (list[int | bool | None], f"[{'1.5,' * 9_000}1]", "[0]: should be one of the types"),
+}
+
+
+@pytest.mark.parametrize(("annotation", "written", "told"), COSTLY.values(), ids=COSTLY)
+def test_wrong_arguments_cost_little_and_the_first_faults_are_told(
+    annotation: TypeForm[object], written: str, told: str
+) -> None:
+    schema = Fields([Parameter(name="it", annotation=annotation)])
+    issues(lambda: schema.parse('{"it": 3}', "it"))
+    began = time.thread_time()
+    found = issues(lambda: schema.parse(f'{{"it": {written}}}', "it"))
+    assert time.thread_time() - began < 1  # some hundredths of it, where nothing else runs
+    assert len(found) < 50
+    assert any([told in each for each in found])
+
+
+def test_a_python_value_that_is_wrong_costs_as_little() -> None:
+    assert "too long" in issues(lambda: output_schema(All).check(json.loads(nested(60, "1"))))[0]
+    found = issues(lambda: output_schema(list[str]).check([1] * 500_000))
+    assert found == (
+        "[0]: should be a valid string, got 1",
+        "there may be more: of a long value, only the first faults are told",
+    )
+
+
+def test_what_leads_to_one_member_only_may_be_nested_deeply() -> None:
+    for written in (nested(60, '"x"', "any"), nested(10, '"x"'), nested(5, f'"{"x" * 100_000}"')):
+        assert output_schema(All | Any).parse(f'{{"value": {written}}}') == TypeAdapter[object](
+            All | Any
+        ).validate_json(written)
+
+
+def test_many_values_of_a_type_that_holds_itself_are_taken() -> None:
+    written = json.dumps({"all": ["x"] * 100_000})
+    assert output_schema(All).parse(written) == All.model_validate_json(written)
+
+
+def test_a_strict_type_is_not_explained_by_rules_that_json_does_not_have() -> None:
+    found = issues(lambda: output_schema(list[Frozen]).parse(json.dumps({"value": [{"count": "1"}] * MANY})))
+    assert found == ("it does not fit, and is too long to say where: look for unknown names, or send less at a time",)
+
+
+def test_nulls_that_count_as_absent_are_taken_out_of_many_objects() -> None:
+    schema = Fields([Parameter(name="it", annotation=list[Closed])])
+    arguments = schema.parse(json.dumps({"it": [{"number": None}] * MANY}), "it")
+    assert arguments == {"it": [Closed()] * MANY}
+    raw = RawSchema({"type": "object", "properties": {"it": {"type": "array", "items": Closed.model_json_schema()}}})
+    assert raw.parse('{"it": [{"number": null}, {"number": 1}]}', "it") == {"it": [{}, {"number": 1}]}
+
+
+TYPES: dict[str, TypeForm[object]] = {
+    **ANNOTATIONS,
+    **{"closed": Closed, "binary": Binary, "typed dict": Chosen, "renamed": Renamed, "self": All | Any | Not},
+    "json": Json[Binary],
+    "a model or a word": Closed | Literal["x"],
+    "at least one": Annotated[list[int], Field(min_length=1)],
+}
+MORE = (
+    *('{"number": null}', '{"number": 1, "n": 2}', '{"value": 1}', '{"value": 1, "left": {"value": ""}}'),
+    *('{"here": 1}', '{"here": -1, "there": [1, {"all": []}]}', '{"here": 1, "there": [1, 2, 3, 4]}'),
+    *('{"all": ["x", {"any": []}]}', '{"all": [{"all": [], "why": "x"}]}', '{"t": [{"in": {"t": ["x"]}}]}'),
+    *('"{\\"value\\": 1}"', '{"left": {"value": 1}, "value": 2}', '{"all": [{"all": [{"all": [1]}]}]}'),
+)
+
+
+def padded(annotation: TypeForm[object]) -> Callable[[str], str]:
+    """Return a function that tells what a value of a type becomes in the company of very many others; nothing if it is
+    refused."""
+    parts: dict[str, object] = {"beside": (list[int], ...), "it": (annotation, ...)}
+    schema = output_schema(create_model("Padded", **cast("dict[str, Never]", parts)))
+    beside = "0," * MANY
+
+    def judge(written: str) -> str:
+        try:
+            return repr(getattr(schema.parse(f'{{"beside": [{beside}0], "it": {written}}}'), "it"))  # noqa: B009 - it is made here
+        except InvalidArguments:
+            return ""
+
+    return judge
+
+
+def expected(annotation: TypeForm[object], written: str) -> str:
+    try:
+        return repr(TypeAdapter(annotation).validate_json(written))
+    except ValidationError:
+        return ""
+
+
+@pytest.mark.parametrize("annotation", TYPES.values(), ids=TYPES)
+def test_a_long_value_becomes_exactly_what_pydantic_makes_of_it(annotation: TypeForm[object]) -> None:
+    judge = padded(annotation)
+    for written in (*VALUES, *MORE):
+        is_json = written not in ("1e400", '"NaN"', '"Infinity"')
+        assert judge(written) == expected(annotation, written) or not is_json
+
+
+def trees() -> st.SearchStrategy[object]:
+    holders = st.sampled_from(["all", "any", "why", "value", "left", "number", "t"])
+    return st.recursive(
+        st.none() | st.integers(-1, 1) | st.text(max_size=1),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(holders, inner | st.lists(inner), max_size=3),
+        max_leaves=12,
+    )
+
+
+SELF: list[TypeForm[object]] = [All, Binary, Closed, Renamed, Chosen, list[All | Binary | Any | None]]
+
+
+@pytest.mark.fuzz
+@given(annotation=st.sampled_from(SELF), tree=trees())
+def test_any_tree_becomes_what_pydantic_makes_of_it_long_or_short(annotation: TypeForm[object], tree: object) -> None:
+    written = json.dumps(tree)
+    assert padded(annotation)(written) == expected(annotation, written)
