@@ -7,7 +7,8 @@ import asyncio
 from journeyman import Agent, Success
 from journeyman.durable.durable import Durable
 from journeyman.durable.worker import Worker
-from journeyman.models.scripted import Scripted
+from journeyman.model import Request
+from journeyman.models.scripted import FromFunction, Scripted
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.world import World, do, following
 from tests.support.clock import virtual_clock
@@ -56,3 +57,26 @@ async def test_a_run_that_is_cancelled_before_its_records_are_read_is_given_back
         await cancelled(driving)
         assert (await found(process, "run")).status == "ready"
     assert isinstance(await stage.life(agent), Success)
+
+
+@virtual_clock
+async def test_a_run_whose_task_is_cancelled_twice_is_given_back(stage: Stage) -> None:
+    begun, is_leaving = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_leaving.set()
+            await asyncio.Event().wait()  # until it is cancelled once more
+        return "never"
+
+    agent = Agent(name="clerk", model=FromFunction(answer))
+    async with stage.durable() as durable:
+        driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
+        await begun.wait()
+        driving.cancel()
+        await is_leaving.wait()
+        await cancelled(driving)
+        assert (await (await durable.get("run")).info()).status == "ready"

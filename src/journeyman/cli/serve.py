@@ -111,8 +111,8 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
         with _listening(host, port) as listening:
             address = f"http://{in_url(host)}:{listening.getsockname()[1]}"
-            tell(f"serving at {address}; runs are kept in {place.shown if place else 'memory'}; Ctrl-C ends it")
-            loop.run(_until_told(made, guarded, listening, grace))
+            notice = f"serving at {address}; runs are kept in {place.shown if place else 'memory'}; Ctrl-C ends it"
+            loop.run(_until_told(made, guarded, listening, grace, notice=notice))
     return 0
 
 
@@ -184,7 +184,10 @@ def _authorize(named: str) -> Authorize:
     return cast("Callable[..., Any]", found)
 
 
-async def _until_told(made: AgentApp, guarded: ASGIApp, listening: socket.socket, grace_s: float) -> None:
+async def _until_told(
+    made: AgentApp, guarded: ASGIApp, listening: socket.socket, grace_s: float, *, notice: str
+) -> None:
+    """Serve until a signal says that it is enough. `notice` is shown once signals are heard."""
     loop, abort, at_once = asyncio.get_running_loop(), Abort(), asyncio.Event()
 
     def heed() -> None:
@@ -205,4 +208,5 @@ async def _until_told(made: AgentApp, guarded: ASGIApp, listening: socket.socket
             await made.drain(0.0)
 
     with hearing(lambda _: loop.call_soon_threadsafe(heed) and None):
+        tell(notice)
         await serve_on(listening, guarded, abort=abort, connections=_CONNECTIONS, before_closing=close)

@@ -160,9 +160,11 @@ class Drive:
         except BaseException:
             life.close()
             asked = life.asked  # it waits no more here, but is asked still, until then
-            await self._taken_down(carrying)
-            self.inbox.take_out(list(self.receipts.values()))
-            await self._gone(run, Leaving(how="released"), asked)
+            try:
+                await self._taken_down(carrying)
+            finally:  # also if it is cancelled once more: another process can go on with it at once
+                self.inbox.take_out(list(self.receipts.values()))
+                await self._gone(run, Leaving(how="released"), asked)
             raise
         finally:
             self.unsubscribe()

@@ -225,7 +225,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         for live in driving:
             if live.task is not None and not live.task.done():
                 if self.is_stored:
-                    live.task.cancel()
+                    if not live.task.cancelling():  # at the end of the event loop it gives its run back already
+                        live.task.cancel()
                 else:
                     live.abort.abort("the server is closing")
         _, late = await asyncio.wait(tasks, timeout=_LAST_WORDS_S)
