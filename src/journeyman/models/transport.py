@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from typing import Final, Self, TypeAlias
 from urllib.parse import unquote, urljoin, urlsplit
@@ -79,7 +79,7 @@ class Timeouts:
     keep a connection open whose other end has forgotten the answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Network:
     """How a service is reached, where the address and the environment do not tell."""
 
