@@ -230,9 +230,10 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 else:
                     live.abort.abort("the server is closing")
         _, late = await asyncio.wait(tasks, timeout=_LAST_WORDS_S)
-        for task in late:
-            task.cancel()
-        await asyncio.wait(tasks)
+        while late:  # each time, what keeps one of them is left: the store may be away
+            for task in late:
+                task.cancel()
+            _, late = await asyncio.wait(late, timeout=_TICK_S)
 
     async def _look_after(self) -> None:
         while True:
@@ -407,7 +408,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if not isinstance(outcome, Leaving):
             live.end(outcome)
         elif outcome.how == "blocked":
-            live.fail("BLOCKED", f"The run cannot go on by itself: {outcome.why}.", _OPERATOR)
+            live.fail("BLOCKED", _cannot_go_on(live.run, outcome.why), _OPERATOR)
         else:
             self._suspended(live)
 
@@ -476,7 +477,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 live.hear(TextDelta(path=(live.agent.name,), text=output))
             live.end(result)
         except RunBlocked as blocked:
-            live.fail("BLOCKED", str(blocked), _OPERATOR)
+            live.fail("BLOCKED", _cannot_go_on(live.run, blocked.why), _OPERATOR)
         except Exception as error:  # noqa: BLE001 - of one run; its clients are told
             self._broke(live, error)
 
@@ -858,6 +859,12 @@ def _named(run: str) -> str:
     return f"The turn of the chat {key!r}" if is_turn else f"The run {key!r}"
 
 
+def _cannot_go_on(run: str, why: object) -> str:
+    """Return what clients are told of a run that is blocked; why it is, is for the server's operator."""
+    _log.warning("%s cannot go on by itself: %s", run, why)
+    return f"{_named(run)} cannot go on by itself."
+
+
 def _refused_by_store(id: str, error: StoreError) -> Refusal:
     """Return how a client is told that the store does not give a chat; what the store says is for its operator."""
     _log.warning("A turn of the chat %s could not begin: %s", id, error)
@@ -881,7 +888,7 @@ def _refused(id: str, error: Exception) -> Refusal:
         case InvalidArguments():
             return invalid_input(error)
         case RunBlocked() | RunDiffers() | RunUnknown():
-            return Refusal(409, "BLOCKED", str(error), _OPERATOR)
+            return Refusal(409, "BLOCKED", _cannot_go_on(turn_name(id, 1), error), _OPERATOR)
         case _:
             _log.warning("A turn of the chat %s could not begin.", id, exc_info=error)
             return Refusal(500, "INTERNAL_ERROR", "The turn could not begin.", "The server's log says why.")
