@@ -412,7 +412,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             "iteration": info.iteration,
             "tokens": info.tokens,
             "cost": info.cost,
-            "why": info.why,
+            "why": None if info.status == "blocked" else info.why,  # its words are for the operator
             "questions": [question_document(each) for each in info.waits_for],
             "result": None if result is None else orjson.Fragment(result),
         }
