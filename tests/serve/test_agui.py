@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.serve.agui import changes
 from journeyman.serve.bodies import run_input
+from journeyman.serve.live import ServeLimits
 from journeyman.serve.refusals import Refusal
 from journeyman.types import Thinking
 from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, send, serving, waiter
@@ -329,7 +331,7 @@ def many(n: int, one: object) -> list[object]:
 
 
 TOO_MUCH: Mapping[str, tuple[Json, str]] = {
-    "tools": ({"tools": [{**TOOLS[0], "name": f"t{number}"} for number in range(9_000)]}, "tools"),
+    "tools": ({"tools": [{**TOOLS[0], "name": f"t{number}"} for number in range(6_000)]}, "tools"),
     "properties": (
         {"tools": [{**TOOLS[0], "parameters": {"type": "object", "properties": {f"p{n}": {} for n in range(36_000)}}}]},
         "tools",
@@ -352,6 +354,29 @@ async def test_a_body_of_too_many_pieces_is_refused_before_they_are_looked_at(na
     assert time.process_time() - began_s < 0.05
     assert caught.value.issues[0]["path"].startswith(path)
     assert len(caught.value.issues) <= 20
+
+
+async def longest_step_s(stop: asyncio.Event) -> float:
+    """Return the CPU time of the longest thing that the event loop did at once, until it is to stop."""
+    longest_s, before_s = 0.0, time.thread_time()
+    while not stop.is_set():
+        await asyncio.sleep(0)
+        now_s = time.thread_time()
+        longest_s, before_s = max(longest_s, now_s - before_s), now_s
+    return longest_s
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+async def test_while_a_body_just_below_the_limit_is_refused_the_event_loop_serves_others(name: str) -> None:
+    body = json.dumps(asked("r", "Hi.") | TOO_MUCH[name][0], separators=(",", ":"))
+    body += " " * (ServeLimits().body_bytes - 1 - len(body))
+    async with serving([clerk()]) as served:
+        path, headers, stop = f"{served.url}/agents/clerk/agui", {"content-type": "application/json"}, asyncio.Event()
+        beating = asyncio.create_task(longest_step_s(stop))
+        async with served.client.post(path, data=BytesIO(body.encode()), headers=headers) as response:
+            assert response.status == 422
+        stop.set()
+        assert await beating < 0.05
 
 
 async def test_of_a_long_conversation_only_the_end_is_read() -> None:
