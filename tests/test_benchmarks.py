@@ -127,6 +127,12 @@ MEASURED = {
         "a search through 30,000 events | ",
     ],
     "serve": ["15 clients follow a run | Starlette", "first event after the first token, p99 of 3 streams | "],
+    "answers": [
+        f"{clients} clients, runs in {place}: {what} | bare"
+        for clients in (1, 16, 64)
+        for place in ("memory", "a file")
+        for what in ("time a run", "p99")
+    ],
     "start-up": [
         "start: import journeyman | pydantic and one model",
         "start: from journeyman import Agent, run, ... | pydantic and one model",

@@ -22,7 +22,9 @@ from journeyman.durable.records import (
     DONE,
     Change,
     Claim,
+    KeptSession,
     Kind,
+    ListPlace,
     QueueState,
     Record,
     Row,
@@ -60,7 +62,7 @@ class Process:  # noqa: PLR0904 - those of the port
         """Awaited before each call, with its name: it may take a while, or raise."""
         self.after: Callable[[str], Awaitable[None]] = at_once
         """Awaited after each call, when what it does is done: it may raise, too."""
-        self.sessions: list[SharedSession] = []
+        self.opened_sessions: list[SharedSession] = []
         """The sessions that were opened in this process. With it, their locks go."""
         self.is_open = False
         self.is_dead = False
@@ -71,7 +73,7 @@ class Process:  # noqa: PLR0904 - those of the port
         """Let the process be dead, in the middle of whatever it does."""
         self.is_dead = True
         self._die(self.owner)
-        for session in self.sessions:
+        for session in self.opened_sessions:
             session.close()
 
     async def _call(self, work: Callable[[], Awaitable[T]], name: str) -> T:
@@ -124,12 +126,12 @@ class Process:  # noqa: PLR0904 - those of the port
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         def work() -> Awaitable[Sequence[Row]]:
-            return self.engine.rows(
-                statuses=statuses, agent=agent, prefix=prefix, ended_before=ended_before, limit=limit
-            )
+            given: Any = {"statuses": statuses, "agent": agent, "prefix": prefix, "ended_before": ended_before}
+            return self.engine.rows(**given, older_than=older_than, limit=limit)
 
         return await self._call(work, "rows")
 
@@ -191,11 +193,19 @@ class Process:  # noqa: PLR0904 - those of the port
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
         session = self.engine.session(id, agent=agent, any_agent=any_agent, create=create)
-        self.sessions.append(session)
+        self.opened_sessions.append(session)
         return session
 
     async def conversation(self, session: str) -> Snapshot:
         return await self._call(lambda: self.engine.conversation(session), "conversation")
+
+    async def sessions(
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
+    ) -> Sequence[KeptSession]:
+        return await self._call(lambda: self.engine.sessions(prefix, older_than=older_than, limit=limit), "sessions")
+
+    async def delete_session(self, id: str) -> None:
+        await self._call(lambda: self.engine.delete_session(id), "delete_session")
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Nobody tells: the tests look."""

@@ -19,7 +19,8 @@ async def test_a_run_that_is_given_no_journal_gets_one_and_its_steps_are_stored(
     journals = Journals()
     agent = Agent(name="talker", model=Scripted(["Done."]))
     assert isinstance(await carry_out(journals.begin(agent, "Go.", Options())), Success)
-    [records] = journals.memory.records.values()
+    [steps] = journals.memory.records.values()
+    records = steps.values()
     assert [each.key for each in records] == ["head", "attempt/1/iteration/1/model", "end"]
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from journeyman import Agent, Success
+from journeyman import Agent, Host, Success
+from journeyman.durable.dispatch import GIVE_BACK_S
 from journeyman.durable.durable import Durable
 from journeyman.durable.worker import Worker
-from journeyman.models.scripted import Scripted
+from journeyman.model import Request
+from journeyman.models.scripted import FromFunction, Scripted
+from journeyman.serve.hosting import Hosting
+from journeyman.serve.live import ServeLimits
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.world import World, do, following
 from tests.support.clock import virtual_clock
@@ -56,3 +60,60 @@ async def test_a_run_that_is_cancelled_before_its_records_are_read_is_given_back
         await cancelled(driving)
         assert (await found(process, "run")).status == "ready"
     assert isinstance(await stage.life(agent), Success)
+
+
+@virtual_clock
+async def test_a_run_whose_task_is_cancelled_twice_is_given_back(stage: Stage) -> None:
+    begun, is_leaving = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_leaving.set()
+            await asyncio.Event().wait()  # until it is cancelled once more
+        return "never"
+
+    agent = Agent(name="clerk", model=FromFunction(answer))
+    async with stage.durable() as durable:
+        driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
+        await begun.wait()
+        driving.cancel()
+        await is_leaving.wait()
+        await cancelled(driving)
+        assert (await (await durable.get("run")).info()).status == "ready"
+
+
+async def is_gone(called: str) -> None:
+    raise a_cut()
+
+
+@virtual_clock
+async def test_a_worker_whose_store_has_gone_ends_when_it_is_cancelled(stage: Stage) -> None:
+    world, process = World(dies_in="A"), stage.process()
+    agent = Agent(name="clerk", model=Scripted([do("once", "A")]), tools=world.tools())
+    async with Durable(process, now=stage.now) as durable:
+        await durable.start(agent, "Go.", id="run")
+        working = asyncio.create_task(Worker(durable, agents=[agent]).run())
+        await world.reached.wait()
+        process.before = is_gone
+        began_s = asyncio.get_running_loop().time()
+        await cancelled(working)
+        assert asyncio.get_running_loop().time() - began_s <= 2 * GIVE_BACK_S
+
+
+@virtual_clock
+async def test_a_server_whose_store_has_gone_ends_soon_after_its_grace(stage: Stage) -> None:
+    world, process = World(dies_in="A"), stage.process()
+    agent = Agent(name="clerk", model=Scripted([do("once", "A")]), tools=world.tools())
+    durable, loop = Durable(process, now=stage.now), asyncio.get_running_loop()
+    hosting = Hosting({"clerk": agent}, durable, deps=None, host=Host(), limits=ServeLimits(), on_disconnect="continue")
+    async with durable:
+        async with hosting.lifespan():
+            await hosting.start("public:run", agent, "Go.", is_tied=False)
+            await world.reached.wait()
+            process.before = is_gone
+            began_s = loop.time()
+            await hosting.drain(3.0)
+        assert loop.time() - began_s <= 3 + 3 * GIVE_BACK_S

@@ -107,7 +107,8 @@ class Served:
 
     async def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
         """Return the status and the body of an answer."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        json_type = {} if body is None else {"content-type": "application/json"}
+        named = json_type | {name.replace("_", "-"): value for name, value in headers.items()}
         data = None if body is None else to_json(body)
         async with self.client.request(method, self.url + path, data=data, headers=named) as response:
             raw = await response.read()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,12 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from journeyman import Agent, Output
+from journeyman import Agent, Output, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.serve.agui import changes
+from journeyman.serve.bodies import run_input
+from journeyman.serve.live import ServeLimits
+from journeyman.serve.refusals import Refusal
 from journeyman.types import Thinking
-from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, serving, waiter
+from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, send, serving, waiter
 from tests.support.players import Door
 
 ROOT = Path(__file__).parents[2]
@@ -162,6 +168,73 @@ async def test_a_run_that_fails_and_one_that_is_stopped_are_told_apart() -> None
         assert (await following)[-1]["outcome"] == {"type": "cancelled"}
 
 
+# -- resumes that cannot be used --------------------------------------------------------------------------------------
+
+
+def two_letters() -> Agent:
+    """Return an agent that wants to send two letters at once."""
+
+    def answer(request: Request) -> Answer:
+        told = [block.text for block in request.messages[-1].content if block.type == "tool_result"]
+        return " and ".join(told) if told else say(call("send", letter="Dear Ada"), call("send", letter="Dear Bob"))
+
+    @tool(parallel=True)
+    async def send(letter: str) -> str:
+        return "sent"
+
+    return replace(clerk(), model=FromFunction(answer), tools=[send])
+
+
+def answered(*ids: str, payload: object = True) -> list[Json]:
+    given = {"approved": True} if payload is True else payload
+    return [{"interruptId": id, "status": "resolved", "payload": given} for id in ids]
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["plain", "stored"])
+async def test_a_resume_that_cannot_be_used_is_a_run_that_fails_and_leaves_what_waits(
+    tmp_path: Path, is_stored: bool
+) -> None:
+    options = AppOptions(store=str(tmp_path / "runs.db")) if is_stored else AppOptions()
+    async with serving([two_letters()], **options) as served:
+        first = await told(served, "clerk", asked("r1", "Send both."))
+        ids = [each["id"] for each in first[-1]["outcome"]["interrupts"]]
+        assert len(ids) == 2
+        for number, (body, code) in enumerate(
+            (
+                ({"resume": answered(ids[0])}, "NOT_ANSWERED"),
+                ({"resume": answered(*ids, "0" * 64)}, "NOT_WAITING"),
+                ({"resume": answered(*ids, payload=7)}, "INVALID_INPUT"),
+                ({"resume": answered(*ids, payload={"approved": "yes"})}, "INVALID_INPUT"),
+                ({"messages": asked("r", "Something else.")["messages"]}, "NOT_ANSWERED"),
+            )
+        ):
+            begun, error = await told(served, "clerk", {**asked(f"wrong{number}"), **body})
+            assert (begun["type"], begun["runId"]) == ("RUN_STARTED", f"wrong{number}")
+            assert (error["type"], error["code"]) == ("RUN_ERROR", code), error
+        last = await told(served, "clerk", asked("r2", resume=answered(*ids)))
+        assert last[-1]["result"] == "sent and sent"
+        begun, error = await told(served, "clerk", asked("r3", resume=answered(*ids)))
+        assert (error["type"], error["code"]) == ("RUN_ERROR", "NOT_WAITING")
+
+
+async def test_a_resume_of_no_thread_is_a_run_that_fails() -> None:
+    async with serving([clerk()]) as served:
+        begun, error = await told(served, "clerk", asked("r", resume=answered("0" * 64)))
+        assert (begun["type"], error["type"], error["code"]) == ("RUN_STARTED", "RUN_ERROR", "NOT_FOUND")
+
+
+async def test_the_calls_of_one_response_are_parts_of_one_message() -> None:
+    calls = [call("send", letter="Dear Ada"), call("send", letter="Dear Bob")]
+    script = [say("I send them.", *calls), say(*calls), say(Thinking("Hm."), calls[0]), "Done."]
+    async with serving([Agent(name="clerk", model=Scripted(script), tools=[send])]) as served:
+        events = await told(served, "clerk", asked("r", "Go."))
+    begun = [each for each in events if each["type"] in ("TEXT_MESSAGE_START", "TOOL_CALL_START")]
+    (text, one, two, *rest), last = begun[:-1], begun[-1]
+    assert one["parentMessageId"] == two["parentMessageId"] == text["messageId"]
+    parents = [each["parentMessageId"] for each in rest]
+    assert (parents[0], len({*parents, text["messageId"], last["messageId"]})) == (parents[1], 4)
+
+
 # -- tools of the client ----------------------------------------------------------------------------------------------
 
 COLOUR = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -253,6 +326,69 @@ async def test_tools_of_a_client_that_cannot_be_used_are_refused(name: str) -> N
         assert (status, {each["path"] for each in refused["error"]["issues"]}) == (422, {"tools"})
 
 
+def many(n: int, one: object) -> list[object]:
+    return [one] * n
+
+
+TOO_MUCH: Mapping[str, tuple[Json, str]] = {
+    "tools": ({"tools": [{**TOOLS[0], "name": f"t{number}"} for number in range(6_000)]}, "tools"),
+    "properties": (
+        {"tools": [{**TOOLS[0], "parameters": {"type": "object", "properties": {f"p{n}": {} for n in range(36_000)}}}]},
+        "tools",
+    ),
+    "depth": ({"tools": [{**TOOLS[0], "parameters": {"enum": many(300, many(300, 1))}}]}, "tools"),
+    "wrong messages": ({"messages": many(45_000, {"id": 1, "role": "x"})}, "messages.44999"),
+    "messages that are none": ({"messages": many(90_000, [])}, "messages.89999"),
+    "results": ({"messages": many(1_000, results(["a"], "b")[0])}, "messages"),
+    "wrong resumes": ({"resume": many(10_000, {})}, "resume"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+async def test_a_body_of_too_many_pieces_is_refused_before_they_are_looked_at(name: str) -> None:
+    more, path = TOO_MUCH[name]
+    body = asked("r", "Hi.") | more
+    began_s = time.process_time()
+    with pytest.raises(Refusal) as caught:
+        run_input(body)
+    assert time.process_time() - began_s < 0.05
+    assert caught.value.issues[0]["path"].startswith(path)
+    assert len(caught.value.issues) <= 20
+
+
+async def longest_step_s(stop: asyncio.Event) -> float:
+    """Return the CPU time of the longest thing that the event loop did at once, until it is to stop."""
+    longest_s, before_s = 0.0, time.thread_time()
+    while not stop.is_set():
+        await asyncio.sleep(0)
+        now_s = time.thread_time()
+        longest_s, before_s = max(longest_s, now_s - before_s), now_s
+    return longest_s
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+async def test_while_a_body_just_below_the_limit_is_refused_the_event_loop_serves_others(name: str) -> None:
+    body = json.dumps(asked("r", "Hi.") | TOO_MUCH[name][0], separators=(",", ":"))
+    body += " " * (ServeLimits().body_bytes - 1 - len(body))
+    async with serving([clerk()]) as served:
+        path, headers, stop = f"{served.url}/agents/clerk/agui", {"content-type": "application/json"}, asyncio.Event()
+        beating = asyncio.create_task(longest_step_s(stop))
+        async with served.client.post(path, data=BytesIO(body.encode()), headers=headers) as response:
+            assert response.status == 422
+        stop.set()
+        assert await beating < 0.05
+
+
+async def test_of_a_long_conversation_only_the_end_is_read() -> None:
+    before = [{"id": str(number), "role": "user", "content": "Earlier."} for number in range(5_000)]
+    async with serving([clerk()]) as served:
+        body = {**asked("r"), "messages": [*before, {"id": "last", "role": "user", "content": "Hello."}]}
+        assert (await told(served, "clerk", body))[-1]["result"] == "You said: Hello."
+        body["messages"] = [*before, {"id": "last", "role": "user", "content": " "}]
+        status, refused = await served.ask("POST", "/agents/clerk/agui", body)
+        assert (status, refused["error"]["issues"][0]["path"]) == (422, "messages.5000.content")
+
+
 BAD: Mapping[str, tuple[Json, str]] = {
     "no thread": ({"runId": "r", "messages": []}, "threadId"),
     "no id": ({**asked("r", "Hi."), "threadId": "a/b"}, "threadId"),
@@ -271,9 +407,6 @@ async def test_what_cannot_be_answered_is_refused_with_its_path(name: str) -> No
     async with serving([clerk()]) as served:
         status, refused = await served.ask("POST", "/agents/clerk/agui", body)
         assert (status, refused["error"]["issues"][0]["path"]) == (422, path)
-        resume = [{"interruptId": "abcdef", "status": "resolved", "payload": 7}]
-        status, refused = await served.ask("POST", "/agents/clerk/agui", asked("r", resume=resume))
-        assert (status, refused["error"]["issues"][0]["path"]) == (422, "resume.0.payload")
 
 
 # -- changes of a state ------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from tests.support.players import Door
 
 RUN, SAID = {"input": "Hello."}, "You said: Hello."
 DETACHED = {"prefer": "respond-async"}
+JSON = {"Content-Type": "application/json"}
 
 
 async def test_a_run_is_answered_with_the_document_of_its_result() -> None:
@@ -132,7 +133,7 @@ async def test_what_is_no_json_or_too_long_is_refused_on_every_route(body: bytes
         for method, path in served.app.routes:
             if method == "POST":
                 place = served.url + path.format(agent="clerk", id="one", question="abcdef")
-                async with served.client.post(place, data=body) as response:
+                async with served.client.post(place, data=body, headers=JSON) as response:
                     assert (response.status, (await response.json())["error"]["code"]) == (status, code), path
 
 
@@ -147,11 +148,13 @@ async def documented(served: Served) -> list[tuple[str, str]]:
 
 OF_ONE: Mapping[tuple[str, str], Any] = {
     ("GET", "/runs/{id}"): None,
+    ("DELETE", "/runs/{id}"): None,
     ("GET", "/runs/{id}/events"): None,
     ("POST", "/runs/{id}/stop"): {},
     ("POST", "/runs/{id}/steer"): {"text": "More."},
     ("POST", "/runs/{id}/answers/{question}"): {"decision": "allow"},
     ("GET", "/chats/{id}"): None,
+    ("DELETE", "/chats/{id}"): None,
     ("GET", "/chats/{id}/events"): None,
     ("POST", "/chats/{id}/stop"): {},
     ("POST", "/chats/{id}/steer"): {"text": "More."},
@@ -159,6 +162,7 @@ OF_ONE: Mapping[tuple[str, str], Any] = {
 }
 """Routes to what an owner has, and what is sent there."""
 OF_NOBODY = [("GET", path) for path in ("/health", "/ready", "/openapi.json", "/agents")]
+LISTS = [("GET", "/runs"), ("GET", "/chats")]
 BEGINNING = [("POST", f"/agents/{{agent}}/{what}") for what in ("runs", "agui", "chats/{id}/turns")]
 """Routes that make something of the owner's own, by a name that another may have used."""
 THREAD = {"threadId": "one", "runId": "first", "messages": [{"id": "1", "role": "user", "content": "Mine."}]}
@@ -168,7 +172,7 @@ THREAD = {"threadId": "one", "runId": "first", "messages": [{"id": "1", "role": 
 async def test_what_is_anothers_is_not_there_on_any_route(tmp_path: Path, is_stored: bool) -> None:
     stored, plain = AppOptions(store=str(tmp_path / "runs.db"), authorize=owner), AppOptions(authorize=owner)
     async with serving([clerk()], **(stored if is_stored else plain)) as served:
-        assert sorted(served.app.routes) == sorted([*OF_ONE, *OF_NOBODY, *BEGINNING])
+        assert sorted(served.app.routes) == sorted([*OF_ONE, *OF_NOBODY, *LISTS, *BEGINNING])
         known = [(method, path.replace("{agent}", "clerk")) for method, path in served.app.routes]
         assert sorted([*await documented(served), ("GET", "/openapi.json")]) == sorted(known)
         ask = {"input": "Please send it."}
@@ -187,13 +191,18 @@ async def test_what_is_anothers_is_not_there_on_any_route(tmp_path: Path, is_sto
         resume = [{"interruptId": asked["outcome"]["interrupts"][0]["id"], "status": "cancelled"}]
         for run in ("first", "second"):  # that of the one who was asked, and another
             body = {**thread, "runId": run, "messages": [], "resume": resume}
-            assert (await served.ask("POST", "/agents/clerk/agui", body, x_user="eve"))[0] == 404
+            assert (await served.told("POST", "/agents/clerk/agui", body, x_user="eve"))[-1]["code"] == "NOT_FOUND"
         mine = await served.told("POST", "/agents/clerk/agui", THREAD, x_user="eve", last_event_id="0.0")
         assert mine[-1]["result"] == "You said: Mine."
         for path in ("/agents/clerk/runs", "/agents/clerk/chats/two/turns"):
             status, run = await served.ask("POST", path, {"input": "Mine."}, x_user="eve", idempotency_key="one")
             assert (status, run["output"]) == (200, "You said: Mine.")
-        for method, path in [*BEGINNING, ("GET", "/agents")]:
+        for method, path in LISTS:
+            of_eve = (await served.ask(method, path, x_user="eve"))[1][path.removeprefix("/")]
+            of_ada = (await served.ask(method, path, x_user="ada"))[1][path.removeprefix("/")]
+            assert not {str(each) for each in of_eve} & {str(each) for each in of_ada}, path
+            assert (await served.ask(method, path, x_user="bob"))[1] == {path.removeprefix("/"): [], "next": None}
+        for method, path in [*BEGINNING, *LISTS, ("GET", "/agents")]:
             place = path.format(agent="clerk", id="one")
             assert (await served.ask(method, place, THREAD if "agui" in place else RUN))[0] == 401, place
         for place in ("runs", "chats"):
@@ -374,7 +383,8 @@ async def test_the_second_turn_of_a_chat_knows_the_first(tmp_path: Path, is_stor
         trip = {"input": {"city": "Oslo", "days": 1}}
         status, refused = await served.ask("POST", "/agents/planner/chats/c/turns", trip)
         assert status == 409
-        assert "'clerk', not of 'planner'" in refused["error"]["message"]
+        assert refused["error"]["code"] == "CHAT_UNUSABLE"
+        assert "public" not in str(refused)  # what the store says is for its operator
         _, chat = await served.ask("GET", "/chats/c")
         assert (len(chat["messages"]), chat["is_running"]) == (4, False)
 

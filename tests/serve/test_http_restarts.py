@@ -12,8 +12,10 @@ import pytest
 
 from journeyman import Agent
 from journeyman.durable import Durable
+from journeyman.durable.records import Change
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
+from tests.durable.processes import claimed
 from tests.serve.http_served import AskFirst, Json, Served, clerk, send, serving
 from tests.serve.test_agui import TOOLS, asked, painter, results, shown, told
 
@@ -158,3 +160,17 @@ async def test_results_of_a_clients_tools_are_taken_at_either_server(tmp_path: P
         assert second[-1]["result"] == "It is red. and It is blue."
         third = await told(one, "painter", asked("r3", "Paint again.", tools=TOOLS))
         assert shown(third).count("TOOL_CALL_START") == 2
+
+
+async def test_why_a_run_is_blocked_is_for_the_operator_and_not_for_its_clients(tmp_path: Path) -> None:
+    async with Durable(str(tmp_path / "runs.db")) as durable:
+        handle, engine = await durable.start(clerk(), "Hello.", id="public:r"), durable.hub.engine
+        claim = await claimed(engine, handle.id, now=durable.hub.now())
+        await engine.settle(claim, Change(status="blocked", why="the disk /srv/runs is full"), now=durable.hub.now())
+        async with serving([clerk()], store=durable) as served:
+            status, shown = await served.ask("GET", "/runs/r")
+            assert (status, shown["status"], shown["why"]) == (200, "blocked", None)
+            [end] = await served.told("GET", "/runs/r/events")
+            assert end["error"]["code"] == "BLOCKED"
+            assert end["error"]["message"] == "The run 'r' cannot go on by itself."
+            assert (await handle.info()).why == "the disk /srv/runs is full"

@@ -192,6 +192,9 @@ async def test_pages_and_strange_names_are_refused(warm: Warm) -> None:
             ({"Host": "evil.example:8000"}, 421),
             ({"Origin": "https://evil.example"}, 403),
             ({"Origin": "http://localhost.evil.example"}, 403),
+            ({"Origin": "http://localhost"}, 403),
+            ({"Origin": "http://127.0.0.1:9"}, 403),
+            ({"Content-Type": "text/plain"}, 400),
         ):
             for version in ("2025-11-25", "2026-07-28"):
                 sent = {**headers, "MCP-Protocol-Version": version}

@@ -71,6 +71,7 @@ async def test_the_command_serves_asks_for_its_token_and_ends_when_it_is_told_to
             ({"Authorization": "Bearer wrong"}, 401),
             ({**ours, "Host": "evil.example"}, 421),
             ({**ours, "Origin": "https://evil.example"}, 403),
+            ({**ours, "Origin": "http://127.0.0.1:9"}, 403),
             ({**ours, "Origin": url}, 200),
         ):
             async with client.get(f"{url}/ready", headers=headers) as response:

@@ -72,7 +72,7 @@ def test_a_failure_is_an_error_with_its_code_and_the_next_step(mode: str) -> Non
     assert (result.is_error, result.structured_content) == (True, None)
     failure = (result.meta or {})["journeyman/failure"]
     assert (failure["code"], failure["phase"]) == ("MAX_ATTEMPTS_EXCEEDED", "validation")
-    assert text_of(result) == f"MAX_ATTEMPTS_EXCEEDED: {failure['message']} {failure['hint']}"
+    assert text_of(result) == f"MAX_ATTEMPTS_EXCEEDED: {failure['message']}. {failure['hint']}"
     assert (result.meta or {})["journeyman/usage"]["requests"] == 1
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx2
@@ -27,6 +29,7 @@ from journeyman.record import Recorder, Recordings
 from journeyman.types import Text
 from journeyman.view import app, serve_view
 from journeyman.view.guard import Doorkeeper
+from journeyman.view.live import MOST_WATCHERS
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -293,7 +296,10 @@ async def test_the_last_words_are_shown_while_an_answer_is_written(place: str) -
         ({"host": "127.0.0.1.evil.example.org:80"}, 421),
         ({"origin": "https://evil.example.org"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:9"}, 403),  # another program of this machine
+        ({"origin": "http://localhost"}, 403),
         ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-site"}, 403),
         ({}, 200),
     ],
 )
@@ -314,8 +320,14 @@ async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
             cookie = answer.headers["set-cookie"]
             assert "HttpOnly" in cookie
             assert "SameSite=strict" in cookie
+            assert TOKEN not in cookie
         async with browser.get(f"{desk.url}/api/runs") as answer:
             assert answer.status == 200
+        [(name, value)] = [(each.key, each.value) for each in jar]
+        assert name == f"journeyman-view-{urlsplit(desk.url).port}"
+        assert await desk.status("/api/runs", "GET", None, authorization=f"Bearer {value}") == 401
+        assert await desk.status("/api/runs", "GET", None, authorization="", cookie=f"{name}={TOKEN}") == 401
+        assert await desk.status("/api/runs", "GET", None, authorization="", cookie=f"{name}={value}") == 200
         async with browser.get(f"{desk.url}/") as answer:
             policy = answer.headers["content-security-policy"]
             assert policy.startswith("default-src 'self';")
@@ -375,6 +387,38 @@ async def test_what_cannot_be_said_gets_one_line(path: Path) -> None:
     async with viewing(path, read_only=True) as desk:
         assert (await desk.get("/api/store"))["read_only"] is True
         assert (await desk.say(id, kind="hold"))["http"] == 403
+
+
+async def test_numbers_that_nothing_has_are_told_so(path: Path) -> None:
+    await recorded(path, "one")
+    async with viewing(path) as desk:
+        id, far = (await desk.get("/api/runs"))["runs"][0]["id"], "9" * 26
+        for place in ("events/{}", "requests/{}", "requests/{}/body"):
+            assert await desk.status(f"/api/runs/{id}/{place.format(far)}", "GET", None) == 404
+        for given in (far, "x", "-1", "1.5"):
+            assert await desk.status("/api/live", "GET", None, **{"last_event_id": given}) == 422
+
+
+async def test_no_more_look_at_once_than_may(path: Path) -> None:
+    await recorded(path, "one")
+    async with viewing(path) as desk:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, headers={"authorization": f"Bearer {TOKEN}"}) as client:
+            looking = await asyncio.gather(*(client.get(f"{desk.url}/api/live") for _ in range(MOST_WATCHERS + 20)))
+            assert sorted(each.status for each in looking) == [200] * MOST_WATCHERS + [503] * 20
+            for each in looking:
+                each.close()
+
+
+async def test_a_format_that_is_missing_is_told_as_damage(path: Path) -> None:
+    await recorded(path, "one")
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(
+            "CREATE TABLE new (version INTEGER, key BLOB); INSERT INTO new SELECT NULL, key FROM rec_format;"
+            "DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format"
+        )
+    with pytest.raises(StoreError, match="does not say in which format"):
+        app(path)
 
 
 async def test_hostile_texts_come_as_they_are(path: Path) -> None:

@@ -111,7 +111,7 @@ class Runs:
             if self._begins_later:
                 self._begins_later = False
                 self.begin_turn()
-            self.keep()
+            await self._durable.call(self.keep)
             self._is_unsure = True
             try:
                 await self._durable.begin_turn(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import RLock
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
@@ -25,6 +25,8 @@ from journeyman.result import Result
 from journeyman.session import Session, Snapshot, Step, TurnStart
 from journeyman.types import Message, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import CompactedView, Compaction, SentView
+
+T = TypeVar("T")
 
 BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
 
@@ -275,6 +277,10 @@ class TurnLife:
 @runtime_checkable
 class DurableSession(Session, Protocol):
     """A session whose turns are durable runs. Number 1 is the first one."""
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, which reads or writes the session. The event loop does not wait for it."""
+        ...
 
     async def begin_turn(
         self, agent: Agent[Any, Any, Any], input: object, *, number: int, goes_on: bool, host: Host

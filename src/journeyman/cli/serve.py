@@ -29,7 +29,15 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, hearing, stderr_console
 from journeyman.errors import DefinitionError, StoreError, quoted
 from journeyman.serve.api import AgentApp, Authorize, app
-from journeyman.serve.listening import address_problems, asking_for, in_url, known_hosts, naming, serve_on
+from journeyman.serve.listening import (
+    address_problems,
+    asking_for,
+    in_url,
+    known_hosts,
+    listening_socket,
+    naming,
+    serve_on,
+)
 from journeyman.serve.live import ServeLimits
 
 TOKEN: Final = "JOURNEYMAN_SERVE_TOKEN"
@@ -97,13 +105,14 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
             host=around,
             limits=ServeLimits(runs=runs),
         )
-        guarded = naming(known_hosts(host, allow_host or ()), made if token is None else asking_for(token, made))
+        names = allow_host or ()
+        guarded = naming(known_hosts(host, names), made if token is None else asking_for(token, made), pages=names)
         gc.collect()
         gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
         with _listening(host, port) as listening:
             address = f"http://{in_url(host)}:{listening.getsockname()[1]}"
-            tell(f"serving at {address}; runs are kept in {place.shown if place else 'memory'}; Ctrl-C ends it")
-            loop.run(_until_told(made, guarded, listening, grace))
+            notice = f"serving at {address}; runs are kept in {place.shown if place else 'memory'}; Ctrl-C ends it"
+            loop.run(_until_told(made, guarded, listening, grace, notice=notice))
     return 0
 
 
@@ -154,9 +163,8 @@ def _check(targets: Sequence[str], grace: float, runs: int, port: int) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        return listening_socket(host, port)
     except OSError as error:
         raise Mistake(
             f"{host}:{port} cannot be used: {one_line(error.strerror or str(error))}.", "Choose another --port."
@@ -176,7 +184,10 @@ def _authorize(named: str) -> Authorize:
     return cast("Callable[..., Any]", found)
 
 
-async def _until_told(made: AgentApp, guarded: ASGIApp, listening: socket.socket, grace_s: float) -> None:
+async def _until_told(
+    made: AgentApp, guarded: ASGIApp, listening: socket.socket, grace_s: float, *, notice: str
+) -> None:
+    """Serve until a signal says that it is enough. `notice` is shown once signals are heard."""
     loop, abort, at_once = asyncio.get_running_loop(), Abort(), asyncio.Event()
 
     def heed() -> None:
@@ -197,4 +208,5 @@ async def _until_told(made: AgentApp, guarded: ASGIApp, listening: socket.socket
             await made.drain(0.0)
 
     with hearing(lambda _: loop.call_soon_threadsafe(heed) and None):
+        tell(notice)
         await serve_on(listening, guarded, abort=abort, connections=_CONNECTIONS, before_closing=close)

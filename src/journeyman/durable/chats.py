@@ -8,18 +8,20 @@ turn's run says who drives the turn, as for every run.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.agent import Agent, Host
-from journeyman.cancel import Abort
+from journeyman.cancel import Abort, ended
 from journeyman.chat.writer import DurableSession, TurnLife
 from journeyman.durable.dispatch import LATE_S
 from journeyman.durable.handle import Handle
 from journeyman.durable.hub import Hub, result_of
 from journeyman.durable.journal import Leaving
+from journeyman.durable.memory import InMemorySession
 from journeyman.durable.program import Program
 from journeyman.durable.records import OVER, Head, Row, dump_head, load_head
 from journeyman.errors import InvalidArguments, JourneymanError, RunBlocked, RunDiffers, RunInUse, RunOver, StoreError
@@ -28,6 +30,8 @@ from journeyman.journal import new_id
 from journeyman.result import Result
 from journeyman.session import TURN, SharedSession, Snapshot, Step, turn_name
 from journeyman.tools.exact import StoredValue, load_value
+
+T = TypeVar("T")
 
 KEPT_S: Final = 7 * 24 * 3600.0
 """The steps of a turn are forgotten so many seconds after its end, when its chat is opened."""
@@ -70,6 +74,13 @@ class ChatSession:
 
     def __repr__(self) -> str:
         return f"<ChatSession of {self._session!r}>"
+
+    async def call(self, work: Callable[[], T]) -> T:
+        if isinstance(self._session, InMemorySession):
+            return work()
+        working = asyncio.ensure_future(asyncio.to_thread(work))
+        await ended(working)  # also if the waiting is cancelled: what it writes counts
+        return working.result()
 
     # -- turns
 
@@ -124,11 +135,11 @@ class ChatSession:
             row = await hub.row(name)
             if row.result is not None:
                 stored = await hub.engine.conversation(self.id)
-                self._session.refresh()
+                await self.call(self._session.refresh)
                 return replace(result_of(row, life.agent), history=tuple(stored.messages)), stored
             outcome = await self._driven(row, program)
             if outcome is not None and not isinstance(outcome, Leaving):
-                self._session.refresh()
+                await self.call(self._session.refresh)
                 return outcome, await hub.engine.conversation(self.id) if life.has_late_texts else None
             if outcome is not None and outcome.how == "blocked":
                 raise RunBlocked(name, outcome.why)

@@ -16,6 +16,9 @@ LEASE_S: Final = 10.0
 """A dispatcher treats a worker as dead that was silent for so many seconds."""
 SWEEP_S: Final = 30.0
 """After so many seconds, one of the workers again looks for runs that have no ticket."""
+GIVE_BACK_S: Final = 5.0
+"""How long runs that are taken from a worker may wait for a store that is away, to be given back; then their leases
+say it."""
 LATE_S: Final = 60.0
 """The sweep looks at runs that should have begun so many seconds ago."""
 

@@ -182,11 +182,7 @@ class Drive:
         try:
             leaving = await self._watched(carrying, run, life, head)
         except BaseException:
-            life.close()
-            asked = life.asked  # it waits no more here, but is asked still, until then
-            await self._taken_down(carrying)
-            self.inbox.take_out(list(self.receipts.values()))
-            await self._gone(run, Leaving(how="released"), asked)
+            await self._release(run, life, carrying)
             raise
         finally:
             self.unsubscribe()
@@ -201,6 +197,16 @@ class Drive:
             await self._gone(run, Leaving(how="released"))
             raise result
         return result
+
+    async def _release(self, run: Run, life: Life, carrying: asyncio.Task[Any]) -> None:
+        """Take the run down and give it back, also if this is cancelled meanwhile."""
+        life.close()
+        asked = life.asked  # it waits no more here, but is asked still, until then
+        try:
+            await self._taken_down(carrying)
+        finally:
+            self.inbox.take_out(list(self.receipts.values()))
+            await self._gone(run, Leaving(how="released"), asked)
 
     async def _taken_down(self, carrying: asyncio.Task[Any]) -> None:
         """End the run in memory. Nothing that it does by then is stored."""

@@ -6,15 +6,17 @@ Correctness depends on the records behind the port `Engine` alone: only the proc
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
-from journeyman.cancel import Abort, running_loop
+from journeyman.cancel import Abort, ended, running_loop
 from journeyman.definition import explain_arguments
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
@@ -491,6 +493,25 @@ class Durable:
         self.hub.check()
         session = self.hub.engine.session(id, agent=agent, any_agent=any_agent, create=create)
         return ChatSession(self.hub, session, head=self._head, app=self._app)
+
+    @asynccontextmanager
+    async def open_session(self, id: str, *, agent: str) -> AsyncGenerator[ChatSession]:
+        """Open the session of a chat for a block, or begin it. The store is asked in a thread: a database that does not
+        answer keeps nothing else in the event loop waiting.
+
+        Raises:
+            StoreError, SessionInUse: as for `session`.
+        """
+        self.hub.check()
+        opening = asyncio.ensure_future(
+            asyncio.to_thread(self.hub.engine.session, id, agent=agent, any_agent=False, create=True)
+        )
+        try:
+            await ended(opening)
+            yield ChatSession(self.hub, opening.result(), head=self._head, app=self._app)
+        finally:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                await ended(asyncio.ensure_future(asyncio.to_thread(opening.result().close)))
 
     # -- inside
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.durable.dispatch import Tickets
-from journeyman.durable.records import Change, Claim, QueueState, Record, Row, Signal, Status
+from journeyman.durable.records import Change, Claim, KeptSession, ListPlace, QueueState, Record, Row, Signal, Status
 from journeyman.session import SharedSession, Snapshot
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
@@ -69,9 +69,11 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
-        """Return runs, newest first; `prefix` is the beginning of their id or name."""
+        """Return runs, newest first; `prefix` is the beginning of their id or name. `older_than`: only those behind the
+        run of this place in the list."""
         ...
 
     async def queues(self, *, now: float) -> Sequence[QueueState]:
@@ -181,4 +183,19 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
 
     async def conversation(self, session: str) -> Snapshot:
         """Return what is stored of a session; of one that is not there, nothing."""
+        ...
+
+    async def sessions(
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
+    ) -> Sequence[KeptSession]:
+        """Return the sessions whose ids begin so, newest first."""
+        ...
+
+    async def delete_session(self, id: str) -> None:
+        """Forget a session and its turns.
+
+        Raises:
+            StoreError: there is none.
+            SessionInUse: somebody has it open.
+        """
         ...

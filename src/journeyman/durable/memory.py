@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field, replace
-from itertools import count
+from itertools import count, takewhile
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,25 @@ from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import LATE_S, SWEEP_S, Dispatcher, Ticket, Tickets, may_be_handed_over, urgency
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
-from journeyman.durable.records import OVER, Change, Claim, QueueState, Record, Row, Signal, Status, is_free, signalled
+from journeyman.durable.records import (
+    OVER,
+    Change,
+    Claim,
+    KeptSession,
+    Kind,
+    ListPlace,
+    QueueState,
+    Record,
+    Row,
+    Signal,
+    SignalKind,
+    Status,
+    is_free,
+    signalled,
+)
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.inbox import Queue
-from journeyman.session import SharedSession, Snapshot, Step, check_session_id
+from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.log import Line, added_up, lines_of, queued
 from journeyman.store.log import Record as SessionRecord
 from journeyman.types import Usage
@@ -29,8 +46,20 @@ class Memory:
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
-        self.records: dict[str, list[Record]] = {}
-        self.signals: list[Signal] = []
+        self.ids: dict[str, str] = {}
+        """The ids of the runs that have names, by their names."""
+        self.over: dict[str, float] = {}
+        """The runs that have ended, in the order in which they did, and when, in seconds since 1970."""
+        self.deduped: dict[tuple[str, str], str] = {}
+        """The ids of the runs that were begun with a `dedup`, by their agents and it."""
+        self.sorted: list[tuple[str, str]] = []
+        """Each id and each name, with the id of its run, in order: so runs are found by how these begin."""
+        self.records: dict[str, dict[tuple[str, Kind], Record]] = {}
+        """The steps of each run, in the order in which they were written."""
+        self.signals: dict[int, Signal] = {}
+        """By their numbers, which grow."""
+        self.sent: dict[str, dict[tuple[SignalKind, str], int]] = {}
+        """The numbers of the signals of each run, by what tells them apart."""
         self.owners: set[str] = set()
         """The owners that are alive."""
         self.names: count[int] = count(1)
@@ -45,6 +74,63 @@ class Memory:
         """Who has which session open."""
         self.swept = float("-inf")
         """When runs were last looked for that no ticket carries, in seconds since 1970."""
+
+    def put(self, row: Row) -> None:
+        """Keep a run as it is now."""
+        if row.id not in self.rows:
+            insort(self.sorted, (row.id, row.id))
+            if row.name is not None:
+                self.ids[row.name] = row.id
+                insort(self.sorted, (row.name, row.id))
+            if row.dedup is not None:
+                self.deduped[row.agent, row.dedup] = row.id
+        if row.status in OVER:
+            self.over.setdefault(row.id, row.ended or row.created)
+        self.rows[row.id] = row
+        self.version += 1
+
+    def forget_ended(self, *, before: float, most: int) -> None:
+        """Forget runs that ended before a time, in seconds since 1970, and the oldest of those that are too many."""
+        while self.over:
+            id, ended = next(iter(self.over.items()))
+            if ended >= before and len(self.over) <= most:
+                return
+            self.drop(id)
+
+    def drop(self, id: str) -> None:
+        """Forget a run, with its steps and signals."""
+        row = self.rows.pop(id)
+        del self.records[id]
+        self.over.pop(id, None)
+        del self.sorted[bisect_left(self.sorted, (id, id))]
+        if row.name is not None:
+            del self.sorted[bisect_left(self.sorted, (row.name, id))]
+            del self.ids[row.name]
+        if row.dedup is not None:
+            del self.deduped[row.agent, row.dedup]
+        for n in self.sent.pop(id, {}).values():
+            del self.signals[n]
+
+    def find(self, id: str) -> Row | None:
+        """Return the run of this id or name."""
+        return self.rows.get(id) or self.rows.get(self.ids.get(id, ""))
+
+    def like(self, row: Row) -> Row | None:
+        """Return the run that has the name of another, or the same agent and `dedup`."""
+        named = None if row.name is None else self.ids.get(row.name)
+        return self.rows.get(named or self.deduped.get((row.agent, row.dedup or ""), ""))
+
+    def beginning(self, prefix: str) -> Iterable[Row]:
+        """Return the runs whose id or name begins so."""
+        if not prefix:
+            return self.rows.values()
+        found: dict[str, Row] = {}
+        for place in range(bisect_left(self.sorted, (prefix, "")), len(self.sorted)):
+            word, id = self.sorted[place]
+            if not word.startswith(prefix):
+                break
+            found[id] = self.rows[id]
+        return found.values()
 
 
 def _state(queue: str, rows: Sequence[Row], *, now: float) -> QueueState:
@@ -81,19 +167,17 @@ class InMemoryEngine:
         self.memory.owners.discard(self.owner)
 
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
-        for known in self.memory.rows.values():
-            is_named = row.name is not None and known.name == row.name
-            if is_named or (row.dedup is not None and (known.agent, known.dedup) == (row.agent, row.dedup)):
-                return replace(known)
-        self._put(row)
-        self.memory.records[row.id] = list(records)
+        known = self.memory.like(row)
+        if known is not None:
+            return known
+        self.memory.put(row)
+        self.memory.records[row.id] = {(each.key, each.kind): each for each in records}
         if is_queued:
             await self._enqueue(row, now=row.created)
-        return replace(row)
+        return row
 
     async def get(self, id: str) -> Row | None:
-        found = self.memory.rows.get(id) or next((row for row in self.memory.rows.values() if row.name == id), None)
-        return None if found is None else replace(found)
+        return self.memory.find(id)
 
     async def rows(
         self,
@@ -102,15 +186,16 @@ class InMemoryEngine:
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         found = [
-            replace(row)
-            for row in self.memory.rows.values()
+            row
+            for row in self.memory.beginning(prefix)
             if (not statuses or row.status in statuses)
             and (agent is None or row.agent == agent)
-            and (row.id.startswith(prefix) or (row.name or "").startswith(prefix))
             and (ended_before is None or (row.ended is not None and row.ended < ended_before))
+            and (older_than is None or older_than.is_before(row))
         ]
         return sorted(found, key=lambda row: (row.created, row.id), reverse=True)[:limit]
 
@@ -123,7 +208,7 @@ class InMemoryEngine:
 
     async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
         found = [
-            replace(row)
+            row
             for row in self.memory.rows.values()
             if row.agent in agents
             and (not queues or row.queue in queues)
@@ -147,15 +232,15 @@ class InMemoryEngine:
             return None
         if gen is not None and gen != row.gen:
             return None
-        beside = [each for each in self.memory.rows.values() if each.queue == row.queue and each is not row]
-        running = [each for each in beside if each.status == "running" and not self._is_dead(each)]
-        if at_once is not None and len(running) >= at_once:
+        beside = () if at_once is None else self.memory.rows.values()
+        running = [each for each in beside if each.queue == row.queue and each.status == "running" and each is not row]
+        if at_once is not None and sum(not self._is_dead(each) for each in running) >= at_once:
             self.memory.parked += [] if gen is None or id in self.memory.parked else [id]
             return None
         n_steps, died = len(self.memory.records[row.id]), row.owner is not None and not steal
         deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
         if deaths >= MOST_DEATHS:
-            self._put(replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0))
+            self.memory.put(replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0))
             return None
         claimed = replace(
             row,
@@ -170,11 +255,11 @@ class InMemoryEngine:
             why=None,
             head=row.head if head is None else head,
         )
-        self._put(claimed)
-        return Claim(replace(claimed), claimed.epoch)
+        self.memory.put(claimed)
+        return Claim(claimed, claimed.epoch)
 
     async def records(self, id: str) -> Sequence[Record]:
-        return tuple(self.memory.records.get(id, ()))
+        return tuple(self.memory.records.get(id, {}).values())
 
     async def write(
         self,
@@ -188,9 +273,9 @@ class InMemoryEngine:
         if self._held(claim) is None:
             return "fenced"
         records = self.memory.records[record.run]
-        if any((known.key, known.kind) == (record.key, record.kind) for known in reversed(records)):
+        if (record.key, record.kind) in records:
             return "taken"
-        records.append(record)
+        records[record.key, record.kind] = record
         if starts is not None and starts.id not in self.memory.rows:
             await self.add(starts)
         if posts is not None:
@@ -200,7 +285,7 @@ class InMemoryEngine:
     async def note(self, claim: Claim, asked: bytes | None) -> None:
         row = self._held(claim)
         if row is not None and claim.drives(row):
-            self._put(replace(row, asked=asked))
+            self.memory.put(replace(row, asked=asked))
 
     async def settle(
         self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
@@ -210,7 +295,7 @@ class InMemoryEngine:
             return False
         if change.lines:
             self.memory.sessions[change.session].add(change.lines)
-        self._put(after := settled(row, change, now=now))
+        self.memory.put(after := settled(row, change, now=now))
         await self._enqueue(after, now=now)
         beside = [self.memory.rows[id] for id in self.memory.parked if self.memory.rows[id].queue == row.queue]
         for first in sorted(beside, key=lambda each: (-each.priority, each.created, each.id))[:1]:
@@ -225,20 +310,24 @@ class InMemoryEngine:
         row = self.memory.rows.get(signal.run)
         if row is None or row.status in OVER:
             return "over"
-        kind = (signal.run, signal.kind, signal.dedup)
-        if any((known.run, known.kind, known.dedup) == kind for known in self.memory.signals):
+        sent, n = self.memory.sent.setdefault(signal.run, {}), next(self.memory.numbers)
+        if sent.setdefault((signal.kind, signal.dedup), n) != n:
             return "known"
-        self.memory.signals.append(signal._replace(n=next(self.memory.numbers)))
-        self._put(after := signalled(row, signal.kind))
+        self.memory.signals[n] = signal._replace(n=n)
+        self.memory.put(after := signalled(row, signal.kind))
         if after.gen != row.gen:
             await self._enqueue(after, now=signal.at)
         return "taken"
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
-        return [each for each in self.memory.signals if each.n > after and (run is None or each.run == run)]
+        signals = self.memory.signals
+        if run is not None:
+            return [signals[n] for n in self.memory.sent.get(run, {}).values() if n > after]
+        found = [*takewhile(lambda each: each.n > after, reversed(signals.values()))]
+        return found[::-1]
 
     async def newest(self) -> int:
-        return self.memory.signals[-1].n if self.memory.signals else 0
+        return next(reversed(self.memory.signals), 0)
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Nobody tells."""
@@ -250,8 +339,7 @@ class InMemoryEngine:
     async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
         over = [id for id in ids if id in self.memory.rows and self.memory.rows[id].status in OVER]
         for id in over:
-            del self.memory.rows[id], self.memory.records[id]
-        self.memory.signals = [each for each in self.memory.signals if each.run not in over]
+            self.memory.drop(id)
         return len(over)
 
     async def drop_days(self, before: float) -> None:
@@ -281,9 +369,23 @@ class InMemoryEngine:
         known = self.memory.sessions.get(session)
         return Snapshot() if known is None else added_up(known.records)
 
-    def _put(self, row: Row) -> None:
-        self.memory.rows[row.id] = row
-        self.memory.version += 1
+    async def sessions(
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
+    ) -> Sequence[KeptSession]:
+        kept = [KeptSession(id, each.agent, each.created) for id, each in self.memory.sessions.items()]
+        found = [each for each in kept if each.id.startswith(prefix)]
+        found = [each for each in found if older_than is None or older_than.is_before(each)]
+        return sorted(found, key=lambda each: (each.created, each.id), reverse=True)[:limit]
+
+    async def delete_session(self, id: str) -> None:
+        if id not in self.memory.sessions:
+            raise StoreError(f"The memory has no session {id!r}.", hint="Look at the list of them.")
+        if self.memory.open_in.get(id) in self.memory.owners:
+            text = f"Session {id} in the memory is open in this process."
+            raise SessionInUse(text, hint="Close it there first.", pid=os.getpid())
+        del self.memory.sessions[id]
+        for row in [*self.memory.beginning(turns_of(id)[0])]:
+            self.memory.drop(row.id)
 
     async def _enqueue(self, row: Row, *, now: float) -> None:
         if self.tickets is not None and row.status != "running" and may_be_handed_over(row):
@@ -302,6 +404,8 @@ class _Said:
     """What is kept of a session."""
 
     agent: str
+    created: float = field(default_factory=time.time)
+    """Seconds since 1970."""
     records: list[SessionRecord] = field(default_factory=list[SessionRecord])
 
     def add(self, lines: Sequence[Line]) -> int:
@@ -356,8 +460,7 @@ class _InMemoryTickets:
             return False
         is_driven = row.status == "running"
         after = replace(row, status="ready" if is_driven else row.status, gen=row.gen + 1, epoch=row.epoch + is_driven)
-        self._memory.rows[row.id] = after
-        self._memory.version += 1
+        self._memory.put(after)
         await _enqueued(self.dispatcher, after, after_s=max(after_s, (after.wake or now) - now))
         return True
 

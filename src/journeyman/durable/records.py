@@ -37,6 +37,7 @@ OVER: Final[tuple[Status, ...]] = ("done", "failed")
 OPEN: Final[tuple[Status, ...]] = ("ready", "running", "waiting", "held", "blocked")
 
 SignalKind: TypeAlias = Literal["approve", "answer", "steer", "task_ended", "mail", "hold", "release", "stop"]
+"""The kind of a signal: what it asks of its run."""
 
 # -- one step ----------------------------------------------------------------------------------------------------------
 
@@ -51,6 +52,7 @@ _HEAD: Final = b'{"f":%d,' % FORMAT
 _VALUE: Final = b'"v":'
 
 Kind: TypeAlias = Literal[0, 1]
+"""The kind of a record: a step that was begun, or one that is done."""
 BEGUN: Final = 0
 DONE: Final = 1
 
@@ -446,6 +448,34 @@ def is_free(row: Row, *, now: float, also: Collection[Status], owner_is_dead: bo
     if row.status == "waiting" and row.wake is not None and row.wake <= now:
         return True
     return row.status in also or (row.status == "ready" and (row.wake is None or row.wake <= now))
+
+
+LAST: Final = "\U0010ffff"
+"""Behind every other character: what begins with a text comes before the text with this."""
+
+
+class KeptSession(NamedTuple):
+    """A session in a list."""
+
+    id: str
+    """The id of the session."""
+    agent: str
+    """The name of its agent."""
+    created: float
+    """Seconds since 1970."""
+
+
+class ListPlace(NamedTuple):
+    """The place of a run, or a session, in a list: where the next page begins."""
+
+    created: float
+    """Seconds since 1970."""
+    id: str
+    """The id of the run, or the session."""
+
+    def is_before(self, other: Row | KeptSession) -> bool:
+        """Tell whether another one comes behind it, where the newest comes first."""
+        return (other.created, other.id) < self
 
 
 class Claim(NamedTuple):

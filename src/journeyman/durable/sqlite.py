@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, fields
@@ -23,10 +24,13 @@ from journeyman.cancel import ended
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.memory import killer, settled
 from journeyman.durable.records import (
+    LAST,
     OVER,
     QUEUES,
     Change,
     Claim,
+    KeptSession,
+    ListPlace,
     QueueState,
     Record,
     Row,
@@ -42,7 +46,7 @@ from journeyman.store.file import Lock, is_held
 from journeyman.store.log import Record as SessionRecord
 from journeyman.store.log import readable
 from journeyman.store.repair import opened, rescue_on_close
-from journeyman.store.store import add_lines, open_session
+from journeyman.store.store import Store, add_lines, open_session
 
 T = TypeVar("T")
 
@@ -115,6 +119,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         where, given = ["1"], list[object]()
@@ -125,12 +130,16 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             where.append("agent = ?")
             given.append(agent)
         if prefix:
-            where.append("(substr(id, 1, ?) = ? OR substr(name, 1, ?) = ?)")
-            given += [len(prefix), prefix] * 2
+            where.append("((id >= ? AND id < ?) OR (name >= ? AND name < ?))")  # as the indexes are sorted
+            given += [prefix, prefix + LAST] * 2
         if ended_before is not None:
             where.append("ended < ?")
             given.append(ended_before)
-        return await self._rows(f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?", (*given, limit))
+        if older_than is not None:
+            where.append("(created, id) < (?, ?)")
+            given += older_than
+        query = f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"
+        return await self._rows(query, (*given, limit), in_thread=bool(prefix))
 
     async def queues(self, *, now: float) -> Sequence[QueueState]:
         found = await self._read(QUEUES.format(now="?"), [now] * QUEUES.count("{now}"))
@@ -225,6 +234,24 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         query = "SELECT n, kind, position, body, crc FROM records WHERE session = ? ORDER BY n"
         return readable([SessionRecord(*row) for row in await self._read(query, (session,))], session)[1]
 
+    async def sessions(
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
+    ) -> Sequence[KeptSession]:
+        newest = older_than or ListPlace(math.inf, "")
+        query = (
+            "SELECT id, agent, created FROM sessions WHERE id >= ? AND id < ? AND (created, id) < (?, ?)"
+            " ORDER BY created DESC, id DESC LIMIT ?"
+        )
+        found = await self._read(query, (prefix, prefix + LAST, *newest, limit), in_thread=True)
+        return [KeptSession(*each) for each in found]
+
+    async def delete_session(self, id: str) -> None:
+        def work() -> None:
+            with Store(self.path) as store:
+                store.delete(id)
+
+        await asyncio.to_thread(work)
+
     async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
         def work(connection: Connection) -> int:
             marks = ", ".join("?" * len(OVER))
@@ -298,12 +325,12 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
 
     # -- the file
 
-    async def _rows(self, where: str, given: Sequence[object]) -> list[Row]:
-        found = await self._read(f"SELECT {_LIST} FROM jm_runs {where}", given)
+    async def _rows(self, where: str, given: Sequence[object], *, in_thread: bool = False) -> list[Row]:
+        found = await self._read(f"SELECT {_LIST} FROM jm_runs {where}", given, in_thread=in_thread)
         return [Row(**dict(zip(_COLUMNS, each, strict=True))) for each in found]
 
-    async def _read(self, query: str, given: Sequence[object] = ()) -> list[Any]:
-        return await self._patiently(lambda: self._file.rows(query, given))
+    async def _read(self, query: str, given: Sequence[object] = (), *, in_thread: bool = False) -> list[Any]:
+        return await self._patiently(lambda: self._file.rows(query, given), in_thread=in_thread)
 
     async def _written(self, work: Callable[[Connection], T], *, is_synced: bool = False) -> T:
         """Do `work` in a transaction."""

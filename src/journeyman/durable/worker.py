@@ -14,7 +14,7 @@ from journeyman.cancel import ended
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
-from journeyman.durable.dispatch import Ticket, Tickets, may_be_handed_over
+from journeyman.durable.dispatch import GIVE_BACK_S, Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import Leaving
 from journeyman.durable.process_signals import stop_signals_heard
@@ -165,8 +165,7 @@ class Worker:
             driving = list(self._driving.values())
             for task in driving:
                 task.cancel()
-            for task in driving:
-                await ended(task)
+            await ended(asyncio.gather(*driving, return_exceptions=True), patience_s=GIVE_BACK_S)
 
     async def _claim(self) -> int:
         """Begin to drive what is ready, as far as there are slots. Return how many that are."""

@@ -52,7 +52,12 @@ def is_there(file: Storage) -> bool:
     """
     if not file.has("rec_format"):
         return False
-    version = max([row[0] for row in file.rows("SELECT version FROM rec_format")], default=0)
+    versions: list[object] = [row[0] for row in file.rows("SELECT version FROM rec_format")]
+    numbers = [each for each in versions if isinstance(each, int)]
+    if len(numbers) < len(versions):
+        text = f"{file.place} does not say in which format its recordings are: the row of the format is damaged."
+        raise StoreError(text, hint="Restore the store from a copy.")
+    version = max(numbers, default=0)
     if version > FORMAT:
         raise StoreError(
             f"{file.place} has recordings of format {version}; this version of journeyman reads formats up to"

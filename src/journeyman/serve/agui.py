@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 from ag_ui.core import events as ui
 from ag_ui.core.types import Interrupt
@@ -23,6 +24,7 @@ from journeyman.json_numbers import write_json
 from journeyman.result import Failure, Metadata, plain_output
 from journeyman.serve.bodies import client_question
 from journeyman.serve.live import Ended, Entry, Live
+from journeyman.serve.refusals import Refusal
 from journeyman.types import JsonObject
 
 PROTOCOL: Final = "1.0"
@@ -64,14 +66,12 @@ class Threads:
     """Which runs of the protocol the turns of chats are told as."""
 
     def __init__(self) -> None:
-        self._segments: dict[Live, list[Segment]] = {}
+        self._segments: WeakKeyDictionary[Live, list[Segment]] = WeakKeyDictionary()
+        """Forgotten with the turn."""
 
     def of(self, live: Live, run_id: str, answered: Collection[str] = ()) -> Segment:
         """Return the part of a turn that is told as this run: a new one, unless there is one. `answered` are the ids of
         what its request answers."""
-        for gone in [each for each in self._segments if each.ended is not None and each is not live]:
-            if not gone.n_followers:
-                del self._segments[gone]
         known = self._segments.setdefault(live, [])
         found = self.find(live, run_id)
         if found is None:
@@ -80,6 +80,23 @@ class Threads:
             found = Segment(run_id, after, is_first=not known, open=left, answered=answered)
             known.append(found)
         return found
+
+    def check_answers(self, live: Live, answered: Collection[str]) -> None:
+        """Check what a request answers: all that its client was told, and nothing else.
+
+        Raises:
+            Refusal: something is left out, or does not wait.
+        """
+        told = [each.id for segment in self._segments.get(live, ())[-1:] for each in segment.interrupts]
+        missing = [id for id in told if id in live.open and id not in answered]
+        has_ended = live.ended is not None
+        unknown = [id for id in answered if (live.open or has_ended) and id not in live.open]
+        if missing:
+            text = f"The interrupts {', '.join(missing)} are left out."
+            raise Refusal(409, "NOT_ANSWERED", text, "Answer all interrupts of the last run in one resume.")
+        if unknown:
+            shown = ", ".join([repr(id[:80]) for id in unknown[:5]])
+            raise Refusal(409, "NOT_WAITING", f"Nothing waits under {shown}.", "Send the ids of the interrupts.")
 
     def find(self, live: Live | None, run_id: str) -> Segment | None:
         """Return the part of a turn that was told as this run."""
@@ -101,6 +118,8 @@ class Agui:
         """The number of the event that was told last, and as how many events of the protocol it was told."""
         self._text: str | None = None
         self._thinking: str | None = None
+        self._message: str | None = None
+        """The message that further calls are a part of: clients add them to their newest one if it has this id."""
         self._calls: dict[str, bool] = {}
         """Calls whose arguments have begun to be told, and whether they are told to the end."""
         self._step: str | None = None
@@ -204,13 +223,13 @@ class Agui:
             case events.TextDelta(text=text):
                 if self._text is None:
                     yield from self._closed()
-                    self._text = f"{self._live.number}.{self._number}"
+                    self._text = self._message = f"{self._live.number}.{self._number}"
                     yield ui.TextMessageStartEvent(message_id=self._text, role="assistant")
                 yield ui.TextMessageContentEvent(message_id=self._text, delta=text)
             case events.ThinkingDelta(text=text):
                 if self._thinking is None:
                     yield from self._closed()
-                    self._thinking = f"{self._live.number}.{self._number}"
+                    self._thinking, self._message = f"{self._live.number}.{self._number}", None
                     yield ui.ReasoningStartEvent(message_id=self._thinking)
                     yield ui.ReasoningMessageStartEvent(message_id=self._thinking, role="reasoning")
                 yield ui.ReasoningMessageContentEvent(message_id=self._thinking, delta=text)
@@ -233,8 +252,10 @@ class Agui:
                 self._step = None
             case events.ModelResponded():
                 yield from self._closed()
+                self._message = None
             case events.ModelRestarted(attempt=attempt, iteration=iteration):
                 yield from self._closed()
+                self._message = None
                 value = {"attempt": attempt, "iteration": iteration}
                 yield ui.CustomEvent(name="journeyman.restarted", value=value)
             case events.ValidationFailed(attempt=attempt, feedback=feedback):
@@ -280,6 +301,7 @@ class Agui:
             ):
                 return  # the client has told us
             case events.ToolFinished(kind="tool" | "unknown", tool_result=result):
+                self._message = None
                 yield ui.ToolCallResultEvent(message_id=f"result-{id}", tool_call_id=id, content=result)
             case events.ToolProgress(message=message, fraction=fraction):
                 value = {"toolCallId": id, "message": message, "fraction": fraction}
@@ -292,7 +314,8 @@ class Agui:
             if self._text is not None or self._thinking is not None:
                 yield from self._closed()
             self._calls[id] = False
-            yield ui.ToolCallStartEvent(tool_call_id=id, tool_call_name=name)
+            self._message = self._message or f"{self._live.number}.{self._number}"
+            yield ui.ToolCallStartEvent(tool_call_id=id, tool_call_name=name, parent_message_id=self._message)
 
     def _grown(self, event: events.OutputDelta) -> Iterator[ui.BaseEvent]:
         n_chars = len(event.json)
@@ -377,6 +400,14 @@ def changes(before: object, now: object, path: str) -> Iterator[dict[str, object
 
 def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
+
+
+def run_error(refusal: Refusal, *, thread_id: str, run_id: str) -> bytes:
+    """Return how a client is told that its run cannot go on: as the protocol has it, in a run that fails at once."""
+    encoder = EventEncoder()
+    begun = ui.RunStartedEvent(thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL)
+    error = ui.RunErrorEvent(message=f"{refusal.message} {refusal.hint}", code=refusal.code)
+    return b"".join(encoder.encode(each).encode() for each in (begun, error))
 
 
 def usage_of(metadata: Metadata | None) -> list[ui.TokenUsage] | None:

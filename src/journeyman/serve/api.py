@@ -29,7 +29,7 @@ from journeyman.errors import DefinitionError, InvalidArguments, StoreError
 from journeyman.events import QuestionAsked
 from journeyman.json_numbers import write_json
 from journeyman.loop.prepare import host_problems
-from journeyman.serve.agui import Agui, Threads
+from journeyman.serve.agui import Agui, Threads, run_error
 from journeyman.serve.bodies import (
     after_of,
     answer_of,
@@ -47,9 +47,11 @@ from journeyman.serve.bodies import (
     with_tools,
     wrong,
 )
-from journeyman.serve.hosting import Deps, Hosting, OnDisconnect
+from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
+from journeyman.serve.listening import check_type
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.openapi import ID, openapi
+from journeyman.serve.owned import delete_chat, delete_run, list_chats, list_runs, page_of
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_key, served_problems
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN
@@ -106,7 +108,8 @@ def app(
 class AgentApp:
     """An ASGI application that serves agents. `app` makes it.
 
-    If you mount it, give its lifespan to the application around it: `FastAPI(lifespan=agents.lifespan)`.
+    If you mount it, give its lifespan to the application around it: `FastAPI(lifespan=agents.lifespan)`. Otherwise it
+    opens at the first request, and closes when the event loop ends.
     """
 
     def __init__(self, hosting: Hosting, authorize: Authorize | None) -> None:
@@ -131,7 +134,7 @@ class AgentApp:
     async def lifespan(self, around: object = None) -> AsyncGenerator[None]:
         """Keep the store and the models open. Leaving the block stops the runs that go on, or leaves them to another
         process."""
-        async with self._hosting.opened():
+        async with self._hosting.lifespan():
             yield
 
     async def drain(self, grace_s: float) -> None:
@@ -213,8 +216,9 @@ class _Endpoint:
             response = refused(invalid_input(invalid))
         except StoreError as error:
             _log.warning("A request could not be answered: %s", error)
-            text = "The store cannot be used at the moment."
-            response = refused(Refusal(503, "STORE_AWAY", text, "Ask again.", retry_s=self.hosting.limits.retry_s))
+            response = refused(
+                Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=self.hosting.limits.retry_s)
+            )
         except ClientDisconnect:
             return
         except HTTPException:
@@ -227,6 +231,7 @@ class _Endpoint:
     async def _answer(self, request: Request) -> ASGIApp:
         asked = Exchange(request, owner=_EVERYBODY, who=_EVERYBODY)
         if not self.is_open:
+            await self.hosting.open_for_request()
             _ = self.hosting.durable  # it must be open
             if self.authorize is not None:
                 owner = await self._owner(self.authorize, request)
@@ -236,6 +241,8 @@ class _Endpoint:
                     )
                 asked.who, asked.owner = owner, owner_key(owner)
         if request.method == "POST":
+            if (unwelcome := check_type(request.headers)) is not None:
+                raise Refusal(unwelcome.status, "WRONG_TYPE", unwelcome.message, unwelcome.hint)
             asked.raw = await self._body(request)
             asked.body = parsed_body(asked.raw)
         above, telemetry = request.headers.get("traceparent"), self.hosting.host.telemetry
@@ -315,12 +322,16 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             ("POST", "/agents/{agent}/runs", self.begin, False),
             ("POST", "/agents/{agent}/agui", self.agui, False),
             ("POST", "/agents/{agent}/chats/{id}/turns", self.turn, False),
+            ("GET", "/runs", self.runs, False),
             ("GET", "/runs/{id}", self.run, False),
+            ("DELETE", "/runs/{id}", self.delete, False),
             ("GET", "/runs/{id}/events", self.events, False),
             ("POST", "/runs/{id}/stop", self.stop, False),
             ("POST", "/runs/{id}/steer", self.steer, False),
             ("POST", "/runs/{id}/answers/{question}", self.answer, False),
+            ("GET", "/chats", self.chats, False),
             ("GET", "/chats/{id}", self.chat, False),
+            ("DELETE", "/chats/{id}", self.delete, False),
             ("GET", "/chats/{id}/events", self.chat_events, False),
             ("POST", "/chats/{id}/stop", self.stop, False),
             ("POST", "/chats/{id}/steer", self.steer, False),
@@ -334,10 +345,11 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
 
     async def ready(self, asked: Exchange) -> ASGIApp:
         hosting = self._hosting
-        if not hosting.is_open or hosting.is_closing:
-            text = "The server is closing, or not open yet."
+        await hosting.open_for_request()
+        if hosting.is_closing:
+            text = "The server is closing."
             raise Refusal(503, "CLOSING", text, "Ask another one.", retry_s=hosting.limits.retry_s)
-        await hosting.durable.hub.engine.get("")
+        await hosting.durable.hub.engine.forget(())  # writes nothing, where something could be written
         return json_response({"status": "ready"})
 
     async def openapi(self, asked: Exchange) -> ASGIApp:
@@ -357,7 +369,8 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         return await self._followed(asked, live, f"/runs/{key}")
 
     async def _followed(self, asked: Exchange, live: Live, place: str) -> ASGIApp:
-        """Answer with the events, or with the result once it is there."""
+        """Answer with the events, or with the result once it is there. `place`: where it is found, in this app."""
+        place = asked.request.scope.get("root_path", "") + place
         if asked.is_stream:
             headers = [(b"location", place.encode()), (b"x-run-id", live.name.partition(":")[2].encode())]
             return EventStream(self._hosting, live, Plain(live, 0), headers=headers)
@@ -374,6 +387,19 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             self._hosting.n_followers -= 1
         return ended_response(live, location=place)
 
+    async def runs(self, asked: Exchange) -> ASGIApp:
+        lines, further = await list_runs(self._hosting, asked.owner, *page_of(asked.request))
+        return json_response({"runs": lines, "next": further})
+
+    async def chats(self, asked: Exchange) -> ASGIApp:
+        lines, further = await list_chats(self._hosting, asked.owner, *page_of(asked.request))
+        return json_response({"chats": lines, "next": further})
+
+    async def delete(self, asked: Exchange) -> ASGIApp:
+        delete = delete_chat if "/chats/" in asked.request.scope["route"].path else delete_run
+        await delete(self._hosting, asked.name)
+        return Response(status_code=204)
+
     async def run(self, asked: Exchange) -> ASGIApp:
         info = await self._hosting.info(asked.name)
         result = await self._hosting.result(asked.name) if info.is_over else None
@@ -387,7 +413,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             "iteration": info.iteration,
             "tokens": info.tokens,
             "cost": info.cost,
-            "why": info.why,
+            "why": None if info.status == "blocked" else info.why,  # its words are for the operator
             "questions": [question_document(each) for each in info.waits_for],
             "result": None if result is None else orjson.Fragment(result),
         }
@@ -460,19 +486,29 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
     # -- AG-UI
 
     async def agui(self, asked: Exchange) -> ASGIApp:
-        given = run_input(asked.body)
+        read = run_input(asked.body)
+        given = read.given
         agent = with_tools(self._hosting.agent(asked.request.path_params["agent"]), given)
         if not is_id(given.thread_id):
             raise wrong("threadId", f"it is not of the form {ID}")
-        id, results, answered = f"{asked.owner}:{given.thread_id}", results_of(given), set[str]()
+        id, results, answered = f"{asked.owner}:{given.thread_id}", results_of(read), set[str]()
+        live = self._hosting.live(TURN + id)
+        is_known = self._threads.find(live, given.run_id) is not None
         if not given.resume and not results:
-            value = typed_input(agent, given)
+            value = typed_input(agent, read)
             key = (given.run_id, f"{agent.name} {value!r}")
+            if live is not None and live.open and not is_known:
+                text = f"The thread {given.thread_id!r} waits for answers: {', '.join(live.open)}."
+                return _failed_run(given, Refusal(409, "NOT_ANSWERED", text, "Send them as resume."))
             live = await self._hosting.turn(id, agent, value, key=key)
         else:
-            live = self._hosting.live(TURN + id)
-            if live is None or self._threads.find(live, given.run_id) is None:
-                live, answered = await self._resumed(asked, given, agent, results)
+            if live is None or not is_known:
+                try:
+                    live, answered = await self._resumed(asked, given, agent, results)
+                except Refusal as refusal:
+                    if not given.resume or refusal.status >= 500:
+                        raise
+                    return _failed_run(given, refusal)
             if live.agent.name != agent.name:
                 text = f"The thread {given.thread_id!r} is one with {live.agent.name!r}, not with {agent.name!r}."
                 raise Refusal(409, "CHAT_UNUSABLE", text, "Take another thread for another agent.")
@@ -489,6 +525,8 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         is_new = self._hosting.live(TURN + id) is None
         live = await self._hosting.go_on(id, agent)
         wanted = {each.question: each.id for each in live.open.values() if isinstance(each, QuestionAsked)}
+        if given.resume and not is_new:
+            self._threads.check_answers(live, answers)
         early: dict[str, str] = {}
         for call, result in results.items():
             question = client_question(call)
@@ -504,6 +542,12 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         for question, answer in answers.items():
             await self._hosting.answer(run, live, question, answer, who=asked.who)
         return live, {*answers}
+
+
+def _failed_run(given: RunAgentInput, refusal: Refusal) -> Response:
+    """Return a run of AG-UI that fails at once, as the protocol asks for where a resume cannot be used."""
+    body = run_error(refusal, thread_id=given.thread_id, run_id=given.run_id)
+    return Response(body, headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
 
 
 def ended_response(live: Live, *, location: str) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ag_ui.core.types import RunAgentInput
 from pydantic import ValidationError
@@ -110,21 +110,81 @@ def answer_of(body: object) -> Decision | str:
     return decision_of(given, "decision")
 
 
-def run_input(body: object) -> RunAgentInput:
-    """Return what a client of AG-UI asks for.
+class RunInput(NamedTuple):
+    """A request of a client of AG-UI, with what is read of it."""
+
+    given: RunAgentInput
+    """Its messages are the last ones only: the server has the conversation."""
+    n_before: int
+    """How many messages stood before those."""
+
+
+def run_input(body: object) -> RunInput:
+    """Return what a client of AG-UI asks for. What is not read is not looked at, and what is read is bounded first: to
+    take a body apart costs far more than to receive it.
 
     Raises:
-        Refusal: it does not fit the protocol; it lists every issue.
+        Refusal: it does not fit the protocol, or has too many parts; it lists the first issues.
     """
+    n_before, fields = 0, body
+    if isinstance(body, dict):
+        fields = {**cast("dict[str, object]", body), "state": None, "context": None}
+        for name, most in _MOST.items():
+            if (n_items := len(_items(fields.get(name)))) > most:
+                raise wrong(name, f"it has {n_items:,} items, and may have {most:,}")
+        if _count_parts(fields.get("tools"), _MOST_PARTS) > _MOST_PARTS:
+            raise wrong("tools", f"they have more than {_MOST_PARTS:,} parts, with those of their schemas")
+        if messages := _items(fields.get("messages")):
+            fields["messages"] = last = _last_messages(messages)
+            n_before = len(messages) - len(last)
     try:
-        return RunAgentInput.model_validate(body)
+        return RunInput(RunAgentInput.model_validate(fields), n_before)
     except ValidationError as error:
-        issues = [
-            {"path": ".".join(map(str, each["loc"])), "message": each["msg"]}
-            for each in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
+        issues: list[dict[str, str]] = []
+        for each in error.errors(include_url=False, include_input=False, include_context=False)[:20]:
+            first, *rest = each["loc"] or ("",)
+            if first == "messages" and rest and isinstance(rest[0], int):
+                rest[0] += n_before  # of the body, whose first messages were left out
+            issues.append({"path": ".".join(map(str, (first, *rest))), "message": each["msg"]})
         text = f"The body is not a RunAgentInput: {issues[0]['path']}: {issues[0]['message']}."
-        raise Refusal(422, "INVALID_INPUT", text, "See the AG-UI protocol.", issues=issues[:20]) from None
+        raise Refusal(422, "INVALID_INPUT", text, "See the AG-UI protocol.", issues=issues) from None
+
+
+_MOST: Final = {"messages": 100_000, "tools": 128, "resume": 256}
+"""How many of each a request may have."""
+_MOST_RESULTS: Final = 256
+"""How many results of a client's tools are read."""
+_MOST_PARTS: Final = 4_000
+"""How many values the tools of a client may be made of, all together."""
+
+
+def _items(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _last_messages(messages: list[object]) -> list[object]:
+    """Return the messages that are read: the results at the end, and the one before them."""
+    n_results = 0
+    for message in reversed(messages):
+        if not isinstance(message, dict) or cast("JsonObject", message).get("role") != "tool":
+            break
+        n_results += 1
+    if n_results > _MOST_RESULTS:
+        raise wrong("messages", f"they end with {n_results:,} results, and may end with {_MOST_RESULTS:,}")
+    return messages[-n_results - 1 :]
+
+
+def _count_parts(value: object, most: int) -> int:
+    """Count the values that JSON is made of, up to one more than `most`."""
+    n_parts, left = 0, [value]
+    while left and n_parts <= most:
+        value = left.pop()
+        n_parts += 1
+        inside = [*cast("dict[str, object]", value).values()] if isinstance(value, dict) else _items(value)
+        if len(inside) > most:
+            return most + 1
+        left += inside
+    return n_parts
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -227,14 +287,14 @@ def with_tools(agent: Agent[Any, Any, Any], given: RunAgentInput) -> Agent[Any, 
 _OF_CLIENTS: Final[Any] = {"parallel": True, "resumes": True, "foreign": True}
 
 
-def results_of(given: RunAgentInput) -> dict[str, str]:
+def results_of(asked: RunInput) -> dict[str, str]:
     """Return the results of the client's tools, which its messages end with, by the ids of their calls.
 
     Raises:
         Refusal: one is no text.
     """
     results: dict[str, str] = {}
-    for number, message in reversed(list(enumerate(given.messages))):
+    for number, message in reversed(list(enumerate(asked.given.messages, asked.n_before))):
         if message.role != "tool":
             break
         content = message.content
@@ -289,14 +349,14 @@ def decision_of(payload: JsonObject, path: str) -> Decision:
         ) from None
 
 
-def prompt_of(given: RunAgentInput) -> str:
+def prompt_of(asked: RunInput) -> str:
     """Return what the user says: the last message.
 
     Raises:
         Refusal: it is not the user's, or says nothing.
     """
     wrong = "there is no message"
-    for number, message in reversed(list(enumerate(given.messages))):
+    for number, message in reversed(list(enumerate(asked.given.messages, asked.n_before))):
         path = f"messages.{number}"
         if message.role != "user":
             wrong, path = "the last message is not the user's", f"{path}.role"
@@ -315,7 +375,7 @@ def prompt_of(given: RunAgentInput) -> str:
     )
 
 
-def typed_input(agent: Agent[Any, Any, Any], given: RunAgentInput) -> object:
+def typed_input(agent: Agent[Any, Any, Any], asked: RunInput) -> object:
     """Return the input of a turn: what the user says; for an agent that takes no text `forwardedProps.input`, or JSON
     in what the user says.
 
@@ -323,9 +383,9 @@ def typed_input(agent: Agent[Any, Any, Any], given: RunAgentInput) -> object:
         Refusal: it is missing.
         InvalidArguments: it does not fit the agent's type.
     """
-    forwarded: object = given.forwarded_props
+    forwarded: object = asked.given.forwarded_props
     if agent.input is str:
-        return prompt_of(given)
+        return prompt_of(asked)
     if isinstance(forwarded, dict) and "input" in forwarded:
         return input_of(agent, {"input": cast("JsonObject", forwarded)["input"]})
-    return input_of(agent, {"input": parsed_body(prompt_of(given).encode())})
+    return input_of(agent, {"input": parsed_body(prompt_of(asked).encode())})

@@ -11,8 +11,9 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from contextvars import Context
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -24,7 +25,7 @@ from journeyman.chat import Chat
 from journeyman.chat.questions import UNANSWERED, answered_event
 from journeyman.connect import connect
 from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Question, RunInfo, Worker
-from journeyman.durable.chats import TurnSuspended
+from journeyman.durable.chats import ChatSession, TurnSuspended
 from journeyman.durable.journal import Leaving
 from journeyman.durable.program import Program
 from journeyman.durable.records import Head, Row, Signal, load_head, prints_of, questions_of
@@ -62,7 +63,7 @@ _LAST_WORDS_S: Final = 5.0
 
 
 class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask for
-    """All that goes on for clients. It is used from one event loop, inside `opened`."""
+    """All that goes on for clients. It is used from one event loop, while it is open."""
 
     def __init__(
         self,
@@ -87,40 +88,84 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._memory: Memory | None = None
         self._lives: dict[str, Live] = {}
         """Runs by their names, chats by the ids of their sessions after `TURN`."""
+        self._going: dict[Live, str] = {}
+        """Those that requests drive, each with its name in `_lives`: only these are looked at each second."""
+        self._idle: dict[Live, tuple[str, float]] = {}
+        """Those that have ended, only wait in the store, or are driven elsewhere, each with its name and since when
+        nothing has happened to it; the oldest first."""
         self._chat_used_s: dict[str, float] = {}
-        """When chats that are kept in memory were last used."""
+        """When chats that are kept in memory were last used; the oldest first."""
         self._keys: dict[str, tuple[str, str]] = {}
         """Of chats, the key of the newest turn, and what it was asked."""
-        self._n_starting = 0
+        self._n_going = 0
+        """How many runs and turns are driven by requests, or begin."""
         self.n_followers = 0
         self.is_closing = False
+        self._has_lifespan = False
+        """True once the lifespan of the app has begun: then only it opens and closes."""
+        self._keeper: asyncio.Task[None] | None = None
+        """What keeps it open where there is no lifespan."""
+        self._is_there: asyncio.Future[None]
+        """Done when the keeper has opened it."""
 
     # -- opening and closing
-
-    @property
-    def is_open(self) -> bool:
-        """True while clients are served."""
-        return self._durable is not None
 
     @property
     def durable(self) -> Durable:
         """The store of the runs.
 
         Raises:
-            RuntimeError: it is not open.
+            Refusal: it is not open.
         """
         if self._durable is None:
-            raise RuntimeError(
-                "The agents are not open. Where the app is mounted, open it with the one around: "
-                "FastAPI(lifespan=agents.lifespan)."
-            )
+            text = "The server is closing, or not open yet."
+            raise Refusal(503, "CLOSING", text, "Ask another one, or ask again.", retry_s=self.limits.retry_s)
         return self._durable
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[None]:
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Keep it open for the lifespan of an application."""
+        self._has_lifespan = True
+        async with self._opened():
+            yield
+
+    async def open_for_request(self) -> None:
+        """Open it where the application that mounts it has not passed its lifespan on.
+
+        It is then closed when the event loop ends, which cancels the task that keeps it open.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
+        loop = asyncio.get_running_loop()
+        if self._has_lifespan:
+            return
+        if self._keeper is None or self._keeper.done() or self._keeper.get_loop() is not loop:
+            self._durable = None  # of another event loop, which has ended
+            self._is_there = loop.create_future()
+            self._keeper = loop.create_task(self._keep_open(self._is_there), context=Context())
+        if not self._is_there.done() or self._durable is None:
+            await asyncio.shield(self._is_there)
+
+    async def _keep_open(self, is_there: asyncio.Future[None]) -> None:
+        try:
+            async with self._opened():
+                is_there.set_result(None)
+                await asyncio.get_running_loop().create_future()
+        except Exception as error:
+            if is_there.done():
+                raise
+            is_there.set_exception(error)  # for the requests that wait
+        finally:
+            is_there.cancel()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[None]:
         """Keep the store and the models open, and go on with what another process has left."""
         if self._durable is not None:
             raise RuntimeError("The agents are open already: an app can be opened only once.")
+        for kept in (self._lives, self._going, self._idle, self._chat_used_s, self._keys):
+            kept.clear()  # of the time before it was closed
         async with AsyncExitStack() as stack:
             for model in (self.host.model or agent.model for agent in self.agents.values()):
                 with suppress(ModelUnavailable):  # the run that needs it says so
@@ -180,39 +225,109 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         for live in driving:
             if live.task is not None and not live.task.done():
                 if self.is_stored:
-                    live.task.cancel()
+                    if not live.task.cancelling():  # at the end of the event loop it gives its run back already
+                        live.task.cancel()
                 else:
                     live.abort.abort("the server is closing")
         _, late = await asyncio.wait(tasks, timeout=_LAST_WORDS_S)
-        for task in late:
-            task.cancel()
-        await asyncio.wait(tasks)
+        while late:  # each time, what keeps one of them is left: the store may be away
+            for task in late:
+                task.cancel()
+            _, late = await asyncio.wait(late, timeout=_TICK_S)
 
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
             now_s = asyncio.get_running_loop().time()
-            for name, live in list(self._lives.items()):
-                self._look_at(name, live, now_s)
-            if self._memory is not None:
-                await self.durable.forget(older_s=self.limits.kept_s)
-                for id, used_s in list(self._chat_used_s.items()):
-                    if TURN + id not in self._lives and now_s - used_s > self.limits.kept_s:
-                        del self._chat_used_s[id]
-                        self._memory.sessions.pop(id, None)
+            for live, name in list(self._going.items()):
+                if live.is_driven:
+                    self._look_at(live, now_s)
+                else:
+                    del self._going[live]
+                    self._idle[live] = name, live.moved_s
+            self._forget_idle()
 
-    def _look_at(self, name: str, live: Live, now_s: float) -> None:
+    def _look_at(self, live: Live, now_s: float) -> None:
         limits, quiet_s = self.limits, now_s - live.moved_s
-        is_elsewhere = not live.is_driven and (live.is_suspended or live.task is not None)
-        if (live.ended is not None or is_elsewhere) and not live.n_followers and quiet_s > limits.kept_s:
-            if live.task is not None:
-                live.task.cancel()  # nobody wants to know any more
-            del self._lives[name]
-            self._keys.pop(name, None)
-        elif live.is_driven and limits.run_s is not None and now_s - live.began_s > limits.run_s:
+        if limits.run_s is not None and now_s - live.began_s > limits.run_s:
             live.abort.abort(f"it took longer than {limits.run_s:g} s")
         elif self._memory is not None and live.open and not live.n_followers and quiet_s > limits.patience_s:
             live.abort.abort(f"nobody answered within {limits.patience_s:g} s")
+
+    def _forget_idle(self) -> None:
+        """Forget what was not used for long, and the oldest of what is too much."""
+        now_s, kept_s, most = asyncio.get_running_loop().time(), self.limits.kept_s, self.limits.kept_runs
+        for live in list(self._idle):
+            name, since_s = self._idle[live]
+            if now_s - since_s <= kept_s and len(self._idle) <= most:
+                break
+            del self._idle[live]
+            if live.is_driven:
+                self._going[live] = name
+            elif live.n_followers or (live.moved_s > since_s and len(self._idle) < most):
+                self._idle[live] = name, now_s if live.n_followers else live.moved_s
+            else:
+                if live.task is not None and live.ended is None:
+                    live.task.cancel()  # it waits for its end, which nobody wants to know any more
+                if self._drop(name, live):
+                    self._keys.pop(name, None)
+        if self._memory is not None:
+            self._memory.forget_ended(before=self.durable.hub.now() - kept_s, most=most)
+            self._forget_chats(self._memory, now_s)
+
+    def _forget_chats(self, memory: Memory, now_s: float) -> None:
+        for id in list(self._chat_used_s):
+            is_much = len(self._chat_used_s) > self.limits.kept_runs
+            if now_s - self._chat_used_s[id] <= self.limits.kept_s and not is_much:
+                return
+            live = self._lives.get(TURN + id)
+            if live is None or (is_much and live.ended is not None and not live.n_followers):
+                del self._chat_used_s[id]
+                memory.sessions.pop(id, None)
+            else:
+                self._use_chat(id)
+
+    def _use_chat(self, id: str) -> None:
+        self._chat_used_s.pop(id, None)
+        self._chat_used_s[id] = asyncio.get_running_loop().time()
+
+    def _keep(self, name: str, live: Live) -> Live:
+        """Let something be found under a name, instead of what was before it."""
+        before = self._lives.get(name)
+        if before is not None:
+            self._going.pop(before, None)
+            self._idle.pop(before, None)
+        self._lives[name] = live
+        self._going[live] = name
+        return live
+
+    def _drop(self, name: str, live: Live) -> bool:
+        """Let something be found no more under its name. False: another one is found there."""
+        self._going.pop(live, None)
+        self._idle.pop(live, None)
+        if self._lives.get(name) is not live:
+            return False
+        del self._lives[name]
+        return True
+
+    def forget(self, name: str) -> None:
+        """Forget what has ended here under the name of a run, or of a chat after `TURN`."""
+        live = self._lives.get(name)
+        if live is not None:
+            self._drop(name, live)
+        self._keys.pop(name, None)
+        self._chat_used_s.pop(name.removeprefix(TURN), None)
+
+    def _go(self, live: Live, driving: Coroutine[Any, Any, None]) -> None:
+        """Let a request's run or turn go on."""
+
+        def note(_: object) -> None:
+            self._n_going -= 1
+
+        self._n_going += 1
+        live.is_driven = True
+        live.task = asyncio.create_task(driving)
+        live.task.add_done_callback(note)
 
     # -- runs
 
@@ -239,7 +354,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         begins = self._followed_of(name) is None and (known is None or known.status == "ready")
         if begins:
             self._check_room()
-        self._n_starting += 1
+        self._n_going += 1
         try:
             deps = await self._deps_of(name) if begins else None
             handle = await self.durable.start(agent, value, id=name, host=self.host, here=True)
@@ -249,14 +364,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             hint = "Take another key for another request."
             raise Refusal(409, "KEY_REUSED", f"This Idempotency-Key was used before: {differs}", hint) from None
         finally:
-            self._n_starting -= 1
+            self._n_going -= 1
         live = self._followed_of(name)
         if live is None:
             base = 0 if known is None else known.epoch
-            live = self._lives[name] = self._live(name, agent, base=base, is_tied=is_tied and self._is_tied)
+            live = self._keep(name, self._live(name, agent, base=base, is_tied=is_tied and self._is_tied))
             if begins:
-                live.is_driven = True
-                live.task = asyncio.create_task(self._drive(live, handle.id, deps))
+                self._go(live, self._drive(live, handle.id, deps))
         return await self._caught_up(live)
 
     def _followed_of(self, name: str) -> Live | None:
@@ -270,7 +384,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise Refusal(
                 503, "CLOSING", "The server is closing, and begins no more runs.", "Ask again.", retry_s=retry_s
             )
-        if sum(live.is_driven for live in self._lives.values()) + self._n_starting >= self.limits.runs:
+        if self._n_going >= self.limits.runs:
             text = f"{self.limits.runs} runs are under way, and the server begins no more."
             raise Refusal(429, "TOO_MANY_RUNS", text, "Ask again when one has ended.", retry_s=retry_s)
 
@@ -294,7 +408,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if not isinstance(outcome, Leaving):
             live.end(outcome)
         elif outcome.how == "blocked":
-            live.fail("BLOCKED", f"The run cannot go on by itself: {outcome.why}.", _OPERATOR)
+            live.fail("BLOCKED", _cannot_go_on(live.run, outcome.why), _OPERATOR)
         else:
             self._suspended(live)
 
@@ -340,7 +454,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             return replace(program, deps=deps)
         live = self._lives.get(name)
         if live is None or live.ended is not None:
-            live = self._lives[name] = self._live(name, program.agent, base=row.epoch)
+            live = self._keep(name, self._live(name, program.agent, base=row.epoch))
         return self._program(live, program, deps)
 
     def _watch(self, live: Live) -> None:
@@ -363,7 +477,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 live.hear(TextDelta(path=(live.agent.name,), text=output))
             live.end(result)
         except RunBlocked as blocked:
-            live.fail("BLOCKED", str(blocked), _OPERATOR)
+            live.fail("BLOCKED", _cannot_go_on(live.run, blocked.why), _OPERATOR)
         except Exception as error:  # noqa: BLE001 - of one run; its clients are told
             self._broke(live, error)
 
@@ -385,7 +499,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     def _broke(self, live: Live, error: Exception) -> None:
         _log.warning("The run %s was left: %s", live.name, name_and_words(error), exc_info=not _is_ours(error))
-        text = str(error) if _is_ours(error) else "The server could not go on with the run."
+        text = STORE_AWAY if isinstance(error, StoreError) else "The server could not go on with the run."
         live.fail("NOT_DRIVEN", text, _OPERATOR)
 
     async def _caught_up(self, live: Live) -> Live:
@@ -404,7 +518,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live = self._lives.get(name)
         if live is None:
             row = await self._row(name)
-            live = self._lives.setdefault(name, self._live(name, self.agent(row.agent), base=row.epoch))
+            live = self._lives.get(name)  # as it may have been found meanwhile
+            live = live or self._keep(name, self._live(name, self.agent(row.agent), base=row.epoch))
         return await self._caught_up(live)
 
     async def info(self, name: str) -> RunInfo:
@@ -542,9 +657,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             live.task.cancel()  # it followed what another process did
         live.begin_life(base)
         live.number, live.run = number, turn_name(id, number + 1)
-        live.is_driven, live.is_suspended = True, False
-        self._lives[TURN + id] = live
-        live.task = asyncio.create_task(self._talk(live, value, begun, goes_on=row is not None))
+        live.is_suspended = False
+        self._keep(TURN + id, live)
+        self._go(live, self._talk(live, value, begun, goes_on=row is not None))
         await asyncio.shield(begun)
         if key is not None:
             self._keys[TURN + id] = key
@@ -556,17 +671,16 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             self._suspended(live)
         else:
             live.is_driven = False
-            del self._lives[TURN + live.name]
+            self._drop(TURN + live.name, live)
 
     async def _talk(self, live: Live, value: object, begun: asyncio.Future[None], *, goes_on: bool) -> None:
         """Do one turn of a chat."""
         id = live.name
-        self._chat_used_s[id] = asyncio.get_running_loop().time()
+        self._use_chat(id)
         try:
             deps = await self._deps_of(id)
-            with closing(self.durable.session(id, agent=live.agent.name, create=True)) as session:
+            async with self._session(id, live.agent.name) as session:
                 session.leaves_turns = self.is_stored
-                live.number = session.snapshot.n_runs
                 options: Any = {} if deps is None else {"deps": deps}
                 async with Chat(
                     live.agent, host=self.host, on_event=live.hear, session=session, questions=None, **options
@@ -576,6 +690,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                         raise Refusal(409, "CHAT_IN_USE", text, "Follow it, answer it, or stop it; then say more.")
                     if chat.turn is None and goes_on:
                         raise Refusal(409, "CHAT_IN_USE", f"The turn of {key_of(id)!r} has just ended.", "Ask again.")
+                    live.number = session.snapshot.n_runs
                     turn = chat.turn or chat.start(value)
                     live.answer = chat.answer
                     unsubscribe = live.abort.subscribe(lambda: turn.abort(live.abort.reason or ""))
@@ -598,6 +713,16 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             else:
                 self._did_not_begin(live, goes_on=goes_on)
                 begun.set_exception(_refused(id, error))
+
+    @asynccontextmanager
+    async def _session(self, id: str, agent: str) -> AsyncGenerator[ChatSession]:
+        """Open the session of a chat; one that is stored without keeping the event loop waiting."""
+        if self.is_stored:
+            async with self.durable.open_session(id, agent=agent) as session:
+                yield session
+        else:
+            with closing(self.durable.session(id, agent=agent, create=True)) as session:
+                yield session
 
     async def turn_run(self, id: str) -> str:
         """Return the name of the run that is the turn of a chat that goes on, or would be the next."""
@@ -654,7 +779,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             is_noted = row is not None and any(each.digest == id for each in questions_of(row))
             if not is_noted and live is not None and live.answer_here(id, answer):  # it is about to be noted
                 return
-            raise Refusal(409, "NOT_WAITING", str(error), "Look at what it waits for.") from None
+            text = "Nothing waits for an answer under this id, or it was answered before."
+            raise Refusal(409, "NOT_WAITING", text, "Look at what it waits for.") from error
         if self._worker is not None:
             self._worker.reconsider(handle.id)
 
@@ -671,7 +797,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             await handle.stop(reason, who=who)
         except RunOver as over:
-            raise Refusal(409, "OVER", str(over), "It has ended.") from None
+            raise Refusal(409, "OVER", f"{_named(run)} has ended.", "Look at its result.") from over
         if self._worker is not None:
             self._worker.reconsider(handle.id)
 
@@ -684,9 +810,10 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             await (await self.handle(run)).steer(text, who=who)
         except RunOver as over:
-            raise Refusal(409, "OVER", str(over), "Begin another one.") from None
+            raise Refusal(409, "OVER", f"{_named(run)} has ended.", "Begin another one.") from over
 
 
+STORE_AWAY: Final = "The store cannot be used at the moment."
 _A_LIFE: Final = 2.0**-12
 """So much of the numbers of a turn's events is for one life of it: a million of them."""
 
@@ -725,21 +852,43 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, JourneymanError)
 
 
+def _named(run: str) -> str:
+    """Return what clients call a run, or the turn of a chat."""
+    is_turn = run.startswith(TURN)
+    key = key_of(run.rpartition("/")[0] if is_turn else run)
+    return f"The turn of the chat {key!r}" if is_turn else f"The run {key!r}"
+
+
+def _cannot_go_on(run: str, why: object) -> str:
+    """Return what clients are told of a run that is blocked; why it is, is for the server's operator."""
+    _log.warning("%s cannot go on by itself: %s", run, why)
+    return f"{_named(run)} cannot go on by itself."
+
+
+def _refused_by_store(id: str, error: StoreError) -> Refusal:
+    """Return how a client is told that the store does not give a chat; what the store says is for its operator."""
+    _log.warning("A turn of the chat %s could not begin: %s", id, error)
+    if error.is_busy or error.__cause__ is not None:
+        return Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=1)
+    text = f"The chat {key_of(id)!r} is one of another agent, or cannot be read."
+    return Refusal(409, "CHAT_UNUSABLE", text, "Take another chat for another agent.")
+
+
 def _refused(id: str, error: Exception) -> Refusal:
     """Return how a client is told why a turn did not begin."""
     match error:
         case Refusal():
             return error
         case SessionInUse(pid=pid):  # its text also says where the store is
-            whose = "this server" if pid == os.getpid() else f"process {pid}" if pid else "another process"
+            whose = "this server" if pid == os.getpid() else "another server"
             text = f"The chat {key_of(id)!r} is open in {whose}, and only one may write to it."
-            return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.")
+            return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.", retry_s=1)
         case StoreError():
-            return Refusal(409, "CHAT_UNUSABLE", error.message, error.hint)
+            return _refused_by_store(id, error)
         case InvalidArguments():
             return invalid_input(error)
         case RunBlocked() | RunDiffers() | RunUnknown():
-            return Refusal(409, "BLOCKED", str(error), _OPERATOR)
+            return Refusal(409, "BLOCKED", _cannot_go_on(turn_name(id, 1), error), _OPERATOR)
         case _:
             _log.warning("A turn of the chat %s could not begin.", id, exc_info=error)
             return Refusal(500, "INTERNAL_ERROR", "The turn could not begin.", "The server's log says why.")

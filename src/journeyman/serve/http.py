@@ -6,7 +6,6 @@ come from a page, a known origin. An address that others can reach asks for a to
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -16,7 +15,15 @@ from starlette.types import ASGIApp
 
 from journeyman.cancel import Abort
 from journeyman.errors import DefinitionError
-from journeyman.serve.listening import address_problems, asking_for, in_url, known_hosts, serve_on
+from journeyman.serve.listening import (
+    address_problems,
+    asking_for,
+    in_url,
+    known_hosts,
+    listening_socket,
+    naming,
+    serve_on,
+)
 
 PATH: Final = "/mcp"
 MAX_SESSIONS: Final = 1_000
@@ -56,11 +63,13 @@ async def serve_http(
         max_sessions=max_sessions,
         session_idle_timeout=SESSION_IDLE_S,
     )
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.create_server((address, port), family=family) as listening:
+    with listening_socket(address, port) as listening:
         if on_ready is not None:
             on_ready(f"http://{in_url(address)}:{listening.getsockname()[1]}{PATH}")
-        await serve_on(listening, app if token is None else asking_for(token, app), abort=abort)
+        guarded = app if token is None else asking_for(token, app)
+        await serve_on(
+            listening, naming(known_hosts(address, allowed_hosts), guarded, pages=allowed_hosts), abort=abort
+        )
 
 
 def _security(address: str, allowed_hosts: Sequence[str]) -> TransportSecuritySettings:

@@ -2,7 +2,8 @@
 that are slow or silent on purpose.
 
 By default only programs of this machine reach it, and no web page does: requests must name a known host and, if they
-come from a page, a known origin. An address that others can reach asks for a token.
+come from a page, its origin must be the server's own, or a known one. An address that others can reach asks for a
+token.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from ipaddress import ip_address
-from typing import Final, cast
-from urllib.parse import urlsplit
+from typing import Final, NamedTuple, cast
 
 import uvicorn
 from starlette.datastructures import Headers
@@ -102,80 +102,160 @@ def asking_for(token: str, app: ASGIApp) -> ASGIApp:
     return guarded
 
 
-def naming(hosts: Sequence[str], app: ASGIApp) -> ASGIApp:
-    """Return `app` behind a check of what a request says it goes to, and of the page that it comes from."""
-    known = {host.lower() for host in hosts}
+class Unwelcome(NamedTuple):
+    """The reason for which a request is refused."""
 
-    def is_known(place: str) -> bool:
-        name = place.lower()
-        return name in known or name.rpartition(":")[0] in known
+    status: int
+    message: str
+    hint: str
+
+
+def check_page(
+    exchange: Scope, hosts: Collection[str], *, pages: Collection[str] = (), may_be_opened: bool = False
+) -> Unwelcome | None:
+    """Return why a request is refused for the name that it goes to, or for the page that it comes from.
+
+    This is the rule of everything on a port. A page may ask if the server has sent it: its origin is the `Host` of the
+    request, port included. Pages at other ports of the same machine are other programs.
+
+    Args:
+        exchange: The request.
+        hosts: The names under which the server is reached, in small letters, without ports, or with one.
+        pages: The other places, as in URLs, whose pages may ask.
+        may_be_opened: Any page may lead a browser there, as to a page.
+    """
+    headers = Headers(scope=exchange)
+    host, origin = headers.get("host", "").lower(), headers.get("origin")
+    if host not in hosts and host.rpartition(":")[0] not in hosts:
+        return Unwelcome(
+            421, f"This server does not have the host name {host[:100]!r}.", "Allow the name: --allow-host."
+        )
+    is_anothers = headers.get("sec-fetch-site", "none") in ("cross-site", "same-site") and not may_be_opened
+    if origin is not None:
+        scheme, _, place = origin.lower().partition("://")
+        is_anothers = scheme not in ("http", "https") or (place != host and place not in pages)
+    if is_anothers:
+        text = f"Pages of the origin {(origin or 'of another server')[:100]!r} may not use this server."
+        return Unwelcome(403, text, "Allow the place, with its port if it has one: --allow-host.")
+    return None
+
+
+def check_type(headers: Headers) -> Unwelcome | None:
+    """Return why the body of a request is not taken for what it is said to be: a form of a page is no JSON."""
+    given = headers.get("content-type", "application/json")
+    if given.partition(";")[0].strip().lower() == "application/json":
+        return None
+    text = f"The body is said to be {given[:80]!r}, and not JSON."
+    return Unwelcome(415, text, "Send Content-Type: application/json.")
+
+
+def naming(hosts: Sequence[str], app: ASGIApp, *, pages: Sequence[str] = ()) -> ASGIApp:
+    """Return `app` behind `check_page`."""
+    known, others = {host.lower() for host in hosts}, {page.lower() for page in pages}
 
     async def guarded(exchange: Scope, receive: Receive, send: Send) -> None:
         if exchange["type"] == "http":
-            headers = Headers(scope=exchange)
-            origin = headers.get("origin")
-            if not is_known(headers.get("host", "")):
-                refused = PlainTextResponse(
-                    "This server does not have this host name. Allow the name: --allow-host.", 421
-                )
-                return await refused(exchange, receive, send)
-            if origin is not None and not is_known(urlsplit(origin).netloc):
-                refused = PlainTextResponse(
-                    "Pages of this origin may not use this server. Allow the origin: --allow-host.", 403
-                )
-                return await refused(exchange, receive, send)
+            is_read = exchange["method"] in ("GET", "HEAD")
+            refused = check_page(exchange, known, pages=others, may_be_opened=is_read)
+            if refused is not None:
+                text = f"{refused.message} {refused.hint}"
+                return await PlainTextResponse(text, refused.status)(exchange, receive, send)
         await app(exchange, receive, send)
 
     return guarded
 
 
-class _Impatient(H11Protocol):
-    """Closes connections on which no whole request comes, and those on which nobody reads what was sent."""
+def listening_socket(address: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address. Port 0 takes a free one.
 
-    _unread: asyncio.TimerHandle | None = None
+    Raises:
+        OSError: the address cannot be used, or the port is taken.
+    """
+    listening = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+    return listening
+
+
+class _Impatient(H11Protocol):
+    """Closes connections on which no whole request comes, and those on which nobody reads what was sent.
+
+    How long a connection may be idle is counted from the last byte of its last response: whoever asks in time is
+    answered, however old the connection is.
+    """
+
+    _due_s: float | None = None
+    """When the head, or the next piece of the body, has to be there; None: nothing of a request is to come."""
     _timer: asyncio.TimerHandle | None = None
-    _last_data_at = 0.0
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._timer = self.loop.call_later(HALF_OPEN_S, self._look)
+        # asyncio does so only for sockets that were made with the number of the protocol. Without it each response on
+        # a kept-alive connection, and each event after the first, waits some 40 ms for the client's acknowledgement.
+        if (connection := transport.get_extra_info("socket")) is not None and connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._expect_more()
 
     def data_received(self, data: bytes) -> None:
+        if not self.flow.write_paused:
+            self._stop_waiting_for_reader()
         super().data_received(data)
-        self._last_data_at = self.loop.time()
-        if self._timer is None and self._waits():
-            self._timer = self.loop.call_later(HALF_OPEN_S, self._look)
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request, whatever is declared
+        if cycle is None or cycle.response_complete:
+            if self._due_s is None:  # the beginning of a head, which does not get more time with each byte
+                self._expect_more()
+        elif cycle.more_body:
+            self._expect_more()
+        else:
+            self._due_s = None
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.cycle.response_complete and self.cycle.more_body:  # the next request came behind the last one
+            self._expect_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        for timer in (self._timer, self._unread):
-            if timer is not None:
-                timer.cancel()
+        self._stop_waiting_for_reader()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(SLOW_S, self.transport.abort)
+        self._wait_for_reader()
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._stop_waiting_for_reader()
+
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.is_closing() or not self.transport.get_write_buffer_size():
+            super().timeout_keep_alive_handler()
+            return
+        self._wait_for_reader()  # it is not idle: it still reads the last response
+        again = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self.timeout_keep_alive_task = again
+
+    def _wait_for_reader(self) -> None:
+        if self._unread is None:
+            self._unread = self.loop.call_later(SLOW_S, self.transport.abort)
+
+    def _stop_waiting_for_reader(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
+            self._unread = None
 
-    def _waits(self) -> bool:
-        """Tell whether a request, or the rest of one, is still to come."""
-        return not self._has_head() or self.cycle.more_body
-
-    def _has_head(self) -> bool:
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request, whatever is declared
-        return cycle is not None and not cycle.response_complete
+    def _expect_more(self) -> None:
+        self._due_s = self.loop.time() + HALF_OPEN_S
+        if self._timer is None:
+            self._timer = self.loop.call_at(self._due_s, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        if not self._waits():
+        if self._due_s is None:
             return
-        left_s = self._last_data_at + HALF_OPEN_S - self.loop.time() if self._has_head() else 0.0
-        if left_s > 0:
-            self._timer = self.loop.call_later(left_s, self._look)
+        if self._due_s > self.loop.time():
+            self._timer = self.loop.call_at(self._due_s, self._look)
         else:
             self.transport.close()
 

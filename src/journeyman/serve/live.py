@@ -65,6 +65,9 @@ class ServeLimits:
     """How long a run that is kept in memory may wait for an answer while nobody follows it; then it is stopped."""
     kept_s: float = 300.0
     """How long the events of a run stay in memory after its end; without a store, also its result and its chat."""
+    kept_runs: int = 10_000
+    """How many runs that have ended stay in memory so long, and how many chats; if there are more, the oldest are
+    forgotten."""
     kept_events: int = 20_000
     """How many events of a run are kept for clients that were cut off. If there are more, the oldest are dropped."""
     slow_s: float = 30.0

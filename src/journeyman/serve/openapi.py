@@ -20,6 +20,10 @@ KEY: Final = r'^[ \t]*(?:[A-Za-z0-9._~-]{1,100}|"[A-Za-z0-9._~-]{1,100}")[ \t]*$
 
 Blanks around the value of a header are no part of it: HTTP leaves them out.
 """
+MOST: Final = 100
+"""How much of a list is given at once."""
+PLACE: Final = r"^[0-9]{1,15}\.[0-9]{9}_[ -~]{1,300}$"
+"""The form of a place in a list."""
 _TEXT: Final[Schema] = {"type": "string", "pattern": r"\S"}
 _NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}
 _DIGEST: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{6,64}$"}
@@ -171,8 +175,12 @@ def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> 
         paths[f"/agents/{name}/chats/{{id}}/turns"] = _begin(f"Say something to {name}", agent.description, given, "id")
         paths[f"/agents/{name}/agui"] = _agui(name, agent)
     for place, what, document in (("runs", "run", "Run"), ("chats", "chat", "Chat")):
+        paths[f"/{place}"] = _list(place)
         shown: Schema = {"$ref": f"#/components/schemas/{document}"}
-        paths[f"/{place}/{{id}}"] = _get(f"A {what}", shown, "id", errors=(401, 404))
+        gone = {key: each for key, each in _answers(204, "", {}, (401, 404, 409, 503)).items() if key != "204"}
+        delete: Schema = {"summary": f"Delete a {what} that has ended", "parameters": _parameters("id")}
+        delete["responses"] = {"204": {"description": "It is deleted"}, **gone}
+        paths[f"/{place}/{{id}}"] = _get(f"A {what}", shown, "id", errors=(401, 404)) | {"delete": delete}
         paths[f"/{place}/{{id}}/events"] = _events(what)
         reason: Schema = {"type": "object", "properties": {"reason": _TEXT}, "additionalProperties": False}
         text: Schema = {**reason, "required": ["text"], "properties": {"text": _TEXT}}
@@ -201,6 +209,20 @@ def _input(agent: Agent[Any, Any, Any]) -> Schema:
     properties = schema["properties"]
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     return {**properties["value"], **definitions}
+
+
+def _list(place: str) -> Schema:
+    limit: Schema = {"type": "integer", "minimum": 1, "maximum": MOST, "default": 50}
+    parameters: list[Schema] = [
+        {"name": "limit", "in": "query", "required": False, "schema": limit},
+        {"name": "before", "in": "query", "required": False, "schema": {"type": "string", "pattern": PLACE}},
+    ]
+    further: Schema = {"type": ["string", "null"], "description": "The `before` of the next page."}
+    properties: Schema = {place: {"type": "array", "items": {"type": "object", "required": ["id"]}}, "next": further}
+    schema: Schema = {"type": "object", "required": [place, "next"], "properties": properties}
+    operation = _get(f"Your {place}, newest first", schema, errors=(400, 401, 503))
+    operation["get"]["parameters"] = parameters
+    return operation
 
 
 def _content(schema: Schema) -> Schema:

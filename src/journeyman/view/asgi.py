@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from journeyman.errors import StoreError, count
 from journeyman.record.fold import dumped
@@ -43,6 +43,8 @@ _MOST_DAYS: Final = 366
 _MOST_EVENTS: Final = 10_000
 _MOST_SHOWN: Final = 500
 _LISTED: Final = 100
+_MOST_DIGITS: Final = 15
+"""Of a number in an address."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
 """An id that stands in an address as it is."""
 
@@ -250,7 +252,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_told
     async def event(self, request: Request) -> Response:
-        n = request.path_params["n"]
+        n = _place(request)
         return _json(await self._reader.read(lambda source: source.event(_id(request), n)))
 
     @_told
@@ -259,12 +261,12 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_told
     async def request(self, request: Request) -> Response:
-        n = request.path_params["n"]
+        n = _place(request)
         return _json(await self._reader.read(lambda source: source.pieces(_id(request), n)))
 
     @_told
     async def body(self, request: Request) -> Response:
-        n = request.path_params["n"]
+        n = _place(request)
         body = await self._reader.read(lambda source: source.body(_id(request), n))
         return Response(body, media_type="application/octet-stream")
 
@@ -319,16 +321,12 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         """Return the answer to what would change the store and must not; None to what may."""
         if self._read_only:
             return refusal(403, "The store is only looked at here.", "Do it where the store is yours.")
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            return refusal(415, "The body is not said to be JSON.", "Send content-type: application/json.")
         return None
 
     @_told
     async def live(self, request: Request) -> Response:
-        if self._live.is_full:
-            return refusal(503, "Too many look at this store at once.", "Close another window.")
         id = request.query_params.get("run")
-        after = int(request.headers.get("last-event-id") or _number(request, "after") or 0)
+        after = _event_number(request)
         if id:
             await self._reader.read(lambda source: source.run(id))
         newest, shown = _number(request, "newest"), request.query_params.get("shown", "").split(",")[:_MOST_SHOWN]
@@ -337,7 +335,48 @@ class _Viewer:  # noqa: PLR0904 - one for each address
             if id
             else self._live.of_all(-1 if newest is None else int(newest), [each for each in shown if each])
         )
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return _Watching(self._live, stream)
+
+
+class _Watching(StreamingResponse):
+    """Events as they happen, for one who looks; unless too many do."""
+
+    def __init__(self, live: Live, stream: AsyncGenerator[bytes]) -> None:
+        super().__init__(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self._live = live
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._live.is_full:
+            refused = refusal(503, "Too many look at this store at once.", "Close another window.")
+            return await refused(scope, receive, send)
+        with self._live.take_seat():
+            await super().__call__(scope, receive, send)
+
+
+def _event_number(request: Request) -> int:
+    """Return the number of the last event that a client has.
+
+    Raises:
+        ValueError: it is none.
+    """
+    given = request.headers.get("last-event-id")
+    if not given:
+        return int(_number(request, "after") or 0)
+    if not given.isascii() or not given.isdecimal() or len(given) > _MOST_DIGITS:
+        raise ValueError(f"Last-Event-ID is {given[:50]!r}, which is no number of an event.")
+    return int(given)
+
+
+def _place(request: Request) -> int:
+    """Return the number in the address.
+
+    Raises:
+        LookupError: nothing has such a number.
+    """
+    n: int = request.path_params["n"]
+    if n >= 10**_MOST_DIGITS:
+        raise LookupError(f"Nothing here has the number {str(n)[:50]}.")
+    return n
 
 
 def _json(value: object) -> Response:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
-from hashlib import sha256
+from contextlib import suppress
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
+from secrets import token_urlsafe
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Exchange
 
 from journeyman.errors import Problem, count
-from journeyman.serve.listening import is_loopback, is_wildcard
+from journeyman.serve.listening import check_page, check_type, is_loopback, is_wildcard
 
 MOST_BYTES: Final = 1_000_000
 """How long the body of a request may be."""
@@ -70,6 +71,9 @@ class Doorkeeper:
     """What whoever asks has to bring; None: nothing."""
     hosts: Sequence[str]
     """The names under which it may be asked, without ports."""
+    session: str = field(default_factory=token_urlsafe, repr=False)
+    """The value of the cookie of browsers that have brought the token. It is not the token, and ends with the process:
+    browsers send a cookie to whatever listens at another port of the machine, too."""
 
     async def __call__(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         if exchange["type"] != "http":
@@ -93,15 +97,13 @@ class Doorkeeper:
     def _refused(self, exchange: Exchange) -> Response | None:
         """Return the answer to what must not be asked; None to what may."""
         headers = Headers(scope=exchange)
-        host = headers.get("host", "")
-        end = host.rfind("]") + 1 if host.startswith("[") else host.rfind(":")
-        if (host if end <= 0 else host[:end]).lower() not in self.hosts:  # without its port
-            hint = f"Open it as {self.hosts[0]}, or allow the name with --host."
-            return refusal(421, f"This is not {host[:100]!r}.", hint)
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         is_page = exchange["method"] == "GET" and not asked_path(exchange).startswith("/api/")
-        if (origin is not None and origin.partition("://")[2] != host) or (site == "cross-site" and not is_page):
-            return refusal(403, "Another page asks.", "Open the viewer itself.")
+        unwelcome = check_page(exchange, self.hosts, may_be_opened=is_page)
+        if unwelcome is None and exchange["method"] == "POST":
+            unwelcome = check_type(headers)
+        if unwelcome is not None:
+            hint = f"Open it as {self.hosts[0]}." if unwelcome.status in (403, 421) else unwelcome.hint
+            return refusal(unwelcome.status, unwelcome.message, hint)
         if int(headers.get("content-length") or 0) > MOST_BYTES:
             return refusal(413, f"The body is longer than {MOST_BYTES:,} bytes.", "Send less.")
         return None if self.token is None else self._asked_for(exchange, headers, self.token)
@@ -111,9 +113,7 @@ class Doorkeeper:
         given = [value for name, value in _query(exchange) if name == "token"]
         if given and exchange["method"] == "GET":
             return self._signed_in(exchange, given[-1], token)
-        if asked_path(exchange).startswith("/api/") and not any(
-            hmac.compare_digest(each.encode(), token.encode()) for each in self._brought(headers)
-        ):
+        if asked_path(exchange).startswith("/api/") and not self._is_known(exchange, headers, token):
             return refusal(401, "The token is missing or wrong.", "Open the address that journeyman view has printed.")
         return None
 
@@ -124,22 +124,26 @@ class Doorkeeper:
         rest = urlencode([(name, value) for name, value in _query(exchange) if name != "token"])
         path = "/" + exchange["path"].lstrip("/")  # two slashes would be another host
         answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
-        answer.set_cookie(self.cookie, token, httponly=True, samesite="strict", path="/")
+        mounted = exchange.get("root_path", "") or "/"
+        answer.set_cookie(cookie_of(exchange), self.session, httponly=True, samesite="strict", path=mounted)
         return answer
 
-    @property
-    def cookie(self) -> str:
-        """The name of the cookie. Other viewers of this machine, at other ports, have others."""
-        return f"journeyman-{sha256((self.token or '').encode()).hexdigest()[:10]}"
-
-    def _brought(self, headers: Headers) -> list[str]:
+    def _is_known(self, exchange: Exchange, headers: Headers, token: str) -> bool:
+        """Tell whether a request brings the token, or is of a browser that has brought it."""
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        found = [bearer.strip()] if scheme.lower() == "bearer" else []
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return found
-        return [*found, cookies[self.cookie].value] if self.cookie in cookies else found
+        if scheme.lower() == "bearer" and hmac.compare_digest(bearer.strip().encode(), token.encode()):
+            return True
+        with suppress(CookieError):
+            given = SimpleCookie(headers.get("cookie", "")).get(cookie_of(exchange))
+            return given is not None and hmac.compare_digest(given.value.encode(), self.session.encode())
+        return False
+
+
+def cookie_of(exchange: Exchange) -> str:
+    """Return the name of the cookie. Viewers at other ports of a machine have others, since browsers send all of them
+    to each."""
+    port = Headers(scope=exchange).get("host", "").rpartition(":")[2]
+    return f"journeyman-view-{port}" if port.isdecimal() else "journeyman-view"
 
 
 def _query(exchange: Exchange) -> list[tuple[str, str]]:

@@ -10,8 +10,8 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -79,6 +79,8 @@ class Live:
         self._read_only = read_only
         self._runs: Counter[str] = Counter()
         """How many look at each run; under the empty id: at the list of all."""
+        self._n_seats = 0
+        """How many look, or begin to."""
         self._name: Final = f"v{secrets.token_hex(8)}"
         self._task: asyncio.Task[None] | None = None
         self._mark = 0
@@ -91,7 +93,16 @@ class Live:
     @property
     def is_full(self) -> bool:
         """True when nobody else may look."""
-        return self._runs.total() >= MOST_WATCHERS
+        return self._n_seats >= MOST_WATCHERS
+
+    @contextmanager
+    def take_seat(self) -> Generator[None]:
+        """Count one more who looks, from before anything is waited for."""
+        self._n_seats += 1
+        try:
+            yield
+        finally:
+            self._n_seats -= 1
 
     @asynccontextmanager
     async def _watching(self, run: str) -> AsyncGenerator[None]:

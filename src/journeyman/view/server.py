@@ -11,7 +11,7 @@ from typing import Final
 
 from journeyman.cancel import Abort
 from journeyman.errors import DefinitionError
-from journeyman.serve.listening import LOOPBACK, in_url, is_loopback, is_wildcard, serve_on
+from journeyman.serve.listening import LOOPBACK, in_url, is_loopback, is_wildcard, listening_socket, serve_on
 from journeyman.view.asgi import Form, app
 from journeyman.view.guard import access_problems
 
@@ -64,11 +64,10 @@ async def serve_view(  # noqa: PLR0913 - one for each option, all by name
 
 def _listening(address: str, port: int | None) -> socket.socket:
     """Return a socket that listens at the port, or at the next free one where none was asked for."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     first = PORT if port is None else port
     for number in range(first, first + _TRIED if first else 1):
         try:
-            listening = socket.create_server((address, number), family=family)
+            listening = listening_socket(address, number)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise

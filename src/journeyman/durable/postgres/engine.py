@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Tickets, may_be_handed_over
@@ -35,10 +36,13 @@ from journeyman.durable.postgres.days import drop_days
 from journeyman.durable.postgres.dispatchers import choose, named
 from journeyman.durable.postgres.transactions import KEPT_S, Transactions, until_new
 from journeyman.durable.records import (
+    LAST,
     OVER,
     QUEUES,
     Change,
     Claim,
+    KeptSession,
+    ListPlace,
     QueueState,
     Record,
     Row,
@@ -58,6 +62,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
+
+
+_SESSIONS: Final = (
+    "SELECT id, agent, created FROM jm_sessions WHERE id >= %s::text AND id < %s::text"
+    " AND (created, id) < (%s::float8, %s::text) ORDER BY created DESC, id DESC LIMIT %s::bigint"
+)
 
 
 @explain_arguments  # noqa: PLR0904 - those of the port
@@ -120,6 +130,7 @@ class PostgresEngine(Transactions):
         agent: str | None = None,
         prefix: str = "",
         ended_before: float | None = None,
+        older_than: ListPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Row]:
         where, given = ["true"], list[object]()
@@ -130,11 +141,14 @@ class PostgresEngine(Transactions):
             where.append("agent = %s::text")
             given.append(agent)
         if prefix:
-            where.append("(id ^@ %s::text OR name ^@ %s::text)")
-            given += [prefix] * 2
+            where.append("((id >= %s::text AND id < %s::text) OR (name >= %s::text AND name < %s::text))")
+            given += [shown(prefix), shown(prefix) + LAST] * 2  # as the indexes are sorted
         if ended_before is not None:
             where.append("created < %s::float8 AND ended < %s::float8")  # by age there is an index
             given += [ended_before] * 2
+        if older_than is not None:
+            where.append("(created, id) < (%s::float8, %s::text)")
+            given += [older_than.created, shown(older_than.id)]
         query = f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT %s::bigint"
         return await self.read(lambda connection: runs_of(connection, query, [*given, limit]))
 
@@ -268,6 +282,17 @@ class PostgresEngine(Transactions):
 
     async def conversation(self, session: str) -> Snapshot:
         return await self.read(lambda connection: conversation_of(connection, session))
+
+    async def sessions(
+        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
+    ) -> Sequence[KeptSession]:
+        newest, first = older_than or ListPlace(math.inf, ""), shown(prefix)
+        given = [first, first + LAST, newest.created, shown(newest.id), limit]
+        found = await self.read(lambda connection: rows_of(connection, _SESSIONS, given))
+        return [KeptSession(*each) for each in found]
+
+    async def delete_session(self, id: str) -> None:
+        await asyncio.to_thread(PostgresSessions(self.connections.database.url).delete, id)
 
     # -- steps and signals
 

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from journeyman.cancel import ended
-from journeyman.durable.dispatch import LEASE_S, Dispatcher, Driving, HandOver, Ticket
+from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Driving, HandOver, Ticket
 from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
 from journeyman.errors import StoreError, name_and_words
 
@@ -221,7 +221,7 @@ class PgQueuer:
             manager.shutdown.set()
             for each in list(drives):
                 each.cancel()
-            await ended(running)
+            await ended(running, patience_s=GIVE_BACK_S)
             if not running.cancelled():
                 running.exception()  # nobody else looks
 

@@ -20,7 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from journeyman.cancel import ended
-from journeyman.durable.dispatch import LEASE_S, Dispatcher, Driving, HandOver, Ticket
+from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Driving, HandOver, Ticket
 from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
 from journeyman.errors import StoreError, name_and_words
 
@@ -61,6 +61,8 @@ _SILENT: Final = (
     " AND (w.id IS NULL OR w.last_heartbeat < now() - make_interval(secs => %s::float8))"
 )
 _TAKE_AWAY: Final = "DELETE FROM procrastinate_jobs WHERE id = %s::bigint AND status = 'doing'"
+_LAST_CALL_S: Final = 2.0
+"""How long each of its last calls may wait for a database that is away, once a worker has to end."""
 _CHANNEL: Final = "procrastinate_queue_v1#"
 _WRITTEN: Final = '{"type": "job_inserted", "job_id": 0}'
 _FETCHED: Final = (
@@ -224,9 +226,11 @@ async def _until(stop: asyncio.Event, worker: Worker, drives: Collection[asyncio
     except asyncio.CancelledError:
         if not running.cancelling():
             running.cancel()
-        for each in list(drives):
+        giving_back = list(drives)
+        for each in giving_back:
             each.cancel()
-        await ended(running)
+        await ended(asyncio.gather(*giving_back, return_exceptions=True), patience_s=GIVE_BACK_S)
+        await ended(running, patience_s=_LAST_CALL_S)
         raise
     finally:
         stopping.cancel()

@@ -1,0 +1,137 @@
+"""Agents behind HTTP: how soon a client has the result of a run, and how many runs a server answers in a second.
+
+The servers run in processes of their own: ours with its runs in memory and in a file, and a bare Starlette endpoint
+that reads the same body and sends about as much. 1, 16 and 64 clients, each on a connection that is kept alive, ask as
+soon as they were answered. The servers take turns, so a ratio says more than a figure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from statistics import quantiles
+from tempfile import TemporaryDirectory
+
+from benchmarks.measuring import Effort, Row, compared
+
+_CLIENTS = (1, 16, 64)
+_TURN_S = 2.0
+_BODY = b'{"input": "Go."}'
+_ASKED = (
+    b"POST /agents/echo/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\n\r\n%b"
+) % (len(_BODY), _BODY)
+
+
+def measure(effort: Effort) -> list[Row]:
+    """Measure the time of a request, and its 99th percentile, against the bare endpoint."""
+    return asyncio.run(_measure(effort))
+
+
+async def _measure(effort: Effort) -> list[Row]:
+    names = ("bare", "memory", "file")
+    turn_s = _TURN_S if effort.share_of_size == 1.0 else 0.2
+    rows: list[Row] = []
+    async with AsyncExitStack() as stack:
+        ports = {name: await stack.enter_async_context(_server(name)) for name in names}
+        for port in ports.values():
+            await _ask_for(port, 1, turn_s / 4)  # warm
+        for clients in _CLIENTS:
+            each: dict[str, list[float]] = {name: [] for name in names}
+            late: dict[str, list[float]] = {name: [] for name in names}
+            for number in range(effort.rounds(5)):
+                for name in names[number % 3 :] + names[: number % 3]:
+                    took_s = await _ask_for(ports[name], clients, turn_s)
+                    each[name].append(turn_s / len(took_s))
+                    late[name].append(
+                        quantiles(took_s, n=100, method="inclusive")[98] if len(took_s) > 1 else took_s[0]
+                    )
+            for name, most, latest in (("memory", "≤ 3", "≤ 5"), ("file", "", "")):
+                what, by = f"{clients} clients, runs in {'memory' if name == 'memory' else 'a file'}", {"ours": name}
+                rows.append(
+                    compared(f"{what}: time a run", each, **by, reference="bare", unit="ms", scale=1e3, target=most)
+                )
+                rows.append(compared(f"{what}: p99", late, **by, reference="bare", unit="ms", scale=1e3, target=latest))
+    return rows
+
+
+async def _ask_for(port: int, clients: int, seconds: float) -> list[float]:
+    """Let clients ask for so long, and return how long each request took."""
+    took_s: list[float] = []
+    until_s = time.perf_counter() + seconds
+
+    async def ask() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        began_s = time.perf_counter()
+        while True:
+            writer.write(_ASKED)
+            head = await reader.readuntil(b"\r\n\r\n")
+            if b" 200 " not in head.partition(b"\r\n")[0]:
+                raise AssertionError(f"It was answered: {head!r}")
+            length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            await reader.readexactly(int(length))
+            now_s = time.perf_counter()
+            took_s.append(now_s - began_s)
+            began_s = now_s
+            if now_s > until_s:
+                break
+        writer.close()
+
+    await asyncio.gather(*(ask() for _ in range(clients)))
+    return took_s
+
+
+@asynccontextmanager
+async def _server(which: str) -> AsyncGenerator[int]:
+    with TemporaryDirectory() as folder:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "benchmarks.round_trips",
+            which,
+            str(Path(folder) / "runs.db"),
+            stdout=asyncio.subprocess.PIPE,
+            cwd=Path(__file__).parent.parent,
+        )
+        if process.stdout is None:
+            raise AssertionError("It has no stdout.")
+        try:
+            yield int(await process.stdout.readline())
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+async def _serve(which: str, path: str) -> None:
+    from starlette.applications import Starlette  # noqa: PLC0415 - only what is measured is loaded
+    from starlette.requests import Request  # noqa: PLC0415
+    from starlette.responses import Response  # noqa: PLC0415
+    from starlette.routing import Route  # noqa: PLC0415
+
+    from journeyman import Agent  # noqa: PLC0415
+    from journeyman.models.scripted import FromFunction  # noqa: PLC0415
+    from journeyman.serve import ServeLimits, app  # noqa: PLC0415
+    from journeyman.serve.listening import listening_socket, serve_on  # noqa: PLC0415
+
+    document = b'{"version":1,"agent":"echo","code":"SUCCESS","output":"Gone.","history":"%b"}' % (b"." * 1_500)
+
+    async def answer(request: Request) -> Response:
+        await request.json()
+        return Response(document, media_type="application/json")
+
+    bare = Starlette(routes=[Route("/agents/echo/runs", answer, methods=["POST"])])
+    echo = Agent(name="echo", model=FromFunction(lambda _: "Gone."))
+    store = path if which == "file" else None
+    served = bare if which == "bare" else app([echo], store=store, limits=ServeLimits(runs=1_000))
+    with listening_socket("127.0.0.1", 0) as listening:
+        sys.stdout.write(f"{listening.getsockname()[1]}\n")
+        sys.stdout.flush()
+        await serve_on(listening, served)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(sys.argv[1], sys.argv[2]))

@@ -1,0 +1,107 @@
+"""Runs and chats that a server without a store keeps: at a flat cost, and no more than its limit."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from statistics import median
+from types import FrameType
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from journeyman import Agent
+from journeyman.durable import Durable, InMemoryEngine
+from journeyman.models.scripted import FromFunction
+from journeyman.serve import AgentApp, ServeLimits, app
+from tests.serve.http_served import Served, serving
+
+
+def echo() -> Agent:
+    return Agent(name="echo", model=FromFunction(lambda request: request.messages[-1].text))
+
+
+async def begin_run(served: Served, key: str) -> None:
+    assert (await served.ask("POST", "/agents/echo/runs", {"input": key}, Idempotency_Key=key))[0] == 200
+
+
+async def say_in_chat(served: Served, key: str) -> None:
+    assert (await served.ask("POST", f"/agents/echo/chats/{key}/turns", {"input": key}))[0] == 200
+
+
+@pytest.mark.parametrize(("say", "place"), [(begin_run, "runs"), (say_in_chat, "chats")], ids=["runs", "chats"])
+async def test_of_what_has_ended_the_newest_are_kept_and_no_more(
+    say: Callable[[Served, str], Awaitable[None]], place: str
+) -> None:
+    async with serving([echo()], limits=ServeLimits(kept_runs=3)) as served:
+        for number in range(8):
+            await say(served, f"k{number}")
+        async with asyncio.timeout(10):
+            while (await served.ask("GET", f"/{place}/k4"))[0] == 200:  # noqa: ASYNC110 - the server looks each second
+                await asyncio.sleep(0.05)
+        found = [(await served.ask("GET", f"/{place}/k{number}"))[0] for number in range(8)]
+        assert found == [404] * 5 + [200] * 3
+        await say(served, "k0")  # its name is free again
+
+
+async def answered(served: AgentApp, path: str) -> None:
+    """Ask without a port."""
+    body, sent = [b'{"input": "Hello."}'], list[Message]()
+
+    async def receive() -> Message:
+        if body:
+            return {"type": "http.request", "body": body.pop(), "more_body": False}
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    head: dict[str, Any] = {"type": "http", "method": "POST", "query_string": b"", "headers": [], "root_path": ""}
+    await served({**head, "path": path, "raw_path": path.encode()}, receive, send)
+    assert sent[0]["status"] == 200
+
+
+async def n_lines(work: Awaitable[None]) -> int:
+    """Count the lines of Python that are run: what a loop over all that is kept makes more."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
+        nonlocal count
+        count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        await work
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("path", ["/agents/echo/runs", "/agents/echo/chats/{}/turns"], ids=["runs", "chats"])
+async def test_what_is_new_costs_the_same_however_much_is_kept(path: str) -> None:
+    served = app([echo()])
+    async with served.lifespan():
+        costs = [await n_lines(answered(served, path.format(number))) for number in range(120)]
+    assert median(costs[-20:]) <= 1.02 * median(costs[10:30])
+
+
+async def test_a_run_in_memory_is_found_by_its_name_its_beginning_and_its_dedup_until_it_is_forgotten() -> None:
+    agent = echo()
+    async with Durable(InMemoryEngine()) as durable:
+        first = await durable.start(agent, "a", id="ada:1", dedup="x")
+        assert (await durable.start(agent, "b", dedup="x")).id == first.id
+        await durable.start(agent, "c", id="ada:12")
+        second = await durable.start(agent, "d", id="bob:1")
+        assert (await durable.get("bob")).id == second.id
+        assert (await durable.get("ada:1")).id == first.id
+        for run in ("ada:1", "bob:1", "ada:12"):
+            await durable.resume(run, agent)
+        await durable.forget("ada:1", "bob:1")
+        assert [each.name for each in await durable.list()] == ["ada:12"]
+        assert (await durable.get("ada")).id == (await durable.get("ada:12")).id
+        assert (await durable.start(agent, "b", dedup="x")).id != first.id
