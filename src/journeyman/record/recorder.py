@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -88,7 +89,11 @@ class Recorder:
             seconds=usual_s if keep_s == "default" else keep_s,
             bytes=usual_bytes if keep_bytes == "default" else keep_bytes,
         )
-        self._writer = Writer(self.path, redactor=Redactor(redact), has_content=content, keeping=keeping)
+        self._open: Final = partial(Writer, self.path, redactor=Redactor(redact), has_content=content, keeping=keeping)
+        self._writer = self._open()
+        self._inherited: Final[list[Writer]] = []
+        """Those of the processes from which this one was forked. They are kept: who forgets a connection closes it,
+        and it is still the parent's."""
         self._finalizer = weakref.finalize(self, self._writer.close)  # also when the interpreter ends
         self.target: Final = target
         self.is_for_one: Final = is_for_one
@@ -98,6 +103,10 @@ class Recorder:
     def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingTape:
         """Begin a recording, or go on with that of this `id`."""
         now = time.time()
+        if self._writer.is_inherited:  # the thread that writes is the parent's
+            self._inherited.append(self._writer)
+            self._writer = self._open()
+            self._finalizer = weakref.finalize(self, self._writer.close)
         self._writer.begin()
         line = Line(id or new_id(now), kind, agent, now)
         tape = RecordingTape(self, self._writer, line, shows_words=self._shows_words)

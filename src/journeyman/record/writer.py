@@ -52,10 +52,9 @@ class Writer:
             StoreError: it cannot be opened, or it is something else.
         """
         self.queue: Final[deque[Item]] = deque()
-        self.failure: str | None = None
-        """Why nothing is written any more."""
-        self.takes = True
-        """Whether what is put into the queue is written."""
+        self._failure: str | None = None
+        self._takes = True
+        self._pid = os.getpid()
         self._redactor = redactor
         self._keeping = keeping
         owner = f"r{token_hex(8)}"
@@ -80,6 +79,21 @@ class Writer:
 
     # -- for those who fill the queue
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is the writer of the process from which this one was forked: its thread is not here."""
+        return self._pid != os.getpid()
+
+    @property
+    def takes(self) -> bool:
+        """Whether what is put into the queue is written."""
+        return self._takes and self._pid == os.getpid()
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing is written any more."""
+        return "it was begun before this process was forked" if self.is_inherited else self._failure
+
     def begin(self) -> None:
         """Note that a tape begins."""
         with self._alone:
@@ -89,6 +103,9 @@ class Writer:
     def written(self) -> Future[None]:
         """Return what is done when all that is in the queue now is written, or will never be."""
         future: Future[None] = Future()
+        if self.is_inherited:
+            future.set_result(None)
+            return future
         with self._alone:
             self._waiting.append(future)
         self._wake.set()
@@ -97,8 +114,10 @@ class Writer:
         return future
 
     def close(self) -> None:
-        """Write what waits, and close the store. Doing so again changes nothing."""
-        self.takes = False
+        """Write what waits, and close the store. Doing so again, or in a forked child, changes nothing."""
+        if self.is_inherited:
+            return
+        self._takes = False
         self._is_closing = True
         self._wake.set()
         self._thread.join()
@@ -141,9 +160,9 @@ class Writer:
             try:
                 self._write(batch)
             except Exception as error:  # noqa: BLE001 - whatever it is, no run may die of it
-                self.failure = error.message if isinstance(error, StoreError) else name_and_words(error)
+                self._failure = error.message if isinstance(error, StoreError) else name_and_words(error)
                 hint = f" {error.hint}" if isinstance(error, StoreError) else ""
-                self.takes = False
+                self._takes = False
                 _log.warning("nothing more is recorded in %s: %s%s", self._file.place, self.failure, hint)
             over = [line for line, _, item in batch if isinstance(item, Ended)]
             self.live.leave(over)

@@ -24,7 +24,7 @@ from threading import RLock
 from typing import Any, Final
 
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.files import NO_LINKS, make_private_folder, open_lock, take_lock
+from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, take_lock
 
 VERSION: Final = 2
 """The version of the format. A file of a newer version is not touched; one of version 1 is given the tables of durable
@@ -96,6 +96,7 @@ class File:
         self.is_damaged = False
         """True once damage was found."""
         self._lock = RLock()
+        self._pid = os.getpid()
         with _explained(path, "opened"):
             make_private_folder(path.parent)
             if not path.exists():  # SQLite would make a file that others can read
@@ -146,6 +147,7 @@ class File:
         Raises:
             StoreError: it could not be written.
         """
+        check_same_process(self._pid, str(self.path))
         with self._reporting("written"):
             try:
                 if is_synced:
@@ -171,6 +173,7 @@ class File:
         if is_synced:
             with self.transaction(is_synced=True) as connection:
                 return connection.execute(statement, parameters).rowcount
+        check_same_process(self._pid, str(self.path))
         with self._lock:
             try:
                 return self._connection.execute(statement, parameters).rowcount
@@ -184,6 +187,7 @@ class File:
             StoreError: the file could not be read.
             Damaged: it is not as it was written.
         """
+        check_same_process(self._pid, str(self.path))
         with self._lock:
             try:
                 return self._connection.execute(query, parameters).fetchall()
@@ -207,9 +211,10 @@ class File:
         return explained
 
     def close(self) -> None:
-        """Close the file. Doing so again changes nothing."""
-        with self._lock:
-            self._connection.close()
+        """Close the file. Doing so again, or in a forked child, changes nothing."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._connection.close()
 
 
 def damaged(path: Path, why: str) -> Damaged:
@@ -274,6 +279,7 @@ class Lock:
             StoreError: the lock file cannot be made, or files cannot be locked here.
         """
         self._path = _lock_path(store, name)
+        self._pid = os.getpid()
         self._file = self._taken(what)
 
     def _taken(self, what: str) -> int:
@@ -301,7 +307,10 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Let somebody else take it. Doing so again changes nothing."""
+        """Let somebody else take it. Doing so again changes nothing; a forked child only lets go of its share."""
+        if self._file >= 0 and self._pid != os.getpid():
+            os.close(self._file)
+            self._file = -1
         if self._file >= 0:
             with suppress(PermissionError):  # Windows removes no file that is open: it stays, and can be taken again
                 self._path.unlink(missing_ok=True)
