@@ -99,9 +99,12 @@ class File:
         self._pid = os.getpid()
         with _explained(path, "opened"):
             make_private_folder(path.parent)
-            if not path.exists():  # SQLite would make a file that others can read
+            if not path.exists():
+                _check_no_log(path)
+                # SQLite would make a file that others can read.
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-            mode = stat.S_IMODE(path.stat().st_mode)
+            self._stat = path.stat()
+            mode = stat.S_IMODE(self._stat.st_mode)
             if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise StoreError(
                     f"{path} may be written by others (mode {mode:o}), so what it holds cannot be trusted.",
@@ -112,6 +115,7 @@ class File:
             with _explained(path, "opened"):
                 self._prepare()
                 self._connection.execute(f"PRAGMA busy_timeout = {int(busy_s * 1000)}")
+                self._check_place()
         except BaseException:
             self._connection.close()
             raise
@@ -136,6 +140,19 @@ class File:
                     connection.execute(statement)
         self._connection.execute("PRAGMA synchronous = NORMAL")
 
+    def _check_place(self) -> None:
+        """Raise a `StoreError` if whoever opens the path now does not find this file: what is written would be lost,
+        and what it says was done would be done again."""
+        try:
+            is_there = os.path.samestat(self.path.stat(), self._stat)
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            raise StoreError(
+                f"{self.path} was moved, removed or replaced while it was open, so nothing more is written to it.",
+                hint="Put the file back, with its -wal file, and begin again: what had been written is all there.",
+            )
+
     def _fact(self, name: str) -> int:
         return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
 
@@ -154,7 +171,10 @@ class File:
                     self._connection.execute("PRAGMA synchronous = FULL")
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
+                self._check_place()
                 self._connection.execute("COMMIT")
+                if is_synced:
+                    self._check_place()  # it may have gone while the disk was waited for
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -176,6 +196,7 @@ class File:
         check_same_process(self._pid, str(self.path))
         with self._lock:
             try:
+                self._check_place()
                 return self._connection.execute(statement, parameters).rowcount
             except _FAULTS as error:
                 raise self._reported("written", error) from error
@@ -215,6 +236,17 @@ class File:
         if self._pid == os.getpid():
             with self._lock:
                 self._connection.close()
+
+
+def _check_no_log(path: Path) -> None:
+    """Refuse to begin a new store beside the log of one that was taken away while it was open: SQLite would remove the
+    log, with what was written last."""
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size > 0:
+        raise StoreError(
+            f"{path} is not there, but its log is: it was moved or removed while it was open.",
+            hint=f"Put the file back. To begin a new store instead, remove the log: {quote(str(log))}",
+        )
 
 
 def damaged(path: Path, why: str) -> Damaged:
