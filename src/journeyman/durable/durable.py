@@ -7,9 +7,9 @@ Correctness depends on the records behind the port `Engine` alone: only the proc
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
@@ -47,7 +47,7 @@ from journeyman.loop.attempts import run as run_once
 from journeyman.loop.record import RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
-from journeyman.store.database import SCHEMES
+from journeyman.store.address import read_address
 from journeyman.tools.check import listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Content, Message, UserContent
@@ -125,18 +125,19 @@ class Durable:
         """
         if on_event is not None and (problems := [*listener_problems(on_event)]):
             raise DefinitionError("The Durable", problems)
-        if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
-            engine: Engine = PostgresEngine(store, dispatcher=dispatcher)
+        place = read_address(store) if isinstance(store, str | os.PathLike) else store
+        if isinstance(place, str):
+            engine: Engine = PostgresEngine(place, dispatcher=dispatcher)
         elif dispatcher is not None:
             given = repr(str(store)) if isinstance(store, str | os.PathLike) else f"a {type(store).__name__}"
             raise ValueError(
                 f"dispatcher={dispatcher!r} needs the URL of a database, and the store is {given}. Leave it out: a file"
                 " needs none, and an engine has its own."
             )
-        elif isinstance(store, str | os.PathLike):
-            engine = SqliteEngine(path_of(store, forms="a path, sqlite:PATH, or postgresql://…"))
+        elif isinstance(place, Path):
+            engine = SqliteEngine(place)
         else:
-            engine = store
+            engine = place
         self.hub: Final = Hub(engine, linger_s=linger_s, strict=strict, now=now, on_event=on_event)
         self._app: Final = app
 
@@ -538,24 +539,6 @@ class Durable:
 
 
 # -- forms and differences ---------------------------------------------------------------------------------------------
-
-_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")
-
-
-def path_of(store: str | os.PathLike[str], *, forms: str = "a path, or sqlite:PATH") -> str:
-    """Return the path of the file that a store is. `forms` are those that may be given instead, for the message.
-
-    Raises:
-        ValueError: it is of another form.
-    """
-    text = os.fspath(store)
-    if text.startswith("sqlite:"):
-        text = text.removeprefix("sqlite:")
-    elif isinstance(store, str) and (found := _SCHEME.match(text)):
-        raise ValueError(f"The store {quoted(text[:80])} cannot be used: there is no kind {found[1]!r}. Give {forms}.")
-    if not text.strip() or "\0" in text:
-        raise ValueError(f"The store {quoted(text[:80])} cannot be used: it is not a path. Give {forms}.")
-    return text
 
 
 def _stored_input(agent: Agent[Any, Any, Any] | None, input: object) -> tuple[str, tuple[UserContent, ...]]:

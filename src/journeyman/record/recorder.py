@@ -27,9 +27,9 @@ from journeyman.record.keeping import Keeping
 from journeyman.record.lines import Came, Ended, Exchange, Line, Neutral, Note, Sent
 from journeyman.record.live import ENDS_WORDS, write_on
 from journeyman.record.outside import FromOutside
-from journeyman.record.tables import is_url
 from journeyman.record.writer import MOST_WAITING, Writer
 from journeyman.result import plain_output
+from journeyman.store.address import find_store
 from journeyman.tools.redaction import Redactor, Secret
 from journeyman.types import JsonObject, RunPath, ToolUse
 
@@ -83,7 +83,7 @@ class Recorder:
         Raises:
             StoreError: it cannot be opened, it is of a newer version, or it is not a store.
         """
-        self.path: Final = path if is_url(path) else Path(path).absolute()
+        self.path: Final = find_store(path)
         usual_s, usual_bytes = (KEPT_S, KEPT_BYTES) if isinstance(self.path, Path) else (None, None)
         keeping = Keeping(
             seconds=usual_s if keep_s == "default" else keep_s,

@@ -161,7 +161,11 @@ class Database:
     """A database, as a URL names it."""
 
     def __init__(self, url: str) -> None:
-        """Raise a `ValueError` if an option of the URL cannot be used."""
+        """Raise a `ValueError` if it is no URL, or an option of it cannot be used."""
+        if url.partition("://")[0] not in SCHEMES:
+            raise ValueError(
+                "The address of the database is no URL: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+            )
         address, _, query = url.partition("?")
         given = parse_qsl(query, keep_blank_values=True)
         others = urlencode([each for each in given if each[0] not in _OURS], quote_via=quote)
@@ -256,7 +260,7 @@ class Database:
         return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=may_pass)
 
 
-_PASSWORD: Final = re.compile(r"(://[^:/@]*:)[^@/]*(?=@)|([?&]password=)[^&]*")
+_PASSWORD: Final = re.compile(r"(://[^:/@]*:).*(?=@)|([?&]\w*password=)[^&]*")
 
 
 def without_password(place: str) -> str:

@@ -37,6 +37,9 @@ MAGIC: Final = b"SQLite format 3\x00"
 
 BUSY_S: Final = 5.0
 
+GROUP: Final = "JOURNEYMAN_STORE_GROUP"
+"""The environment variable with the name, or the number, of the group whose members may write to stores."""
+
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS sessions (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, created REAL NOT NULL, parent TEXT);
@@ -104,12 +107,7 @@ class File:
                 # SQLite would make a file that others can read.
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
             self._stat = path.stat()
-            mode = stat.S_IMODE(self._stat.st_mode)
-            if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise StoreError(
-                    f"{path} may be written by others (mode {mode:o}), so what it holds cannot be trusted.",
-                    hint=f"If you trust what is in it, run: chmod 600 {quote(str(path))}. Otherwise use another file.",
-                )
+            _check_writers(path, self._stat)
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             with _explained(path, "opened"):
@@ -236,6 +234,33 @@ class File:
         if self._pid == os.getpid():
             with self._lock:
                 self._connection.close()
+
+
+def _check_writers(path: Path, found: os.stat_result) -> None:
+    """Raise a `StoreError` if somebody may write to the file who is not trusted: others, or an unnamed group."""
+    mode = stat.S_IMODE(found.st_mode)
+    if os.name != "posix" or not mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return
+    if not mode & stat.S_IWOTH and found.st_uid in (0, os.geteuid()) and found.st_gid == _trusted_group():
+        return
+    text = f"{path} may be written by others (mode {mode:o}), so what it holds cannot be trusted."
+    hint = f"If you trust what is in it, run: chmod 600 {quote(str(path))}. Otherwise use another file."
+    if not mode & stat.S_IWOTH:
+        hint = f"{hint} To trust all members of its group: {GROUP}={found.st_gid}."
+    raise StoreError(text, hint=hint)
+
+
+def _trusted_group() -> int | None:
+    """Return the number of the group that the environment trusts; None: it names none that there is."""
+    named = os.environ.get(GROUP, "").strip()
+    if named.isascii() and named.isdigit():
+        return int(named)
+    from grp import getgrnam  # noqa: PLC0415 - Windows has none
+
+    try:
+        return getgrnam(named).gr_gid
+    except KeyError:
+        return None
 
 
 def _check_no_log(path: Path) -> None:
