@@ -107,8 +107,8 @@ class Recorder:
             self._inherited.append(self._writer)
             self._writer = self._open()
             self._finalizer = weakref.finalize(self, self._writer.close)
-        self._writer.begin()
         line = Line(id or new_id(now), kind, agent, now)
+        self._writer.begin(line)
         tape = RecordingTape(self, self._writer, line, shows_words=self._shows_words)
         if self.target is not None:
             tape.note("Target", ((agent,), START), target=self.target)
@@ -175,7 +175,7 @@ class RecordingTape:
             if line.live.is_watched and self._shows_words:
                 write_on(line.live.words, event)
             return
-        if not self._writer.takes:
+        if not self._writer.takes(line):
             return
         if line.live.words and kind in ENDS_WORDS:
             line.live.words.pop(getattr(event, "path", ()), None)
@@ -209,15 +209,15 @@ class RecordingTape:
 
     def put(self, item: object) -> None:
         """Have something written."""
-        if self._writer.takes:
+        if self._writer.takes(self._line):
             self._queue.append((self._line, time.time(), item))
 
     async def room(self) -> None:
-        while self.is_behind and self._writer.takes:
+        while self.is_behind and self._writer.takes(self._line):
             await asyncio.wrap_future(self._writer.written())
 
     def ended_early(self) -> str | None:
-        failure = self._writer.failure
+        failure = self._writer.failure(self._line)
         if failure is None or self._was_told:
             return None
         self._was_told = True
@@ -229,7 +229,8 @@ class RecordingTape:
         self._has_ended = True
         if self._line.outside is not None:
             self._line.outside.leave()
-        self.put(Ended(status, code))
+        if self._writer.is_open:  # also of one whose recording has failed: it is not looked at any more
+            self._queue.append((self._line, time.time(), Ended(status, code)))
         if self._recorder.is_for_one:
             await asyncio.wrap_future(self._writer.written())
             self._recorder.close()

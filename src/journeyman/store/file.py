@@ -99,6 +99,7 @@ class File:
         self.is_damaged = False
         """True once damage was found."""
         self._lock = RLock()
+        self._busy_ms = int(busy_s * 1000)
         self._pid = os.getpid()
         with _explained(path, "opened"):
             make_private_folder(path.parent)
@@ -112,7 +113,7 @@ class File:
         try:
             with _explained(path, "opened"):
                 self._prepare()
-                self._connection.execute(f"PRAGMA busy_timeout = {int(busy_s * 1000)}")
+                self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
                 self._check_place()
         except BaseException:
             self._connection.close()
@@ -155,9 +156,10 @@ class File:
         return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
 
     @contextmanager
-    def transaction(self, *, is_synced: bool = False) -> Generator[sqlite3.Connection]:
+    def transaction(self, *, is_synced: bool = False, waits: bool = True) -> Generator[sqlite3.Connection]:
         """Write what the block writes: all of it, or nothing if it raises. `is_synced`: it is on the disk afterwards,
-        with all that was written before it, and survives a power cut.
+        with all that was written before it, and survives a power cut. Unless it `waits`, another process that writes is
+        at once a `StoreError` that `is_busy`.
 
         Raises:
             StoreError: it could not be written.
@@ -167,6 +169,8 @@ class File:
             try:
                 if is_synced:
                     self._connection.execute("PRAGMA synchronous = FULL")
+                if not waits:
+                    self._connection.execute("PRAGMA busy_timeout = 0")
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._check_place()
@@ -180,6 +184,8 @@ class File:
             finally:
                 if is_synced:
                     self._connection.execute("PRAGMA synchronous = NORMAL")
+                if not waits:
+                    self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
 
     def write(self, statement: str, parameters: Sequence[object], *, is_synced: bool = False) -> int:
         """Write what one statement writes, as a transaction does, and return how many rows that are. Without waiting

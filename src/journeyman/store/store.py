@@ -335,10 +335,10 @@ class Log:
     is_shared: bool = False
     """True when others may write, too: whoever drives a turn, when it ends."""
 
-    def append(self, lines: Sequence[Line]) -> int:
-        """Write the lines, all or none. Return the number of the last one."""
+    def append(self, lines: Sequence[Line], *, waits: bool = True) -> int:
+        """Write the lines, all or none. Return the number of the last one. `waits`: for another process that writes."""
         head = self.head
-        with self.file.transaction() as connection:
+        with self.file.transaction(waits=waits) as connection:
             if self.crc is None:
                 row = (head.id, head.agent, head.created, head.parent)
                 connection.execute("INSERT INTO sessions (id, agent, created, parent) VALUES (?, ?, ?, ?)", row)
@@ -437,6 +437,9 @@ class FileSession:
 
     def write(self, step: Step) -> None:
         self._log.append([*lines_of(step)])
+
+    def write_at_once(self, step: Step) -> None:
+        self._log.append([*lines_of(step)], waits=False)
 
     def refresh(self) -> None:
         """Nothing is known of the end that is not read when something is written."""
