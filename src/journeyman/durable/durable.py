@@ -50,6 +50,7 @@ from journeyman.result import Result
 from journeyman.store.address import read_address
 from journeyman.tools.check import listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
+from journeyman.tools.results import encodable
 from journeyman.types import Content, Message, UserContent
 from journeyman.version import package_version
 
@@ -510,6 +511,10 @@ class Durable:
     def _made(self, head: Head, *, id: str | None, status: Status, **options: Any) -> Row:  # noqa: ANN401 - of a row
         if id is not None and (fault := name_fault(id)) is not None:
             raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
+        for name in ("queue", "dedup"):
+            text: str | None = options.get(name)
+            if text is not None and encodable(text) != text:
+                raise ValueError(f"The {name} {quoted(text[:80])} cannot be used: it has half of a surrogate pair.")
         now = self.hub.now()
         return Row(
             id=new_id(now),
@@ -527,7 +532,7 @@ class Durable:
         made = self._made(head, id=id, status="ready", **options)
         row = await self.hub.engine.add(made, is_queued=is_queued)
         if row.id != made.id and id is not None:
-            difference = _difference(load_head(row), head)
+            difference = _difference(load_head(row), load_head(made))
             if difference is not None:
                 raise RunDiffers(id, difference)
         if row.id == made.id and is_queued:

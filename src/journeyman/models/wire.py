@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from journeyman.content.media import Media, n_bytes_of
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
+from journeyman.history import encodable_text
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart, current_tap
 from journeyman.models.sse import MAX_VALUES
 from journeyman.types import (
@@ -43,6 +44,17 @@ _COUNTED_AT_ONCE: Final = 2**18
 _SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_PIECES: Final = frozenset(
+    ("arguments", "content", "delta", "partial_json", "reasoning", "reasoning_content", "refusal", "text", "thinking")
+)
+"""The names of texts that come in pieces."""
+_COMPLETE: Final = frozenset(("args", "input"))
+"""The names of what a model gives a tool as an object."""
+_HALF_ESCAPES: Final = re.compile(
+    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
 # -- what providers send -----------------------------------------------------------------------------------------------
 
 
@@ -61,6 +73,8 @@ def parsed(data: bytes) -> JsonObject:
     try:
         value: object = orjson.loads(data)
     except orjson.JSONDecodeError as error:
+        if (read := _read_with_halves(data)) is not None:
+            return as_object(read)
         damage = f"{error}, in {data[:200].decode('utf-8', 'replace')!r}"
     else:
         return as_object(value)
@@ -77,6 +91,34 @@ def all_parsed(data: Sequence[bytes]) -> Iterator[JsonObject]:
         values = []
     whole = len(values) == len(data)
     return map(as_object, values) if whole else map(parsed, data)
+
+
+def _read_with_halves(data: bytes) -> object:
+    """Return a JSON value that has halves of surrogate pairs, which JSON allows and UTF-8 does not. They are replaced,
+    except in texts that come in pieces, where the next one may bring the other half. None: it is no JSON."""
+    if not _HALF.search(data):
+        return None
+    try:
+        return _whole(json.loads(data), is_piece=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(value: object, *, is_piece: bool | None) -> object:
+    """Replace the halves in a value; not in one that `is_piece`. None: nothing in it is, whatever it is called."""
+    if isinstance(value, str):
+        return value if is_piece else encodable_text(value)
+    if isinstance(value, list):
+        return [_whole(each, is_piece=is_piece) for each in cast("list[object]", value)]
+    if isinstance(value, dict):
+        told = cast("dict[str, object]", value).items()
+        if is_piece is None:
+            return {encodable_text(name): _whole(each, is_piece=None) for name, each in told}
+        return {
+            encodable_text(name): _whole(each, is_piece=None if name in _COMPLETE else name in _PIECES)
+            for name, each in told
+        }
+    return value
 
 
 def _check_values(data: bytes) -> None:
@@ -119,10 +161,17 @@ def own_id(id: str, ids: set[str], *, prefix: str = "call") -> tuple[str, str | 
 
 def tool_use(id: str, name: str, arguments: str, *, wire_id: str | None, extra: JsonObject | None = None) -> ToolUse:
     """Return the block of a call. None are taken for `{}`, and what is no JSON object is kept as `malformed`."""
-    raw = arguments if arguments.strip() else "{}"
+    raw = _without_halves(arguments) if arguments.strip() else "{}"
     if is_object(raw):
         return ToolUse(id, name, raw, wire_id=wire_id, extra=extra)
     return ToolUse(id, name, malformed=raw, wire_id=wire_id, extra=extra)
+
+
+def _without_halves(raw: str) -> str:
+    """Return JSON in which halves of surrogate pairs are replaced, also where they are escaped."""
+    if raw.isascii() and "\\u" not in raw:
+        return raw
+    return _HALF_ESCAPES.sub(lambda found: "?" if found[1] else found[0], encodable_text(raw))
 
 
 def split_input(total: int, read: int | None, written: int | None) -> tuple[int, int | None, bool]:

@@ -140,9 +140,11 @@ END_OLD: Final = (
 """Ends a connection that was lost here, and still holds the lock there."""
 NOTICED: Final = (
     "SELECT pg_backend_pid(), set_config('tcp_keepalives_idle', '10', false),"
-    " set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false)"
+    " set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false),"
+    " (SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout')"  # not before 14
 )
-"""Lets the server notice in 25 seconds that a machine or a network is gone."""
+"""Lets the server notice in 25 seconds that a machine or a network is gone, and not end a connection that is idle: it
+holds a lock."""
 _PREPARE_AFTER: Final = 5
 """A statement is prepared on a connection when it was made so often there."""
 _OURS: Final = ("direct", "prepare_threshold")
