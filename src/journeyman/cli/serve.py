@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from journeyman.agent import Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
-from journeyman.cli.durable import StorePlace, find_store, opened, tell
+from journeyman.cli.durable import find_store, in_store, tell
 from journeyman.cli.loading import kind_of, load_model, load_value
 from journeyman.cli.opening import OPENING_S, AgentLoop, check_names
 from journeyman.cli.run import Flag, Stdout, recording_in, telemetry_in
@@ -84,7 +84,6 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         timeout: How many seconds a function or context manager may take to give an agent.
         debug: Show the traceback of whatever the agents' own code raises.
     """
-    check_names(allow_host or ())
     token = _token(host, allow_host or (), authorize)
     _check(targets, grace, runs, port)
     Stdout()
@@ -99,7 +98,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         )
         guarded = naming(known_hosts(host, allow_host or ()), made if token is None else asking_for(token, made))
         if place is not None:
-            loop.run(_check_store(place))
+            in_store(place, lambda durable: durable.list(limit=1), loop)  # the server could only tell that it has ended
         gc.collect()
         gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
         with _listening(host, port) as listening:
@@ -134,6 +133,7 @@ def _token(host: str, allow_host: Sequence[str], authorize: str | None) -> str |
     Raises:
         Mistake: it is not safe to listen there, or two things say who is let in.
     """
+    check_names(allow_host)
     token = os.environ.get(TOKEN) or None
     if token is not None and authorize is not None:
         text = f"Both {TOKEN} and --authorize say who is let in."
@@ -176,12 +176,6 @@ def _authorize(named: str) -> Authorize:
         text = f"--authorize {quoted(named[:80])} is {kind_of(found)}, not a function."
         raise Mistake(text, "Give FILE:FUNCTION of a function of the request.")
     return cast("Callable[..., Any]", found)
-
-
-async def _check_store(place: StorePlace) -> None:
-    """Raise a `Mistake` if the store cannot be opened: the server itself could only tell that it has ended."""
-    async with opened(place):
-        pass
 
 
 async def _until_told(made: AgentApp, guarded: ASGIApp, listening: socket.socket, grace_s: float) -> None:

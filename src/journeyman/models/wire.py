@@ -161,17 +161,12 @@ def own_id(id: str, ids: set[str], *, prefix: str = "call") -> tuple[str, str | 
 
 def tool_use(id: str, name: str, arguments: str, *, wire_id: str | None, extra: JsonObject | None = None) -> ToolUse:
     """Return the block of a call. None are taken for `{}`, and what is no JSON object is kept as `malformed`."""
-    raw = _without_halves(arguments) if arguments.strip() else "{}"
+    raw = arguments if arguments.strip() else "{}"
+    if not raw.isascii() or "\\u" in raw:
+        raw = _HALF_ESCAPES.sub(lambda found: "?" if found[1] else found[0], encodable_text(raw))
     if is_object(raw):
         return ToolUse(id, name, raw, wire_id=wire_id, extra=extra)
     return ToolUse(id, name, malformed=raw, wire_id=wire_id, extra=extra)
-
-
-def _without_halves(raw: str) -> str:
-    """Return JSON in which halves of surrogate pairs are replaced, also where they are escaped."""
-    if raw.isascii() and "\\u" not in raw:
-        return raw
-    return _HALF_ESCAPES.sub(lambda found: "?" if found[1] else found[0], encodable_text(raw))
 
 
 def split_input(total: int, read: int | None, written: int | None) -> tuple[int, int | None, bool]:

@@ -22,7 +22,8 @@ def uvicorn_stop_heard(heed: Callable[[], None]) -> Generator[None]:
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in _NUMBERS}
-        before = {number: handler for number, handler in before.items() if _is_uvicorns(handler)}
+        owners = {number: type(getattr(handler, "__self__", None)).__module__ for number, handler in before.items()}
+        before = {number: each for number, each in before.items() if owners[number].partition(".")[0] == "uvicorn"}
 
     def hear(number: int, frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(heed)
@@ -36,7 +37,3 @@ def uvicorn_stop_heard(heed: Callable[[], None]) -> Generator[None]:
         for number, handler in before.items():
             if signal.getsignal(number) is hear:
                 signal.signal(number, handler)
-
-
-def _is_uvicorns(handler: object) -> bool:
-    return type(getattr(handler, "__self__", None)).__module__.partition(".")[0] == "uvicorn"

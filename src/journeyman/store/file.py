@@ -38,7 +38,7 @@ MAGIC: Final = b"SQLite format 3\x00"
 BUSY_S: Final = 5.0
 
 GROUP: Final = "JOURNEYMAN_STORE_GROUP"
-"""The environment variable with the name, or the number, of the group whose members may write to stores."""
+"""The environment variable with the number of the group whose members may write to stores."""
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -247,26 +247,17 @@ def _check_writers(path: Path, found: os.stat_result) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if os.name != "posix" or not mode & (stat.S_IWGRP | stat.S_IWOTH):
         return
-    if not mode & stat.S_IWOTH and found.st_uid in (0, os.geteuid()) and found.st_gid == _trusted_group():
+    if (
+        not mode & stat.S_IWOTH
+        and found.st_uid in (0, os.geteuid())
+        and str(found.st_gid) == os.environ.get(GROUP, "").strip()
+    ):
         return
     text = f"{path} may be written by others (mode {mode:o}), so what it holds cannot be trusted."
     hint = f"If you trust what is in it, run: chmod 600 {quote(str(path))}. Otherwise use another file."
     if not mode & stat.S_IWOTH:
         hint = f"{hint} To trust all members of its group: {GROUP}={found.st_gid}."
     raise StoreError(text, hint=hint)
-
-
-def _trusted_group() -> int | None:
-    """Return the number of the group that the environment trusts; None: it names none that there is."""
-    named = os.environ.get(GROUP, "").strip()
-    if named.isascii() and named.isdigit():
-        return int(named)
-    from grp import getgrnam  # noqa: PLC0415 - Windows has none
-
-    try:
-        return getgrnam(named).gr_gid
-    except KeyError:
-        return None
 
 
 def _check_no_log(path: Path) -> None:

@@ -22,8 +22,8 @@ from starlette.types import ASGIApp
 from journeyman.errors import StoreError, count
 from journeyman.record.fold import dumped
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings
+from journeyman.record.tables import find_store
 from journeyman.serve.listening import LOOPBACK
-from journeyman.store.address import find_store
 from journeyman.types import adapter_of
 from journeyman.view.guard import Doorkeeper, TooLong, asked_path, refusal
 from journeyman.view.live import TEXT_SHOWN, Live, Reader
