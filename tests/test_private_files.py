@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -76,9 +77,32 @@ def test_a_store_that_others_may_write_to_is_refused_with_how_to_repair_it(tmp_p
     with pytest.raises(StoreError) as raised:
         Store(path)
     assert f"may be written by others (mode {mode:o})" in str(raised.value)
-    assert raised.value.hint == f"If you trust what is in it, run: chmod 600 '{path}'. Otherwise use another file."
+    hint = f"If you trust what is in it, run: chmod 600 '{path}'. Otherwise use another file."
+    group = f" To trust all members of its group: JOURNEYMAN_STORE_GROUP={path.stat().st_gid}."
+    assert raised.value.hint == hint + ("" if mode & 0o002 else group)
     path.chmod(0o600)
     Store(path).close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no groups")
+def test_a_group_that_the_environment_names_may_write_to_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "chats.db"
+    Store(path).close()
+    group = path.stat().st_gid
+    for mode, named, is_opened in (
+        (0o660, str(group), True),
+        (0o664, str(group), True),
+        (0o660, str(group + 1), False),
+        (0o660, "no such group", False),
+        (0o660, "", False),
+        (0o666, str(group), False),
+    ):
+        path.chmod(mode)
+        monkeypatch.setenv("JOURNEYMAN_STORE_GROUP", named)
+        with nullcontext() if is_opened else pytest.raises(StoreError, match="may be written by others"):
+            Store(path).close()
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o640])

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
-from journeyman.errors import ModelUnavailable, Problem, StoreError
+from journeyman.errors import ModelUnavailable, Problem
 from journeyman.model import Model
 
 if TYPE_CHECKING:
@@ -56,12 +56,6 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "vertex-google": "journeyman.models.google.model:on_vertex",
     "vllm": "journeyman.models.openai.names:vllm",
     "xai": "journeyman.models.openai.services:xai",
-}
-
-_STORES: Final[Mapping[str, str]] = {
-    "postgres": "journeyman.store.postgres:open_session",
-    "postgresql": "journeyman.store.postgres:open_session",
-    "sqlite": "journeyman.store.store:open_session",
 }
 
 # What to install for a package that a provider of the table needs; for any other, the package itself.
@@ -140,7 +134,7 @@ def connect(name: str, **options: object) -> Connected:
 
 
 def connect_session(
-    place: str, id: str | None, *, agent: str, any_agent: bool = False, create: bool = False
+    place: str | os.PathLike[str], id: str | None, *, agent: str, any_agent: bool = False, create: bool = False
 ) -> Session:
     """Return the session with this id, or a new one: `place` is a file, `sqlite:PATH`, or `postgresql://…`. `create`
     makes the session with this id if there is none.
@@ -148,14 +142,11 @@ def connect_session(
     Raises:
         StoreError: there is no such session, the store cannot be opened, or there are no stores of that kind.
     """
-    kind, _, where = place.partition(":")
-    if where.startswith("//") and kind not in _STORES:
-        hint = f"Give the path of a file, or a place of one of these kinds: {', '.join(sorted(_STORES))}."
-        raise StoreError(f"There are no stores of the kind {kind!r}.", hint=hint)
-    target = _STORES.get(kind) if where else None
-    module, _, function = (target or _STORES["sqlite"]).partition(":")
-    opener = cast("Callable[..., Session]", getattr(import_module(module), function))
-    return opener(where if target else place, id, agent=agent, any_agent=any_agent, create=create)
+    find_store = cast("Callable[..., str | os.PathLike[str]]", import_module("journeyman.store.address").find_store)
+    found = find_store(place)
+    module = "journeyman.store.postgres" if isinstance(found, str) else "journeyman.store.store"
+    opener = cast("Callable[..., Session]", import_module(module).open_session)
+    return opener(found, id, agent=agent, any_agent=any_agent, create=create)
 
 
 def connect_fetch() -> Fetch:

@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from journeyman.errors import StoreError
+
 NO_LINKS: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 """The flag of `os.open` that refuses a symbolic link, where the system has one."""
 
@@ -64,6 +66,16 @@ def open_lock(path: Path) -> int:
         OSError: it cannot be opened, or it is a symbolic link.
     """
     return os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o600)
+
+
+def check_same_process(pid: int, what: str) -> None:
+    """Refuse to use, in a forked child, a connection that process `pid` has opened: both would use it at once.
+
+    Raises:
+        StoreError: this is another process.
+    """
+    if os.getpid() != pid:
+        raise StoreError(f"{what} was opened before this process was forked.", hint="Open it again in each process.")
 
 
 def take_lock(file: int, *, wait: bool = False) -> bool:

@@ -216,10 +216,10 @@ class History:
         if block.malformed is not None or not (block.name.isascii() and block.input_json.isascii()):
             block = encodable(block)
         if not _is_object(block.input_json):
-            block = replace(block, input_json="{}", malformed=_encodable_text(block.input_json))
+            block = replace(block, input_json="{}", malformed=encodable_text(block.input_json))
         if block.id in self._ids or not _SENDABLE_ID(block.id):
             wire_id = block.id if block.wire_id is None else block.wire_id
-            block = replace(block, id=self._new_id(), wire_id=_encodable_text(wire_id))
+            block = replace(block, id=self._new_id(), wire_id=encodable_text(wire_id))
         self._ids.add(block.id)
         return block
 
@@ -305,7 +305,7 @@ def _never_blank(result: ToolResult) -> ToolResult:
     if isinstance(content, str):
         if content.isascii() and not content.isspace() and content:
             return result
-        return replace(result, content=_encodable_text(content) if content.strip() else NO_OUTPUT)
+        return replace(result, content=encodable_text(content) if content.strip() else NO_OUTPUT)
     kept = tuple(encodable(block) for block in content if not _is_blank(block))
     return replace(result, content=kept or NO_OUTPUT)
 
@@ -317,24 +317,26 @@ def encodable(block: T) -> T:
             is_plain = block.id.isascii() and block.name.isascii() and block.input_json.isascii()
             if is_plain and block.malformed is None:
                 return block
-            id, name, json = map(_encodable_text, (block.id, block.name, block.input_json))
-            wrong = block.malformed and _encodable_text(block.malformed)
+            id, name, json = map(encodable_text, (block.id, block.name, block.input_json))
+            wrong = block.malformed and encodable_text(block.malformed)
             return replace(block, id=id, name=name, input_json=json, malformed=wrong)
         case Text(text) | Thinking(text):
-            return block if text.isascii() else replace(block, text=_encodable_text(text))
+            return block if text.isascii() else replace(block, text=encodable_text(text))
         case Opaque(json=json):
-            return block if json.isascii() else replace(block, json=_encodable_text(json))
+            return block if json.isascii() else replace(block, json=encodable_text(json))
         case _:
             return block
 
 
-def _encodable_text(text: str) -> str:
+def encodable_text(text: str) -> str:
+    """Return the text with halves of surrogate pairs joined, and those without the other half as question marks."""
     if text.isascii():
         return text
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode(errors="replace").decode()
+        joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")  # halves from two pieces
+        return joined.encode(errors="replace").decode()
     return text
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import StoreError, quoted
@@ -143,6 +143,19 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Let somebody else open it."""
+        ...
+
+
+@runtime_checkable
+class PatientSession(Session, Protocol):
+    """A session that says at once when another process keeps it waiting, so that the event loop need not wait."""
+
+    def write_at_once(self, step: Step) -> None:
+        """Store what is new, as `write` does, if no other process is in the way.
+
+        Raises:
+            StoreError: it could not be written; `is_busy`: another process is in the way.
+        """
         ...
 
 

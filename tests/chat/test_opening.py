@@ -111,7 +111,7 @@ async def test_what_is_no_id_and_what_is_no_place_are_refused(path: Path) -> Non
         with pytest.raises(DefinitionError, match=f"The place is {place}. Pass a path, a Store, or a Durable"):
             async with Chat.open(talker(), place):
                 pass
-    with pytest.raises(StoreError, match="no stores of the kind 'redis'"):
+    with pytest.raises(StoreError, match="there is no kind 'redis'"):
         async with Chat.open(talker(), "redis://localhost/1"):
             pass
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Host, Success, ToolContext, run, tool
+from journeyman.endings import START
 from journeyman.events import RecordingEnded
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.record import Recorder, Recordings
@@ -94,6 +95,32 @@ async def test_a_full_disk_ends_recording_with_one_warning_and_an_event(
     with Recordings(path) as recordings:
         first = recordings.runs()[-1]
         assert (first.status, recordings.events(first)[-1].kind) == ("success", "RunSucceeded")
+
+
+async def test_a_full_disk_costs_the_recordings_that_go_on_and_no_later_ones(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = "".join(chr(97 + (n * n) % 26) for n in range(200_000))
+    with Recorder(path) as recorder:
+        cut = recorder.begin("run", "cut")
+        cut.note("Note", (("cut",), START), text="before")
+        await recorder.flush()
+        with no_room(path.parent, 4096):
+            await run(answering(), f"? {long}", host=Host(record=recorder))
+            await recorder.flush()
+        cut.note("Note", (("cut",), START), text="after")
+        assert cut.ended_early() is not None
+        for text in ("first after", "second after"):
+            await run(answering(), text, host=Host(record=recorder))
+        await cut.end("success")
+    [told] = warnings_of(caplog)
+    assert "nothing more is recorded in" in told
+    assert "of what goes on now" in told
+    with Recordings(path) as recordings:
+        found = {each.input: each for each in recordings.runs() if each.status == "success"}
+        for text in ("first after", "second after"):
+            assert [*recordings.all_events(found[text])][-1].kind == "RunSucceeded"
+        assert [each.kind for each in recordings.all_events(recordings.find(cut.id))] == ["Note"]
 
 
 async def test_a_slow_disk_costs_reports_of_progress_and_nothing_else(path: Path, warm: Warm) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,48 @@ def test_a_query_that_meets_damage_notes_it(path: Path) -> None:
         assert file.is_damaged
     finally:
         file.close()
+
+
+def _moved(path: Path) -> None:
+    path.rename(path.with_name("aside.db"))
+
+
+def _removed(path: Path) -> None:
+    path.unlink()
+
+
+def _replaced(path: Path) -> None:
+    _moved(path)
+    other = path.with_name("other.db")
+    File(other).close()
+    other.rename(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="an open file cannot be moved")
+@pytest.mark.parametrize("is_synced", [False, True])
+@pytest.mark.parametrize("take_away", [_moved, _removed, _replaced])
+def test_nothing_is_written_to_a_file_that_others_do_not_find(
+    path: Path, take_away: Callable[[Path], None], is_synced: bool
+) -> None:
+    file = File(path)
+    file.write(_ADD, (b"x",))
+    take_away(path)
+    with pytest.raises(StoreError, match="was moved, removed or replaced while it was open") as caught:
+        file.write(_ADD, (b"y",), is_synced=is_synced)
+    with pytest.raises(StoreError, match="was moved"), file.transaction(is_synced=is_synced) as connection:
+        connection.execute(_ADD, (b"z",))
+    assert (caught.value.may_pass, caught.value.is_busy) == (False, False)
+    assert file.rows("SELECT body FROM events") == [(b"x",)]
+    file.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="an open file cannot be moved")
+def test_no_new_store_begins_beside_the_log_of_one_that_was_taken_away(path: Path) -> None:
+    file = File(path)
+    file.write(_ADD, (b"x",))
+    _moved(path)
+    file.close()
+    with pytest.raises(StoreError, match="is not there, but its log is"):
+        File(path)
+    path.with_name("aside.db").rename(path)
+    assert n_events(path) == 1

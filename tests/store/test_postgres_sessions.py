@@ -17,6 +17,7 @@ from journeyman import Agent, Chat
 from journeyman.durable import Durable, ddl
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.models.scripted import FromFunction, Scripted
+from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
 from journeyman.store.database import VERSION
@@ -94,7 +95,7 @@ async def test_of_two_schemas_each_has_its_own_session_of_an_id(database: str) -
         ("postgresql://ann:secret@127.0.0.1:1/chats", r"The database 'chats' on 127.0.0.1:1 could not be opened"),
         (
             "postgresql:chats",
-            r"The place names a Postgres database, but is not the URL of one\. Give postgresql://USER",
+            r"The store 'postgresql:chats' cannot be used: behind postgresql: there is no //\. Give a path",
         ),
         ("postgres://host/chats?direct=db", r"The URL says direct=db\. Give the database itself as direct=HOST:PORT"),
         ("postgresql://ann:secret@:x/chats", "could not be opened: .*invalid"),
@@ -335,3 +336,21 @@ async def test_a_chat_begun_in_one_place_is_listed_and_deleted_in_another(emptie
         assert [(each.id, each.title, each.messages) for each in sessions.sessions()] == [("a", "One.", 2)]
         sessions.delete("a")
         assert sessions.sessions() == []
+
+
+async def test_an_idle_chat_and_an_idle_durable_keep_their_locks_where_idle_connections_are_ended(
+    database: str,
+) -> None:
+    changed(database, f"ALTER DATABASE {name_of(database)} SET idle_session_timeout = '100ms'")
+    held = (
+        "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted"
+        " AND datname = current_database()"
+    )
+    async with Durable(database), Chat.open(talker(), database, id="a", create=True) as chat:
+        with closing(Recorder(database)):
+            await chat.prompt("Hi.")
+            before = changed(database, held)
+            await asyncio.to_thread(changed, database, "SELECT pg_sleep(0.5)")
+            assert changed(database, held) == before
+            with pytest.raises(SessionInUse, match="this process"):
+                PostgresSessions(database).session("a", agent="tester")

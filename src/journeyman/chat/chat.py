@@ -157,8 +157,7 @@ class Chat(Generic[Out, In]):
             RunBlocked, RunDiffers: in a `Durable`, a turn that was cut off cannot go on, or not with this agent.
         """
         if isinstance(place, str | os.PathLike):
-            where = os.fspath(place)
-            session = connect_session(where, id, agent=agent.name, any_agent=any_agent, create=create)
+            session = connect_session(place, id, agent=agent.name, any_agent=any_agent, create=create)
         elif not hasattr(place, "session"):  # users' code may not be typed
             problem = Problem("INVALID_ARGUMENT", f"The place is {place!r}.", "Pass a path, a Store, or a Durable.")
             raise DefinitionError("Chat.open", [problem])

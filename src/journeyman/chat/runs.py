@@ -7,11 +7,12 @@ conversation, or in neither. A step that could not be written is part of the nex
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.chat.questions import Questions, current_questions
@@ -33,6 +34,10 @@ from journeyman.session import Session, TurnStart
 from journeyman.tools.context import current_asker
 from journeyman.types import NOTHING_USED, Message, RunPath, Usage
 from journeyman.window import CompactedView
+
+_PATIENCE_S: Final = 60.0
+"""So long what another process keeps from being written is tried again before it is an error."""
+_AGAIN_S: Final = 0.02
 
 
 class Runs:
@@ -139,10 +144,12 @@ class Runs:
             self.history.close(self.closing)
             try:
                 self._end(turn)
+                await self.keep_patiently()
             except StoreError as unsaved:  # what goes on is `error`
                 error.add_note(str(unsaved))
             raise
         self._end(turn)
+        await self.keep_patiently()
         return result
 
     # -- turns that are durable runs
@@ -216,7 +223,7 @@ class Runs:
             history=self.history,
             host=replace(self.host, journal=journal) if journal else self.host,
             inbox=self.inbox,
-            store_step=None if self.writer.session is None else lambda: self.keep(turn.used()),
+            store_step=None if self.writer.session is None else lambda: self.keep_patiently(turn.used()),
             going_on=self.inbox.hand_over if goes_on else None,
             abort_note=lambda: turn.note,
             numbers=self._numbers,
@@ -228,7 +235,18 @@ class Runs:
         turn.run = None
         turn.spent += used
         self.usage += used
-        self.keep()
+
+    async def keep_patiently(self, more: Usage = NOTHING_USED) -> None:
+        """Keep what is new, as `keep` does; while another process is in the way, let the event loop go on."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + _PATIENCE_S
+        while True:
+            try:
+                return self.writer.write(self.history, self.usage + more, self.n_runs, self.turns, waits=False)
+            except StoreError as error:
+                if not error.is_busy or loop.time() > until_s:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
 
     def keep(self, more: Usage = NOTHING_USED) -> None:
         """Keep what is new. `more` is what the run that goes on has used."""
@@ -246,7 +264,7 @@ class Runs:
             return await compact(run)
         finally:
             self.usage += run.ledger.usage
-            self.keep()
+            await self.keep_patiently()
 
     def use(self, model: Model) -> None:
         """Go on with another model."""

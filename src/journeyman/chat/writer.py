@@ -22,7 +22,7 @@ from journeyman.loop.prepare import closing_of
 from journeyman.loop.record import Options, Run
 from journeyman.model import Prefix
 from journeyman.result import Result
-from journeyman.session import Session, Snapshot, Step, TurnStart
+from journeyman.session import PatientSession, Session, Snapshot, Step, TurnStart
 from journeyman.types import Message, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import CompactedView, Compaction, SentView
 
@@ -38,6 +38,9 @@ class SessionWriter:
         """Put the texts that had been queued into `inbox`, and keep what is queued from now on. `snapshot` is what is
         stored of the conversation; None: as it was when the session was opened."""
         self.session = session
+        self._write_at_once = (
+            session.write_at_once if isinstance(session, PatientSession) else None if session is None else session.write
+        )
         self._inbox = inbox
         self._lock = RLock()
         if snapshot is None:
@@ -126,15 +129,18 @@ class SessionWriter:
         view.restore(kept)
         self._kept_view, self._sent = kept, view.messages
 
-    def write(self, history: History, usage: Usage, n_runs: int, turns: Sequence[TurnStart]) -> None:
-        """Write what is new, or raise a `StoreError`. Call it in the chat's own thread only."""
-        if self.session is None:
+    def write(
+        self, history: History, usage: Usage, n_runs: int, turns: Sequence[TurnStart], *, waits: bool = True
+    ) -> None:
+        """Write what is new, or raise a `StoreError`. Call it in the chat's own thread only. Unless it `waits`, another
+        process that is in the way is such an error at once, if the session can tell."""
+        if self.session is None or self._write_at_once is None:
             self._sent, self._kept_view = self._view_of(history)
             return
         with self._lock:
             step, note = self.step(history, usage, n_runs, turns)
             if step is not None:
-                self.session.write(step)
+                (self.session.write if waits else self._write_at_once)(step)
             note()
 
     def _view_of(self, history: History) -> tuple[list[Message] | None, SentView | None]:

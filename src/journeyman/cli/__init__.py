@@ -77,6 +77,8 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     if sys.stdout is None:  # it was closed
         sys.stdout = os.fdopen(os.dup(nothing), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.dup(nothing), "w")
     codecs.register_error("journeyman", write_look_alikes)  # consoles of Windows, and some pipes, have few characters
     output: object = sys.stdout
     if isinstance(output, TextIOWrapper) and output.errors in ("strict", "surrogateescape"):

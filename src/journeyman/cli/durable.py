@@ -31,7 +31,7 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, Screen, open_screen, stderr_console
 from journeyman.durable.dispatch import Dispatcher
-from journeyman.durable.durable import Durable, path_of
+from journeyman.durable.durable import Durable
 from journeyman.durable.handle import Handle
 from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.records import Question, RunInfo, info_of, load_head
@@ -53,7 +53,8 @@ from journeyman.permission.permission import Mode
 from journeyman.record.reading import Recordings
 from journeyman.record.speaking import OpenQuestion, RecordedHandle
 from journeyman.result import Failure, Result
-from journeyman.store.database import SCHEMES, without_password
+from journeyman.store.address import read_address
+from journeyman.store.database import without_password
 from journeyman.store.repair import StoreRepaired
 from journeyman.types import adapter_of
 
@@ -103,13 +104,13 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
         Mistake: there is none, or it has no name that can be used.
     """
     named = given if given is not None else os.environ.get("JOURNEYMAN_STORE") or None
-    if named is not None and named.partition("://")[0] in SCHEMES:
-        return StorePlace(named, given)
     if named is not None:
         try:
-            path = Path(path_of(named, forms="a path, sqlite:PATH, or postgresql://…"))
+            path = read_address(named)
         except ValueError as error:
-            raise Mistake(str(error), "") from error
+            raise Mistake(str(error), "Look at --store or JOURNEYMAN_STORE.") from error
+        if isinstance(path, str):
+            return StorePlace(path, given)
         if not makes and not path.exists():
             raise Mistake(f"There is no store {path}.", "Check --store or JOURNEYMAN_STORE; a path is relative.")
         return StorePlace(path, given)

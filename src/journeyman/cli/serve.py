@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from journeyman.agent import Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
-from journeyman.cli.durable import find_store, tell
+from journeyman.cli.durable import find_store, in_store, tell
 from journeyman.cli.loading import kind_of, load_model, load_value
 from journeyman.cli.opening import OPENING_S, AgentLoop, check_names
 from journeyman.cli.run import Flag, Stdout, recording_in, telemetry_in
@@ -92,8 +92,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         timeout: How many seconds a function or context manager may take to give an agent.
         debug: Show the traceback of whatever the agents' own code raises.
     """
-    check_names(allow_host or ())
-    token = _token(host, allow_host or (), authorize)
+    token = _token(host, names := allow_host or (), authorize)
     _check(targets, grace, runs, port)
     Stdout()
     place = find_store(store, makes=True) if durable or store is not None else None
@@ -105,8 +104,9 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
             host=around,
             limits=ServeLimits(runs=runs),
         )
-        names = allow_host or ()
         guarded = naming(known_hosts(host, names), made if token is None else asking_for(token, made), pages=names)
+        if place is not None:
+            in_store(place, lambda durable: durable.list(limit=1), loop)  # the server could only tell that it has ended
         gc.collect()
         gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
         with _listening(host, port) as listening:
@@ -141,6 +141,7 @@ def _token(host: str, allow_host: Sequence[str], authorize: str | None) -> str |
     Raises:
         Mistake: it is not safe to listen there, or two things say who is let in.
     """
+    check_names(allow_host)
     token = os.environ.get(TOKEN) or None
     if token is not None and authorize is not None:
         text = f"Both {TOKEN} and --authorize say who is let in."

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
@@ -50,10 +50,11 @@ from journeyman.loop.prepare import wrong_options
 from journeyman.loop.record import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
-from journeyman.store.database import SCHEMES
+from journeyman.store.address import read_address
 from journeyman.tools.check import is_count, listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.exact import StoredValue, store_value
+from journeyman.tools.results import encodable
 from journeyman.tools.schema import RefusedValue
 from journeyman.types import Content, Message, UserContent
 from journeyman.version import package_version
@@ -130,18 +131,19 @@ class Durable:
         """
         if on_event is not None and (problems := [*listener_problems(on_event)]):
             raise DefinitionError("The Durable", problems)
-        if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
-            engine: Engine = PostgresEngine(store, dispatcher=dispatcher)
+        place = read_address(store) if isinstance(store, str | os.PathLike) else store
+        if isinstance(place, str):
+            engine: Engine = PostgresEngine(place, dispatcher=dispatcher)
         elif dispatcher is not None:
             given = repr(str(store)) if isinstance(store, str | os.PathLike) else f"a {type(store).__name__}"
             raise ValueError(
                 f"dispatcher={dispatcher!r} needs the URL of a database, and the store is {given}. Leave it out: a file"
                 " needs none, and an engine has its own."
             )
-        elif isinstance(store, str | os.PathLike):
-            engine = SqliteEngine(path_of(store, forms="a path, sqlite:PATH, or postgresql://…"))
+        elif isinstance(place, Path):
+            engine = SqliteEngine(place)
         else:
-            engine = store
+            engine = place
         self.hub: Final = Hub(engine, linger_s=linger_s, strict=strict, now=now, on_event=on_event)
         self._app: Final = app
 
@@ -220,11 +222,14 @@ class Durable:
                 history=history,
                 host=host,
             )
-        row = await self._begun(head, id=id, is_queued=False)
+        return await self._drive_to_end(await self._begun(head, id=id, is_queued=False), given)
+
+    async def _drive_to_end(self, row: Row, program: Program) -> Result[Any]:
+        """Drive a run, and wait for whoever goes on with it."""
         also: tuple[Status, ...] = ("waiting",)
         while True:
             mark = self.hub.mark()
-            outcome = await self.hub.driven(row.id, given, also=also)
+            outcome = await self.hub.driven(row.id, program, also=also)
             if not isinstance(outcome, Leaving):
                 return outcome
             if outcome.how == "blocked":
@@ -551,6 +556,10 @@ class Durable:
     def _made(self, head: Head, *, id: str | None, status: Status, **options: Any) -> Row:  # noqa: ANN401 - of a row
         if id is not None and (fault := name_fault(id)) is not None:
             raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
+        for name in ("queue", "dedup"):
+            text: str | None = options.get(name)
+            if text is not None and encodable(text) != text:
+                raise ValueError(f"The {name} {quoted(text[:80])} cannot be used: it has half of a surrogate pair.")
         now = self.hub.now()
         return Row(
             id=new_id(now),
@@ -568,7 +577,7 @@ class Durable:
         made = self._made(head, id=id, status="ready", **options)
         row = await self.hub.engine.add(made, is_queued=is_queued)
         if row.id != made.id and id is not None:
-            difference = _difference(load_head(row), head)
+            difference = _difference(load_head(row), load_head(made))
             if difference is not None:
                 raise RunDiffers(id, difference)
         if row.id == made.id and is_queued:
@@ -580,24 +589,6 @@ class Durable:
 
 
 # -- forms and differences ---------------------------------------------------------------------------------------------
-
-_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")
-
-
-def path_of(store: str | os.PathLike[str], *, forms: str = "a path, or sqlite:PATH") -> str:
-    """Return the path of the file that a store is. `forms` are those that may be given instead, for the message.
-
-    Raises:
-        ValueError: it is of another form.
-    """
-    text = os.fspath(store)
-    if text.startswith("sqlite:"):
-        text = text.removeprefix("sqlite:")
-    elif isinstance(store, str) and (found := _SCHEME.match(text)):
-        raise ValueError(f"The store {quoted(text[:80])} cannot be used: there is no kind {found[1]!r}. Give {forms}.")
-    if not text.strip() or "\0" in text:
-        raise ValueError(f"The store {quoted(text[:80])} cannot be used: it is not a path. Give {forms}.")
-    return text
 
 
 def _misuse(program: Program, *, max_attempts: int | None = None, history: Sequence[Message] = ()) -> list[str]:

@@ -16,12 +16,13 @@ from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import orjson
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journeyman.agent import Agent, Host
 from journeyman.budget import Allowance
 from journeyman.data import lazy_dataclass
 from journeyman.errors import RunBlocked, StepTooLarge
+from journeyman.journal import as_json
 from journeyman.session import TURN
 from journeyman.store.log import Line
 from journeyman.types import JsonObject, Message, Usage, UserContent, adapter_of, canonical_json
@@ -278,7 +279,11 @@ class Head:
 
 
 def dump_head(head: Head) -> bytes:
-    return adapter_of(Head).dump_json(head, exclude_none=True)
+    """Return what a run begins with as it is stored: half a surrogate pair is replaced."""
+    try:
+        return adapter_of(Head).dump_json(head, exclude_none=True)
+    except PydanticSerializationError:
+        return as_json(adapter_of(Head).dump_python(head, mode="json", exclude_none=True))
 
 
 def load_head(row: Row) -> Head:

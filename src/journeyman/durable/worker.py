@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
@@ -38,6 +39,9 @@ _HowDriven: TypeAlias = Literal["driven", "held", "unfit", "failed"]
 
 _log = logging.getLogger("journeyman")
 _PATIENCE_S: Final = 1.0
+_LAST_WORDS_S: Final = 2.0
+"""What is driven has so many seconds to be given back, once it has had its time."""
+_HURRY_S: Final = 1.0
 _UNFIT_S: Final = 10.0
 """This worker leaves a run that it must not drive to others for so many seconds."""
 
@@ -107,6 +111,8 @@ class Worker:
         self._on_event: Final = on_event
         self._equip: Final = equip
         self._driving: dict[str, asyncio.Task[_HowDriven]] = {}
+        self._brought: set[asyncio.Task[Any]] = set()
+        """The tasks in which what tickets bring is driven."""
         self._unfit: set[str] = set()
         """The runs that this worker must not drive, which it has said."""
         self._full: set[str] = set()
@@ -120,14 +126,16 @@ class Worker:
         or serves outside of its main thread, keeps it, and passes `stop`. `until_idle`: return when there is nothing
         left to drive, which includes runs that wait because their queue is full.
         """
+        at_once = asyncio.Event()
         if stop is not None:
-            await self._run(stop, grace_s=grace_s, until_idle=until_idle)
+            await self._run_in_time(stop, at_once, grace_s=grace_s, until_idle=until_idle)
             return
         stop = asyncio.Event()
-        serving = asyncio.create_task(self._run(stop, grace_s=grace_s, until_idle=until_idle))
+        serving = asyncio.create_task(self._run_in_time(stop, at_once, grace_s=grace_s, until_idle=until_idle))
 
         def heed() -> None:
             if stop.is_set():
+                at_once.set()
                 serving.cancel()
                 return
             _log.warning("Stopping: what is driven has %g s to end. Once more, and it is given back at once.", grace_s)
@@ -137,6 +145,28 @@ class Worker:
             await ended(serving, on_cancel=serving.cancel)
         if not serving.cancelled():
             serving.result()
+
+    async def _run_in_time(
+        self, stop: asyncio.Event, at_once: asyncio.Event, *, grace_s: float, until_idle: bool
+    ) -> None:
+        """Serve, and end in time whatever the store does."""
+        hurrying = asyncio.create_task(self._hurry(stop, at_once, grace_s))
+        try:
+            await self._run(stop, grace_s=grace_s, until_idle=until_idle)
+        finally:
+            hurrying.cancel()
+
+    async def _hurry(self, stop: asyncio.Event, at_once: asyncio.Event, grace_s: float) -> None:
+        """Cancel what is driven again and again once it has had its time: each time, what keeps it is left. It waits
+        for a store that is away, and whoever finds the run later goes on with it."""
+        await stop.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(at_once.wait(), grace_s)
+        await asyncio.sleep(_LAST_WORDS_S)
+        while True:
+            for task in (*self._driving.values(), *self._brought):
+                task.cancel()
+            await asyncio.sleep(_HURRY_S)
 
     async def _run(self, stop: asyncio.Event, *, grace_s: float, until_idle: bool) -> None:
         tickets = self._hub.engine.tickets
@@ -200,11 +230,16 @@ class Worker:
 
     async def _serve(self, tickets: Tickets, *, stop: asyncio.Event, grace_s: float) -> None:
         async def drive(ticket: Ticket) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._brought.add(task)
             try:
                 await self._taken(tickets, ticket)
             except JourneymanError as error:  # of one run, and the others go on; nobody acknowledges what was not done
                 _log.warning("The run %s was not driven: %s", ticket.run, error)
                 await asyncio.sleep(_PATIENCE_S)
+            finally:
+                self._brought.discard(task)
 
         looking = asyncio.create_task(self._look_after(tickets))
         try:

@@ -220,7 +220,7 @@ async def _made_call(run: Run, use: ToolUse, reservation: Reservation | None) ->
     if outcome is not None:
         await finish(run, use, outcome, duration_s=run.clock.now() - started)
         if run.options.store_step is not None:
-            run.options.store_step()
+            await run.options.store_step()
     return Call(use, outcome)
 
 

@@ -74,7 +74,7 @@ async def iterate(run: Run) -> Iterated | Ending:
     run.answer = (said.text.strip() and said.text if said is not None else "") or run.answer
     run.view.measure(response.usage, run.history.messages)
     if run.options.store_step is not None:
-        run.options.store_step()
+        await run.options.store_step()
     if run.watch is not None:
         await run.committed(said)
         await run.tell(
@@ -119,7 +119,7 @@ async def _begin(run: Run) -> None:
         await _hear(run, inbox)
     committed = run.history.commit()
     if options.store_step is not None:
-        options.store_step()
+        await options.store_step()
     if run.watch is not None:
         await run.committed(committed)
     if run.scope.is_due():

@@ -89,7 +89,7 @@ class Options:
     more: Callable[[], Awaitable[bool]] | None = None
     """Asked when the run has its answer, in a run that no other follows: waits for what may still be said in it. True:
     there is something; False: nothing can come. None: what is said then is for another run."""
-    store_step: Callable[[], None] | None = None
+    store_step: Callable[[], Awaitable[None]] | None = None
     """Stores what is new in the history; called before anything comes of it."""
     going_on: Callable[[], Sequence[UserContent]] | None = None
     """What is said instead of a prompt: asked for when it is said, perhaps nothing. None: the prompt."""

@@ -30,7 +30,8 @@ from typing import Final, Protocol
 import orjson
 
 from journeyman.errors import ProviderError
-from journeyman.model import Part, is_negative
+from journeyman.history import encodable_text
+from journeyman.model import Part, TextPart, ThinkingPart, is_negative
 from journeyman.models.error_reports import Report, as_seconds, find_error, kind_of_status, read_report, tell_wrapped
 from journeyman.models.sse import Event, begins_as_events
 from journeyman.models.transport import HttpAnswer
@@ -44,6 +45,7 @@ _DOCUMENT_STARTS: Final = (b"{", b"[")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _EVENT_AFTER: Final = re.compile(rb"\r?\n\r?\n(?=data:)")  # no JSON text has this in it
 _UNPACKED: Final = ("gzip", "x-gzip", "deflate")
+_ENDS_WITH_HALF: Final = re.compile(r"[\ud800-\udbff]\Z").search
 
 
 class Decoder(Protocol):
@@ -111,6 +113,8 @@ class Parts(ABC):
 
     _ready: Iterator[Part] = field(default_factory=lambda: iter(()), init=False)
     _has_ended: bool = field(default=False, init=False)
+    _half: str = field(default="", init=False)
+    """The first half of a surrogate pair, with which the last piece of text ended: the next one has the other."""
 
     @abstractmethod
     async def _more(self) -> Iterable[Part]:
@@ -136,7 +140,14 @@ class Parts(ABC):
         else:
             if part is None:
                 raise StopAsyncIteration
-            return part
+            if type(part) is not TextPart and type(part) is not ThinkingPart:
+                self._half = ""
+                return part
+            if not self._half and part.text.isascii():
+                return part
+            text = self._half + part.text
+            self._half = text[-1] if _ENDS_WITH_HALF(text) else ""
+            return replace(part, text=encodable_text(text.removesuffix(self._half)))
         # Outside of `except`, and without the frames of decoders: those hold what the service said, which may echo the
         # key, and the exceptions of other packages hold requests.
         raise failure.with_traceback(None)

@@ -491,6 +491,10 @@ class _Connections:
     looked_at_s: float = 0.0
     """When it was last looked for pools of which no connection is left."""
     has_ended: bool = False
+    pid: int = field(default_factory=os.getpid)
+    """The process that has opened them. A forked child neither uses nor closes them: the parent goes on with them."""
+    inherited: _Connections | None = None
+    """Those of the parent in the same loop, kept so that nothing closes them."""
     keeper: AsyncGenerator[None] | None = None
     """What the event loop closes at its end."""
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_most_requests()))
@@ -548,6 +552,8 @@ class _Connections:
 
     async def end(self) -> None:
         """Close everything, under way or not: the loop ends."""
+        if self.pid != os.getpid():
+            return
         self.has_ended = True
         self.keeper = None  # it knows the loop, which has to be forgotten
         atexit.unregister(self.end_at_exit)
@@ -557,6 +563,8 @@ class _Connections:
 
     def end_at_exit(self) -> None:
         """Close what a loop has left that was not shut down: one that was closed by hand, or never."""
+        if self.pid != os.getpid():
+            return
         for reference in _process.connections.keyrefs():
             loop = reference()
             if loop is None or loop.is_running() or _process.connections.get(loop) is not self:
@@ -593,12 +601,12 @@ _process: Final = _Process()
 async def _connections() -> _Connections:
     loop = asyncio.get_running_loop()
     connections = _process.connections.get(loop)
-    return await _begun(loop) if connections is None else connections
+    return await _begun(loop) if connections is None or connections.pid != os.getpid() else connections
 
 
 async def _begun(loop: asyncio.AbstractEventLoop) -> _Connections:
     """Return the connections of a loop that had none, and forget those of loops that were closed by hand."""
-    connections = _process.connections[loop] = _Connections()
+    connections = _process.connections[loop] = _Connections(inherited=_process.connections.get(loop))
     atexit.register(connections.end_at_exit)
     connections.keeper = _until_the_end(connections)
     await anext(connections.keeper)

@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from journeyman.content.media import Media
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
+from journeyman.history import encodable_text
 from journeyman.json_numbers import read_json, write_json
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart, ToolSpec, current_tap
 from journeyman.models.sse import MAX_VALUES
@@ -48,6 +49,17 @@ _DIGEST_CHARACTERS: Final = 8
 _SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_PIECES: Final = frozenset(
+    ("arguments", "content", "delta", "partial_json", "reasoning", "reasoning_content", "refusal", "text", "thinking")
+)
+"""The names of texts that come in pieces."""
+_COMPLETE: Final = frozenset(("args", "input"))
+"""The names of what a model gives a tool as an object."""
+_HALF_ESCAPES: Final = re.compile(
+    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
 # -- what providers send -----------------------------------------------------------------------------------------------
 
 
@@ -66,6 +78,8 @@ def parsed(data: bytes) -> JsonObject:
     try:
         value: object = read_json(data)
     except orjson.JSONDecodeError as error:
+        if (read := _read_with_halves(data)) is not None:
+            return as_object(read)
         damage = f"{error}, in {data[:200].decode('utf-8', 'replace')!r}"
     else:
         return as_object(value)
@@ -82,6 +96,34 @@ def all_parsed(data: Sequence[bytes]) -> Iterator[JsonObject]:
         values = []
     whole = len(values) == len(data)
     return map(as_object, values) if whole else map(parsed, data)
+
+
+def _read_with_halves(data: bytes) -> object:
+    """Return a JSON value that has halves of surrogate pairs, which JSON allows and UTF-8 does not. They are replaced,
+    except in texts that come in pieces, where the next one may bring the other half. None: it is no JSON."""
+    if not _HALF.search(data):
+        return None
+    try:
+        return _whole(json.loads(data), is_piece=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(value: object, *, is_piece: bool | None) -> object:
+    """Replace the halves in a value; not in one that `is_piece`. None: nothing in it is, whatever it is called."""
+    if isinstance(value, str):
+        return value if is_piece else encodable_text(value)
+    if isinstance(value, list):
+        return [_whole(each, is_piece=is_piece) for each in cast("list[object]", value)]
+    if isinstance(value, dict):
+        told = cast("dict[str, object]", value).items()
+        if is_piece is None:
+            return {encodable_text(name): _whole(each, is_piece=None) for name, each in told}
+        return {
+            encodable_text(name): _whole(each, is_piece=None if name in _COMPLETE else name in _PIECES)
+            for name, each in told
+        }
+    return value
 
 
 def _check_values(data: bytes) -> None:
@@ -125,6 +167,8 @@ def own_id(id: str, ids: set[str], *, prefix: str = "call") -> tuple[str, str | 
 def tool_use(id: str, name: str, arguments: str, *, wire_id: str | None, extra: JsonObject | None = None) -> ToolUse:
     """Return the block of a call. None are taken for `{}`, and what is no JSON object is kept as `malformed`."""
     raw = arguments if arguments.strip() else "{}"
+    if not raw.isascii() or "\\u" in raw:
+        raw = _HALF_ESCAPES.sub(lambda found: "?" if found[1] else found[0], encodable_text(raw))
     if is_object(raw) or is_object(raw := _without_repeats(raw)):
         return ToolUse(id, name, raw, wire_id=wire_id, extra=extra)
     return ToolUse(id, name, malformed=raw, wire_id=wire_id, extra=extra)

@@ -224,6 +224,8 @@ class Line:
     started: float
     n: int = 0
     """Its number in the store; 0 before it is there."""
+    n_failures: int = 0
+    """How often the store had failed when it began: one more, and what follows is not written."""
     model: str = ""
     input: str = ""
     attempts: int = 0

@@ -18,7 +18,8 @@ from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
 from journeyman.record.keeping import forget
-from journeyman.record.tables import is_there, is_url, piece_of, shortened, storage_at, unfold
+from journeyman.record.tables import is_there, piece_of, shortened, storage_at, unfold
+from journeyman.store.address import find_store
 from journeyman.store.recordings import grown, unpacked
 from journeyman.types import JsonObject, RunPath, Usage
 
@@ -169,7 +170,7 @@ class Recordings:
         Raises:
             StoreError: there is none, it cannot be read, it is of a newer version, or it is not a store.
         """
-        self.path: Final = path if is_url(path) else Path(path).absolute()
+        self.path: Final = find_store(path)
         if isinstance(self.path, Path) and not self.path.exists():
             raise StoreError(f"There is no store {self.path}.", hint="Check the path; a relative one begins here.")
         self.file: Final = storage_at(self.path)

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -26,9 +27,9 @@ from journeyman.record.keeping import Keeping
 from journeyman.record.lines import Came, Ended, Exchange, Line, Neutral, Note, Sent
 from journeyman.record.live import ENDS_WORDS, write_on
 from journeyman.record.outside import FromOutside
-from journeyman.record.tables import is_url
 from journeyman.record.writer import MOST_WAITING, Writer
 from journeyman.result import plain_output
+from journeyman.store.address import find_store
 from journeyman.tools.redaction import Redactor, Secret
 from journeyman.types import JsonObject, RunPath, ToolUse
 
@@ -82,13 +83,17 @@ class Recorder:
         Raises:
             StoreError: it cannot be opened, it is of a newer version, or it is not a store.
         """
-        self.path: Final = path if is_url(path) else Path(path).absolute()
+        self.path: Final = find_store(path)
         usual_s, usual_bytes = (KEPT_S, KEPT_BYTES) if isinstance(self.path, Path) else (None, None)
         keeping = Keeping(
             seconds=usual_s if keep_s == "default" else keep_s,
             bytes=usual_bytes if keep_bytes == "default" else keep_bytes,
         )
-        self._writer = Writer(self.path, redactor=Redactor(redact), has_content=content, keeping=keeping)
+        self._open: Final = partial(Writer, self.path, redactor=Redactor(redact), has_content=content, keeping=keeping)
+        self._writer = self._open()
+        self._inherited: Final[list[Writer]] = []
+        """Those of the processes from which this one was forked. They are kept: who forgets a connection closes it,
+        and it is still the parent's."""
         self._finalizer = weakref.finalize(self, self._writer.close)  # also when the interpreter ends
         self.target: Final = target
         self.is_for_one: Final = is_for_one
@@ -98,8 +103,12 @@ class Recorder:
     def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingTape:
         """Begin a recording, or go on with that of this `id`."""
         now = time.time()
-        self._writer.begin()
+        if self._writer.is_inherited:  # the thread that writes is the parent's
+            self._inherited.append(self._writer)
+            self._writer = self._open()
+            self._finalizer = weakref.finalize(self, self._writer.close)
         line = Line(id or new_id(now), kind, agent, now)
+        self._writer.begin(line)
         tape = RecordingTape(self, self._writer, line, shows_words=self._shows_words)
         if self.target is not None:
             tape.note("Target", ((agent,), START), target=self.target)
@@ -166,7 +175,7 @@ class RecordingTape:
             if line.live.is_watched and self._shows_words:
                 write_on(line.live.words, event)
             return
-        if not self._writer.takes:
+        if not self._writer.takes(line):
             return
         if line.live.words and kind in ENDS_WORDS:
             line.live.words.pop(getattr(event, "path", ()), None)
@@ -200,15 +209,15 @@ class RecordingTape:
 
     def put(self, item: object) -> None:
         """Have something written."""
-        if self._writer.takes:
+        if self._writer.takes(self._line):
             self._queue.append((self._line, time.time(), item))
 
     async def room(self) -> None:
-        while self.is_behind and self._writer.takes:
+        while self.is_behind and self._writer.takes(self._line):
             await asyncio.wrap_future(self._writer.written())
 
     def ended_early(self) -> str | None:
-        failure = self._writer.failure
+        failure = self._writer.failure(self._line)
         if failure is None or self._was_told:
             return None
         self._was_told = True
@@ -220,7 +229,8 @@ class RecordingTape:
         self._has_ended = True
         if self._line.outside is not None:
             self._line.outside.leave()
-        self.put(Ended(status, code))
+        if self._writer.is_open:  # also of one whose recording has failed: it is not looked at any more
+            self._queue.append((self._line, time.time(), Ended(status, code)))
         if self._recorder.is_for_one:
             await asyncio.wrap_future(self._writer.written())
             self._recorder.close()

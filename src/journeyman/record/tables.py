@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final, cast
 from zlib import compress, decompressobj
 from zlib import error as zlib_error
 
 from journeyman.errors import StoreError
-from journeyman.store.database import SCHEMES
+from journeyman.store.address import find_store
 from journeyman.store.recordings import FORMAT, grown, unpacked
 from journeyman.store.shared import SharedStorage
 from journeyman.store.storage import FileStorage, Storage
@@ -34,14 +33,8 @@ def storage_at(place: str | os.PathLike[str], *, owner: str | None = None) -> St
     Raises:
         StoreError: it cannot be opened, or it is something else.
     """
-    if is_url(place):
-        return SharedStorage(str(place), owner=owner)
-    return FileStorage(Path(place).absolute(), owner=owner)
-
-
-def is_url(place: object) -> bool:
-    """Tell whether a place is the URL of a database."""
-    return isinstance(place, str) and place.partition("://")[0] in SCHEMES
+    found = find_store(place)
+    return SharedStorage(found, owner=owner) if isinstance(found, str) else FileStorage(found, owner=owner)
 
 
 def is_there(file: Storage) -> bool:

@@ -52,10 +52,13 @@ class Writer:
             StoreError: it cannot be opened, or it is something else.
         """
         self.queue: Final[deque[Item]] = deque()
-        self.failure: str | None = None
-        """Why nothing is written any more."""
-        self.takes = True
-        """Whether what is put into the queue is written."""
+        self._failure = ""
+        self._n_failures = 0
+        self._has_failed = False
+        """Whether the last thing that was tried has failed: it is said once."""
+        self._is_over = False
+        """Whether nothing is written any more, since what failed will not pass."""
+        self._pid = os.getpid()
         self._redactor = redactor
         self._keeping = keeping
         owner = f"r{token_hex(8)}"
@@ -80,8 +83,29 @@ class Writer:
 
     # -- for those who fill the queue
 
-    def begin(self) -> None:
-        """Note that a tape begins."""
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is the writer of the process from which this one was forked: its thread is not here."""
+        return self._pid != os.getpid()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything that is put into the queue may be written."""
+        return not (self._is_over or self._is_closing or self.is_inherited)
+
+    def takes(self, line: Line) -> bool:
+        """Tell whether what is put into the queue for a recording is written."""
+        return line.n_failures == self._n_failures and self.is_open
+
+    def failure(self, line: Line) -> str | None:
+        """Return why nothing more is written of a recording; None: it is."""
+        if self.is_inherited:
+            return "it was begun before this process was forked"
+        return self._failure if line.n_failures != self._n_failures or self._is_over else None
+
+    def begin(self, line: Line) -> None:
+        """Note that a tape begins. What failed for those before may have passed."""
+        line.n_failures = self._n_failures
         with self._alone:
             self._n_live += 1
         self._wake.set()
@@ -89,16 +113,20 @@ class Writer:
     def written(self) -> Future[None]:
         """Return what is done when all that is in the queue now is written, or will never be."""
         future: Future[None] = Future()
+        if self.is_inherited:
+            future.set_result(None)
+            return future
         with self._alone:
             self._waiting.append(future)
         self._wake.set()
-        if self.failure is not None or not self._thread.is_alive():
+        if self._is_over or not self._thread.is_alive():
             self._settle([future])
         return future
 
     def close(self) -> None:
-        """Write what waits, and close the store. Doing so again changes nothing."""
-        self.takes = False
+        """Write what waits, and close the store. Doing so again, or in a forked child, changes nothing."""
+        if self.is_inherited:
+            return
         self._is_closing = True
         self._wake.set()
         self._thread.join()
@@ -112,9 +140,9 @@ class Writer:
                 self._wake.wait(_BATCH_S if self._n_live else None)
                 self._wake.clear()
                 self._drain()
-                if self.failure is None:
+                if not self._is_over:
                     self.live.look()
-                if time.monotonic() >= due_s and self._keeping.has_limits and self.failure is None:
+                if time.monotonic() >= due_s and self._keeping.has_limits and not self._is_over:
                     due_s = time.monotonic() + _PRUNE_S
                     self._prune()
         finally:
@@ -135,23 +163,34 @@ class Writer:
         with self._alone:
             waiting = [*self._waiting]
         left = len(self.queue)
-        while left > 0 and self.failure is None:
+        while left > 0 and not self._is_over:
             batch = [self.queue.popleft() for _ in range(min(left, _AT_ONCE))]
             left -= len(batch)
             try:
-                self._write(batch)
+                self._write([each for each in batch if each[0].n_failures == self._n_failures])
+                self._has_failed = False
             except Exception as error:  # noqa: BLE001 - whatever it is, no run may die of it
-                self.failure = error.message if isinstance(error, StoreError) else name_and_words(error)
-                hint = f" {error.hint}" if isinstance(error, StoreError) else ""
-                self.takes = False
-                _log.warning("nothing more is recorded in %s: %s%s", self._file.place, self.failure, hint)
+                self._fail(error)
             over = [line for line, _, item in batch if isinstance(item, Ended)]
             self.live.leave(over)
             with self._alone:
                 self._n_live -= len(over)
-        if self.failure is not None:
+        if self._is_over:
             self.queue.clear()
         self._settle(waiting)
+
+    def _fail(self, error: Exception) -> None:
+        """End all recordings that go on, which would have gaps. If what failed may pass, those that begin later are
+        written."""
+        self._pieces.forget()  # those of this transaction are not there
+        self._is_over = not (isinstance(error, StoreError) and error.may_pass)
+        self._failure = error.message if isinstance(error, StoreError) else name_and_words(error)
+        self._n_failures += 1
+        if not self._has_failed:
+            hint = f" {error.hint}" if isinstance(error, StoreError) else ""
+            which = "" if self._is_over else ", of what goes on now"
+            _log.warning("nothing more is recorded in %s%s: %s%s", self._file.place, which, self._failure, hint)
+        self._has_failed = True
 
     def _settle(self, waiting: Sequence[Future[None]]) -> None:
         with self._alone:
@@ -163,6 +202,8 @@ class Writer:
 
     def _write(self, batch: Sequence[Item]) -> None:
         """Write a batch, all of it or nothing. While another process keeps the file, try again."""
+        if not batch:
+            return
         folder, began_s = Folder(self._redactor), time.monotonic()
         match_answers(batch)
         prepared = [self._rows.prepare(folder, line, item) for line, _, item in batch]

@@ -53,6 +53,7 @@ from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.openapi import ID, openapi
 from journeyman.serve.owned import delete_chat, delete_run, list_chats, list_runs, page_of
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_key, served_problems
+from journeyman.serve.stopping import uvicorn_stop_heard
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN
 from journeyman.types import JsonObject, Message, adapter_of
@@ -105,6 +106,10 @@ def app(
     return AgentApp(hosting, authorize)
 
 
+_STOP_S: Final = 5.0
+"""How many seconds runs have to end when uvicorn is told to stop; at a second signal, none."""
+
+
 class AgentApp:
     """An ASGI application that serves agents. `app` makes it.
 
@@ -135,7 +140,19 @@ class AgentApp:
         """Keep the store and the models open. Leaving the block stops the runs that go on, or leaves them to another
         process."""
         async with self._hosting.lifespan():
-            yield
+            draining: list[asyncio.Task[None]] = []
+
+            def drain() -> None:
+                draining.append(asyncio.create_task(self.drain(0.0 if draining else _STOP_S)))
+
+            try:
+                with uvicorn_stop_heard(drain):
+                    yield
+            finally:
+                for task in draining:
+                    task.cancel()
+                if draining:
+                    await asyncio.wait(draining)
 
     async def drain(self, grace_s: float) -> None:
         """Begin no more runs, and give those that go on so many seconds to end. `/ready` then answers 503."""

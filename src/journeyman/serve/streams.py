@@ -168,10 +168,11 @@ class EventStream:
             self._is_gone = True
             self._task.cancel()
             return
-        if now_s - self._last_sent_s >= limits.quiet_s:
-            self._is_quiet = True
+        left_s = self._last_sent_s + limits.quiet_s - now_s
+        if left_s <= 0:
+            self._is_quiet, left_s = True, limits.quiet_s
             self._wake()
-        self._guard = self._loop.call_later(min(limits.slow_s, limits.quiet_s), self._check_pace)
+        self._guard = self._loop.call_later(min(limits.slow_s, left_s), self._check_pace)
 
 
 def check_followers(hosting: Hosting) -> None:

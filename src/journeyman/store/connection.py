@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from journeyman.errors import SessionInUse, StoreError
+from journeyman.files import check_same_process
 from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, MAKE, NOTICED, Database, check_installed
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class HeldConnection:
         """The number of the lock, once it was taken."""
         self._made: Connection | None = None
         self._is_closed = False
+        self._pid = os.getpid()
 
     @property
     def is_lost(self) -> bool:
@@ -71,6 +73,7 @@ class HeldConnection:
 
     def connect(self) -> None:
         """Make the connection, instead of one that there was."""
+        check_same_process(self._pid, f"The session in {self.place}")
         self.lose()
         if self._is_closed:
             raise StoreError(f"The session in {self.place} was closed.", hint="Open it again.")
@@ -91,6 +94,7 @@ class HeldConnection:
 
     def rows(self, query: str, *given: object) -> list[tuple[Any, ...]]:
         """Return the rows that a statement gives back, if it gives back any."""
+        check_same_process(self._pid, f"The session in {self.place}")
         cursor = self.connection.cursor(binary=True)
         cursor.execute(query.encode(), given or None)
         return cursor.fetchall() if cursor.description else []
@@ -129,14 +133,14 @@ class HeldConnection:
         return True
 
     def lose(self) -> None:
-        """Let the connection go, with the lock."""
-        if self._made is not None:
+        """Let the connection go, with the lock; but not a connection that a forked child shares with its parent."""
+        if self._made is not None and self._pid == os.getpid():
             self._made.close()
 
     def close(self) -> None:
         """Let the lock and the connection go, for good. Doing so again changes nothing."""
         self._is_closed = True
-        if not self.is_lost and self._number is not None:
+        if self._pid == os.getpid() and not self.is_lost and self._number is not None:
             from psycopg import Error  # noqa: PLC0415 - an optional package
 
             with suppress(Error):  # the end of a connection is noticed there a moment later

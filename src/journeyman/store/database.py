@@ -140,9 +140,11 @@ END_OLD: Final = (
 """Ends a connection that was lost here, and still holds the lock there."""
 NOTICED: Final = (
     "SELECT pg_backend_pid(), set_config('tcp_keepalives_idle', '10', false),"
-    " set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false)"
+    " set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false),"
+    " (SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout')"  # not before 14
 )
-"""Lets the server notice in 25 seconds that a machine or a network is gone."""
+"""Lets the server notice in 25 seconds that a machine or a network is gone, and not end a connection that is idle: it
+holds a lock."""
 _PREPARE_AFTER: Final = 5
 """A statement is prepared on a connection when it was made so often there."""
 _OURS: Final = ("direct", "prepare_threshold")
@@ -161,7 +163,11 @@ class Database:
     """A database, as a URL names it."""
 
     def __init__(self, url: str) -> None:
-        """Raise a `ValueError` if an option of the URL cannot be used."""
+        """Raise a `ValueError` if it is no URL, or an option of it cannot be used."""
+        if url.partition("://")[0] not in SCHEMES:
+            raise ValueError(
+                "The address of the database is no URL: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+            )
         address, _, query = url.partition("?")
         given = parse_qsl(query, keep_blank_values=True)
         others = urlencode([each for each in given if each[0] not in _OURS], quote_via=quote)
@@ -256,7 +262,7 @@ class Database:
         return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=may_pass)
 
 
-_PASSWORD: Final = re.compile(r"(://[^:/@]*:)[^@/]*(?=@)|([?&]password=)[^&]*")
+_PASSWORD: Final = re.compile(r"(://[^:/@]*:).*(?=@)|([?&]\w*password=)[^&]*")
 
 
 def without_password(place: str) -> str:

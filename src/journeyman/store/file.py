@@ -24,7 +24,7 @@ from threading import RLock
 from typing import Any, Final
 
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.files import NO_LINKS, make_private_folder, open_lock, take_lock
+from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, take_lock
 
 VERSION: Final = 2
 """The version of the format. A file of a newer version is not touched; one of version 1 is given the tables of durable
@@ -36,6 +36,9 @@ APPLICATION: Final = 0x6A6D6E31
 MAGIC: Final = b"SQLite format 3\x00"
 
 BUSY_S: Final = 5.0
+
+GROUP: Final = "JOURNEYMAN_STORE_GROUP"
+"""The environment variable with the number of the group whose members may write to stores."""
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -96,21 +99,22 @@ class File:
         self.is_damaged = False
         """True once damage was found."""
         self._lock = RLock()
+        self._busy_ms = int(busy_s * 1000)
+        self._pid = os.getpid()
         with _explained(path, "opened"):
             make_private_folder(path.parent)
-            if not path.exists():  # SQLite would make a file that others can read
+            if not path.exists():
+                _check_no_log(path)
+                # SQLite would make a file that others can read.
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-            mode = stat.S_IMODE(path.stat().st_mode)
-            if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise StoreError(
-                    f"{path} may be written by others (mode {mode:o}), so what it holds cannot be trusted.",
-                    hint=f"If you trust what is in it, run: chmod 600 {quote(str(path))}. Otherwise use another file.",
-                )
+            self._stat = path.stat()
+            _check_writers(path, self._stat)
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             with _explained(path, "opened"):
                 self._prepare()
-                self._connection.execute(f"PRAGMA busy_timeout = {int(busy_s * 1000)}")
+                self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
+                self._check_place()
         except BaseException:
             self._connection.close()
             raise
@@ -135,24 +139,44 @@ class File:
                     connection.execute(statement)
         self._connection.execute("PRAGMA synchronous = NORMAL")
 
+    def _check_place(self) -> None:
+        """Raise a `StoreError` if whoever opens the path now does not find this file: what is written would be lost,
+        and what it says was done would be done again."""
+        try:
+            is_there = os.path.samestat(self.path.stat(), self._stat)
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            raise StoreError(
+                f"{self.path} was moved, removed or replaced while it was open, so nothing more is written to it.",
+                hint="Put the file back, with its -wal file, and begin again: what had been written is all there.",
+            )
+
     def _fact(self, name: str) -> int:
         return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
 
     @contextmanager
-    def transaction(self, *, is_synced: bool = False) -> Generator[sqlite3.Connection]:
+    def transaction(self, *, is_synced: bool = False, waits: bool = True) -> Generator[sqlite3.Connection]:
         """Write what the block writes: all of it, or nothing if it raises. `is_synced`: it is on the disk afterwards,
-        with all that was written before it, and survives a power cut.
+        with all that was written before it, and survives a power cut. Unless it `waits`, another process that writes is
+        at once a `StoreError` that `is_busy`.
 
         Raises:
             StoreError: it could not be written.
         """
+        check_same_process(self._pid, str(self.path))
         with self._reporting("written"):
             try:
                 if is_synced:
                     self._connection.execute("PRAGMA synchronous = FULL")
+                if not waits:
+                    self._connection.execute("PRAGMA busy_timeout = 0")
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
+                self._check_place()
                 self._connection.execute("COMMIT")
+                if is_synced:
+                    self._check_place()  # it may have gone while the disk was waited for
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -160,6 +184,8 @@ class File:
             finally:
                 if is_synced:
                     self._connection.execute("PRAGMA synchronous = NORMAL")
+                if not waits:
+                    self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
 
     def write(self, statement: str, parameters: Sequence[object], *, is_synced: bool = False) -> int:
         """Write what one statement writes, as a transaction does, and return how many rows that are. Without waiting
@@ -171,8 +197,10 @@ class File:
         if is_synced:
             with self.transaction(is_synced=True) as connection:
                 return connection.execute(statement, parameters).rowcount
+        check_same_process(self._pid, str(self.path))
         with self._lock:
             try:
+                self._check_place()
                 return self._connection.execute(statement, parameters).rowcount
             except _FAULTS as error:
                 raise self._reported("written", error) from error
@@ -184,6 +212,7 @@ class File:
             StoreError: the file could not be read.
             Damaged: it is not as it was written.
         """
+        check_same_process(self._pid, str(self.path))
         with self._lock:
             try:
                 return self._connection.execute(query, parameters).fetchall()
@@ -207,9 +236,39 @@ class File:
         return explained
 
     def close(self) -> None:
-        """Close the file. Doing so again changes nothing."""
-        with self._lock:
-            self._connection.close()
+        """Close the file. Doing so again, or in a forked child, changes nothing."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._connection.close()
+
+
+def _check_writers(path: Path, found: os.stat_result) -> None:
+    """Raise a `StoreError` if somebody may write to the file who is not trusted: others, or an unnamed group."""
+    mode = stat.S_IMODE(found.st_mode)
+    if os.name != "posix" or not mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return
+    if (
+        not mode & stat.S_IWOTH
+        and found.st_uid in (0, os.geteuid())
+        and str(found.st_gid) == os.environ.get(GROUP, "").strip()
+    ):
+        return
+    text = f"{path} may be written by others (mode {mode:o}), so what it holds cannot be trusted."
+    hint = f"If you trust what is in it, run: chmod 600 {quote(str(path))}. Otherwise use another file."
+    if not mode & stat.S_IWOTH:
+        hint = f"{hint} To trust all members of its group: {GROUP}={found.st_gid}."
+    raise StoreError(text, hint=hint)
+
+
+def _check_no_log(path: Path) -> None:
+    """Refuse to begin a new store beside the log of one that was taken away while it was open: SQLite would remove the
+    log, with what was written last."""
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size > 0:
+        raise StoreError(
+            f"{path} is not there, but its log is: it was moved or removed while it was open.",
+            hint=f"Put the file back. To begin a new store instead, remove the log: {quote(str(log))}",
+        )
 
 
 def damaged(path: Path, why: str) -> Damaged:
@@ -274,6 +333,7 @@ class Lock:
             StoreError: the lock file cannot be made, or files cannot be locked here.
         """
         self._path = _lock_path(store, name)
+        self._pid = os.getpid()
         self._file = self._taken(what)
 
     def _taken(self, what: str) -> int:
@@ -301,7 +361,10 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Let somebody else take it. Doing so again changes nothing."""
+        """Let somebody else take it. Doing so again changes nothing; a forked child only lets go of its share."""
+        if self._file >= 0 and self._pid != os.getpid():
+            os.close(self._file)
+            self._file = -1
         if self._file >= 0:
             with suppress(PermissionError):  # Windows removes no file that is open: it stays, and can be taken again
                 self._path.unlink(missing_ok=True)

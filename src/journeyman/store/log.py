@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from journeyman.inbox import Queue
 from journeyman.session import Snapshot, Step, TurnStart, Waiting
+from journeyman.tools.results import encodable
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, adapter_of
 from journeyman.window import SentView
 
@@ -111,7 +112,7 @@ def lines_of(step: Step) -> Iterator[Line]:
 
 def queued(text: str, queue: Queue) -> Line:
     """Return what is to be written for a text that waits."""
-    return Line("waiting", 0, adapter_of(Queued).dump_json(Queued(queue, text)))
+    return Line("waiting", 0, adapter_of(Queued).dump_json(Queued(queue, encodable(text))))
 
 
 def title_of(message: Message) -> str:

@@ -403,17 +403,14 @@ def _info(row: tuple[Any, ...]) -> SessionInfo:
     return info_of(head, updated=updated, n_messages=n_messages or 0, used=used, title=title)
 
 
-def open_session(where: str, id: str | None, *, agent: str, any_agent: bool, create: bool) -> PostgresSession:
-    """Open a session of the database that is named by what is behind `postgresql:` in its URL.
+def open_session(url: str, id: str | None, *, agent: str, any_agent: bool, create: bool) -> PostgresSession:
+    """Open a session of the database that a URL names.
 
     Raises:
-        StoreError: as for `PostgresSessions.session`; or the URL cannot be one.
+        StoreError: as for `PostgresSessions.session`; or an option of the URL cannot be used.
     """
-    if not where.startswith("//"):
-        hint = "Give postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
-        raise StoreError("The place names a Postgres database, but is not the URL of one.", hint=hint)
     try:
-        sessions = PostgresSessions(f"postgresql:{where}")
+        sessions = PostgresSessions(url)
     except ValueError as error:
         raise StoreError(str(error), hint="Nothing was opened.") from error
     return sessions.session(id, agent=agent, any_agent=any_agent, create=create)

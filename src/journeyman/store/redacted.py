@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 
 from journeyman.definition import explain_arguments
 from journeyman.inbox import Queue
-from journeyman.session import Session, Sessions, Snapshot, Step
+from journeyman.session import PatientSession, Session, Sessions, Snapshot, Step
 from journeyman.tools.redaction import MARK, Redactor, Secret, is_secret_value
 from journeyman.types import (
     Block,
@@ -75,12 +75,20 @@ class RedactedSession:
         return self._session.add(self._text(text), queue)
 
     def write(self, step: Step) -> None:
+        self._session.write(self._without_secrets(step))
+
+    def write_at_once(self, step: Step) -> None:
+        session = self._session
+        write = session.write_at_once if isinstance(session, PatientSession) else session.write
+        write(self._without_secrets(step))
+
+    def _without_secrets(self, step: Step) -> Step:
         messages = None if step.messages is None else [self._message(message) for message in step.messages]
         staged, view = tuple([self._staged(block) for block in step.staged]), step.view
         if view is not None:
             sent = tuple([self._message(message) for message in view.messages])
             view = replace(view, last=self._message(view.last), messages=sent)
-        self._session.write(replace(step, messages=messages, staged=staged, view=view))
+        return replace(step, messages=messages, staged=staged, view=view)
 
     def close(self) -> None:
         self._session.close()

@@ -8,6 +8,7 @@ database knows.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import time
@@ -18,6 +19,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.errors import StoreError
+from journeyman.files import check_same_process
 from journeyman.store.connection import patient_connection
 from journeyman.store.database import (
     END_OLD,
@@ -140,6 +142,7 @@ class SharedStorage:
         """Tells what was said here from what others say."""
         self._alone = RLock()
         self._made: Connection | None = None
+        self._pid = os.getpid()
         self._is_closed = False
         self._version = 0
         self.n_connected = 0
@@ -166,6 +169,7 @@ class SharedStorage:
 
     def connected(self) -> Connection:
         """Return the connection, made again if it was lost."""
+        check_same_process(self._pid, self.place)
         if self._is_closed:
             raise StoreError(f"{self.place} was closed.", hint="Open it again.")
         if self._made is None or self._made.closed:
@@ -196,8 +200,8 @@ class SharedStorage:
         return made
 
     def lose(self) -> None:
-        """Let the connection go, with what was begun."""
-        if self._made is not None:
+        """Let the connection go, with what was begun; but not one that a forked child shares with its parent."""
+        if self._made is not None and self._pid == os.getpid():
             self._made.close()
 
     def fault(self, error: BaseException, what: str) -> StoreError:

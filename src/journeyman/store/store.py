@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
@@ -27,6 +26,8 @@ from journeyman.history import History
 from journeyman.inbox import Queue
 from journeyman.journal import OpenRecords, Tape, TapeKind
 from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_session_id, turns_of
+from journeyman.store.address import find_store
+from journeyman.store.database import without_password
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.journal import EventLog, FileJournal
 from journeyman.store.log import Line, Record, Used, crc_of, first_crc, lines_of, queued, readable
@@ -79,7 +80,11 @@ class Store:
         Raises:
             StoreError: it cannot be opened, it is of a newer version, or it is not a store.
         """
-        self.path = Path(path).absolute()
+        found = find_store(path)
+        if isinstance(found, str):
+            hint = "Give Chat.open, Durable or Recorder the URL, or use PostgresSessions."
+            raise StoreError(f"A Store is a file, and {without_password(found)} is a database.", hint=hint)
+        self.path = found
         self._journals: list[FileJournal] = []
         self._recorder: OpenRecords | None = None
         self.notice: str | None
@@ -330,10 +335,10 @@ class Log:
     is_shared: bool = False
     """True when others may write, too: whoever drives a turn, when it ends."""
 
-    def append(self, lines: Sequence[Line]) -> int:
-        """Write the lines, all or none. Return the number of the last one."""
+    def append(self, lines: Sequence[Line], *, waits: bool = True) -> int:
+        """Write the lines, all or none. Return the number of the last one. `waits`: for another process that writes."""
         head = self.head
-        with self.file.transaction() as connection:
+        with self.file.transaction(waits=waits) as connection:
             if self.crc is None:
                 row = (head.id, head.agent, head.created, head.parent)
                 connection.execute("INSERT INTO sessions (id, agent, created, parent) VALUES (?, ?, ?, ?)", row)
@@ -433,6 +438,9 @@ class FileSession:
     def write(self, step: Step) -> None:
         self._log.append([*lines_of(step)])
 
+    def write_at_once(self, step: Step) -> None:
+        self._log.append([*lines_of(step)], waits=False)
+
     def refresh(self) -> None:
         """Nothing is known of the end that is not read when something is written."""
 
@@ -446,7 +454,7 @@ class FileSession:
 
 
 def open_session(
-    path: str, id: str | None, *, agent: str, any_agent: bool, create: bool, has_turns: bool = False
+    path: str | os.PathLike[str], id: str | None, *, agent: str, any_agent: bool, create: bool, has_turns: bool = False
 ) -> FileSession:
     """Open a session of the store at `path`, which is closed with it. `has_turns`: its turns are durable runs."""
     store = Store(path)

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from journeyman.errors import StoreError, count
 from journeyman.record.fold import dumped
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings
-from journeyman.record.tables import is_url
+from journeyman.record.tables import find_store
 from journeyman.serve.listening import LOOPBACK
 from journeyman.types import adapter_of
 from journeyman.view.guard import Doorkeeper, TooLong, asked_path, refusal
@@ -70,7 +70,7 @@ def app(
     Raises:
         StoreError: the store cannot be opened.
     """
-    path = str(store) if is_url(store) else Path(store).absolute()
+    path = find_store(store)
     read_only = read_only or (isinstance(path, Path) and is_anothers(path))
     with Recordings(path):  # what cannot be opened is said now, and not to the first who looks
         pass

@@ -20,7 +20,8 @@ from journeyman.cli.permit.policy import data_folder
 from journeyman.errors import StoreError
 from journeyman.events import Event, Listener
 from journeyman.files import make_private_folder
-from journeyman.store.database import SCHEMES, without_password
+from journeyman.store.address import find_store
+from journeyman.store.database import without_password
 from journeyman.store.postgres import PostgresSessions
 from journeyman.store.repair import StoreRepaired
 from journeyman.store.store import SessionInfo, Store
@@ -105,9 +106,10 @@ class SessionFile:
         Raises:
             StoreError: the file cannot be used.
         """
-        if self.path.partition("://")[0] in SCHEMES:
-            return PostgresSessions(self.path).sessions()
-        with Store(self.path) as store:
+        found = find_store(self.path)
+        if isinstance(found, str):
+            return PostgresSessions(found).sessions()
+        with Store(found) as store:
             return store.sessions()
 
 

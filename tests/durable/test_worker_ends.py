@@ -1,0 +1,45 @@
+"""A worker that is told to stop ends in time, also where the store of its runs is away for good."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from journeyman import Agent, tool
+from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
+from journeyman.errors import StoreError
+from journeyman.models.scripted import FromFunction, call
+
+
+class _Leaving(InMemoryEngine):
+    """A store that goes away and never comes back."""
+
+    is_away = False
+
+    async def settle(self, *given: Any, **more: Any) -> bool:  # noqa: ANN401 - passed on
+        if self.is_away:
+            raise StoreError("The store is away.", hint="Wait.", may_pass=True)
+        return await super().settle(*given, **more)
+
+
+async def test_a_worker_ends_in_time_though_its_run_cannot_be_given_back() -> None:
+    begun, stop, engine = asyncio.Event(), asyncio.Event(), _Leaving(Memory())
+
+    @tool(effect="pure")
+    async def think() -> str:
+        """Think."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    bot = Agent(name="bot", model=FromFunction(lambda _: call("think", id="1")), tools=[think])
+    async with Durable(engine) as durable:
+        await durable.start(bot, "?", id="a")
+        serving = asyncio.create_task(Worker(durable, agents=[bot]).run(stop=stop, grace_s=0.0))
+        await begun.wait()
+        engine.is_away = True
+        stop.set()
+        await asyncio.wait_for(serving, 15)
+        row = await engine.get("a")
+        assert row is not None
+        assert row.status == "running"  # whoever finds it goes on with it

@@ -1,0 +1,122 @@
+"""What a store may be: one rule wherever one is named, and no password in what is said or made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from journeyman import Agent, Chat
+from journeyman.durable import Durable
+from journeyman.errors import StoreError
+from journeyman.models.scripted import Scripted
+from journeyman.record import Recorder, Recordings
+from journeyman.store import Store
+from journeyman.store.address import read_address
+from journeyman.store.database import without_password
+from journeyman.view import app
+from tests.cli.program import assert_one_error_line, journeyman
+
+URL = "postgresql://ann:hunter2@127.0.0.1:1/orders"
+
+REFUSED = {
+    f'"{URL}"': "begins or ends with a quote",
+    f"'{URL}'": "begins or ends with a quote",
+    f"{URL}\n": "begins or ends with a blank",
+    f" {URL}": "begins or ends with a blank",
+    "host=127.0.0.1 user=ann password=hunter2 dbname=orders": "is in the form host=… dbname=…",
+    "dbname = orders password = hunter2": "is in the form host=… dbname=…",
+    "postgresql+psycopg://ann:hunter2@h/d": "no kind 'postgresql+psycopg'",
+    "POSTGRESQL://ann:hunter2@h/d": "no kind 'POSTGRESQL'",
+    "jdbc:postgresql://h/d?password=hunter2": "no kind 'jdbc'",
+    "ann:hunter2@h/d": "no kind 'ann'",
+    "postgresql:orders": "behind postgresql: there is no //",
+    "sqlite:///runs.db": "a file is named without //",
+    "sqlite:": "it is not a path",
+    "${DATABASE_URL}": "the name of a variable",
+    "$DATABASE_URL": "the name of a variable",
+    "DATABASE_URL=postgresql://ann:hunter2@h/d": "no URL of a database that is known",
+    "": "it is not a path",
+    "runs\0.db": "it is not a path",
+}
+
+
+async def _chat(place: str) -> None:
+    async with Chat.open(Agent(name="bot", model=Scripted("ok")), place):
+        pass
+
+
+async def _opened(open_store: Callable[[str], object], place: str) -> None:
+    open_store(place)
+
+
+OPENING: dict[str, Callable[[str], Awaitable[None]]] = {
+    "Durable": lambda place: _opened(Durable, place),
+    "Recorder": lambda place: _opened(Recorder, place),
+    "Recordings": lambda place: _opened(Recordings, place),
+    "Store": lambda place: _opened(Store, place),
+    "Chat.open": _chat,
+    "the viewer": lambda place: _opened(app, place),
+}
+
+
+@pytest.mark.parametrize("kind", OPENING)
+@pytest.mark.parametrize("given", REFUSED)
+async def test_what_is_no_address_is_refused_everywhere_and_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((StoreError, ValueError)) as caught:
+        await OPENING[kind](given)
+    assert REFUSED[given] in str(caught.value)
+    assert "Give a path, sqlite:PATH, or postgresql://…" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (URL, URL),
+        ("postgres://h/d", "postgres://h/d"),
+        ("runs.db", Path("runs.db")),
+        ("sqlite:runs.db", Path("runs.db")),
+        ("/var/lib/runs of today.db", Path("/var/lib/runs of today.db")),
+        ("C:\\runs.db", Path("C:\\runs.db")),
+        (Path('"quoted"'), Path('"quoted"')),
+        (Path("notes:today.db"), Path("notes:today.db")),
+    ],
+)
+def test_an_address_is_a_url_or_a_path(given: str | Path, read: str | Path) -> None:
+    assert read_address(given) == read
+
+
+def test_a_url_that_was_made_a_path_is_refused() -> None:
+    with pytest.raises(ValueError, match="a URL that was made a Path") as caught:
+        read_address(Path(URL))
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "p/w@x", "a@b", "%40"])
+def test_no_password_of_a_url_is_shown(secret: str) -> None:
+    assert without_password(f"postgresql://ann:{secret}@h/d") == "postgresql://ann:…@h/d"
+    assert secret not in without_password(f"postgresql://h/d?sslpassword={secret}&port=1")
+
+
+@pytest.mark.parametrize("kind", ["text", "folder", "mode", "database"])
+def test_serve_says_why_a_store_cannot_be_opened(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "agents.py").write_text(
+        "from journeyman import Agent\nfrom journeyman.models.scripted import Scripted\n"
+        "scout = Agent(name='scout', model=Scripted('ok'))\n"
+    )
+    store = tmp_path / "runs.db"
+    if kind == "folder":
+        store.mkdir()
+    elif kind != "database":
+        store.write_text("This is no database. " * 20)
+        store.chmod(0o660 if kind == "mode" else 0o600)
+    named = URL if kind == "database" else "runs.db"
+    done = journeyman("serve", "agents.py:scout", "--port", "0", "--store", named, cwd=tmp_path)
+    assert_one_error_line(done, 2, ["orders" if kind == "database" else "runs.db"])
+    assert "hunter2" not in done.error

@@ -1,0 +1,186 @@
+"""Stores, recorders, sessions and connections that were opened before the process forked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from journeyman.record import Recordings
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+HEAD = """
+import asyncio, os, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+from journeyman import Agent, Host, run_sync
+from journeyman.errors import StoreError
+from journeyman.models.scripted import FromFunction
+from journeyman.record import Recorder
+from journeyman.session import Step
+from journeyman.store import Store
+from journeyman.types import Message, Text
+
+path = sys.argv[1]
+bot = Agent(name="bot", model=FromFunction(lambda request: "ok"))
+
+
+def in_child(work):
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0, "the child failed"
+
+
+def refused(work):
+    try:
+        work()
+    except StoreError as error:
+        assert "was opened before this process was forked" in str(error), error
+    else:
+        raise AssertionError("it was not refused")
+"""
+
+
+def complete(path: Path, body: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + body, str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_recorder_of_the_parent_begins_anew_in_a_forked_child(tmp_path: Path) -> None:
+    complete(
+        tmp_path / "runs.db",
+        """
+recorder = Recorder(path)
+run_sync(bot, "parent", host=Host(record=recorder))
+
+
+def work():
+    run_sync(bot, "child", host=Host(record=recorder))
+    run_sync(bot, "child of a path", host=Host(record=path))
+    recorder.close()
+
+
+in_child(work)
+run_sync(bot, "parent again", host=Host(record=recorder))
+recorder.close()
+""",
+    )
+    with Recordings(tmp_path / "runs.db") as recordings:
+        assert [run.status for run in recordings.runs()] == ["success"] * 4
+
+
+def test_a_recording_that_was_begun_before_the_fork_ends_in_the_child_with_the_reason(tmp_path: Path) -> None:
+    complete(
+        tmp_path / "runs.db",
+        """
+recorder = Recorder(path)
+tape = recorder.begin("run", "bot")
+
+
+def work():
+    for n in range(20_000):
+        tape.note("Note", (("bot",), (0, 0)), n=n)
+    asyncio.run(tape.room())  # waits for nobody
+    assert tape.ended_early() == "it was begun before this process was forked"
+    asyncio.run(tape.end("success"))
+
+
+in_child(work)
+assert tape.ended_early() is None
+recorder.close()
+""",
+    )
+
+
+def test_a_session_and_a_store_are_refused_in_a_child_and_go_on_in_the_parent(tmp_path: Path) -> None:
+    complete(
+        tmp_path / "chats.db",
+        """
+store = Store(path)
+session = store.session("c", agent="bot", create=True)
+step = Step(position=0, messages=[Message("user", (Text("hello"),))])
+session.write(step)
+
+
+def work():
+    refused(lambda: session.write(step))
+    refused(store.sessions)
+    session.close()
+    store.close()
+
+
+in_child(work)
+session.write(Step(position=1, messages=[Message("user", (Text("on"),))]))
+with Store(path) as second:
+    try:
+        second.session("c", agent="bot")  # the child has not given the parent's lock away
+    except StoreError as error:
+        assert "is open in" in str(error), error
+    else:
+        raise AssertionError("two have it")
+session.close()
+store.close()
+""",
+    )
+
+
+def test_a_child_leaves_the_connections_of_its_parent_open(tmp_path: Path) -> None:
+    complete(
+        tmp_path / "unused",
+        """
+from journeyman.connect import connect
+import http.server, json, threading
+from journeyman import run
+
+peers = []
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        peers.append(self.client_address)
+        self.rfile.read(int(self.headers["content-length"]))
+        said = {"choices": [{"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}]}
+        body = f"data: {json.dumps(said)}\\n\\ndata: [DONE]\\n\\n".encode()
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+model = connect("openai-chat:m", api_key="k", base_url=f"http://127.0.0.1:{server.server_address[1]}")
+asker = Agent(name="asker", model=model)
+loop = asyncio.new_event_loop()
+
+
+def ask():
+    assert loop.run_until_complete(run(asker, "?")).unwrap() == "ok"
+
+
+ask()
+in_child(lambda: asyncio.run(run(asker, "?")).unwrap())
+ask()
+assert len(peers) == 3 and peers[0] == peers[2] != peers[1], peers
+loop.run_until_complete(loop.shutdown_asyncgens())
+loop.close()
+server.shutdown()
+""",
+    )
