@@ -95,6 +95,6 @@ def _notice() -> str:
     )
 
 
-with as_file(files(__package__) / "data" / "birdstrikes.csv") as file:  # the package may be in a zip
+with as_file(files(__name__.rpartition(".")[0]) / "data" / "birdstrikes.csv") as file:  # the package may be in a zip
     birdstrikes = Table.from_csv(file)
 agent = analyst(birdstrikes, _model())

@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final, cast
 
 import pytest
@@ -445,10 +446,10 @@ async def test_a_death_after_any_step_changes_nothing_in_a_durable_run(kind: str
         left.rows[id] = replace(
             row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0
         )
-        left.records[id] = memory.records[id][:n_steps]
+        left.records[id] = dict(islice(memory.records[id].items(), n_steps))
         async with Durable(InMemoryEngine(left)) as durable:
             result = await asyncio.wait_for(durable.run(_KINDS[kind](), "Go.", id="run", host=host), 5)
-        assert seen(result) == expected, f"after {left.records[id][-1].key}"
+        assert seen(result) == expected, f"after {[*left.records[id].values()][-1].key}"
 
 
 @pytest.mark.parametrize("kind", ["plain", "kept_going", "in a tool: run"])
@@ -465,7 +466,7 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
         left.rows[id] = replace(
             row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0
         )
-        left.records[id] = memory.records[id][:n_steps]
+        left.records[id] = dict(islice(memory.records[id].items(), n_steps))
         left.sessions["c"] = replace(memory.sessions["c"], records=[])
         async with (
             Durable(InMemoryEngine(left)) as durable,
@@ -473,7 +474,7 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
         ):
             assert chat.turn is not None
             result = await asyncio.wait_for(chat.turn, 5)
-        assert seen(result) == expected, f"after {left.records[id][-1].key}"
+        assert seen(result) == expected, f"after {[*left.records[id].values()][-1].key}"
 
 
 @pytest.mark.parametrize(

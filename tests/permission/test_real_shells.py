@@ -69,7 +69,7 @@ def test_what_is_plain_is_one_command_with_just_these_words(shell: StubShell, co
 @given(command=st.one_of(commands, st.one_of(commands, mostly_plain).map("git {}".format)))
 def test_a_command_that_a_rule_allows_runs_the_program_of_the_rule_and_no_other(shell: StubShell, command: str) -> None:
     roots = Roots([shell.folder])
-    assume(Rules(["Bash(git *)"], [], roots).allowing(classify(request("bash", command=command))) is not None)
+    assume(Rules(["Bash(git *)"], [], [], roots).allowing(classify(request("bash", command=command))) is not None)
     assert [words[0] for words in shell.run(command)] == ["git"]
 
 
@@ -83,7 +83,7 @@ def test_whatever_a_shell_runs_a_deny_finds_or_doubts(shell: StubShell, command:
         path.unlink()
     if any(words[0] == "rm" for words in called):
         action = classify(request("bash", command=command))
-        rules = Rules([], ["Bash(rm *)"], Roots([shell.folder]))
+        rules = Rules([], ["Bash(rm *)"], [], Roots([shell.folder]))
         assert rules.denying(action, []) or rules.doubting(action), (command, taken_apart(command))
 
 

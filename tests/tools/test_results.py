@@ -184,7 +184,7 @@ NOTE = "[image 1, which follows]"
         ({"all": [[PICTURE]], "tags": {"b", "a"}}, {"all": [[NOTE]], "tags": ["a", "b"]}),
         (Shot(PICTURE), {"picture": {"source": {"url": NOTE, "type": "url"}, "type": "image"}, "width": 1}),
     ],
-    ids=steady_repr,
+    ids=["in a list", "in a dict", "deep, beside a set", "in a dataclass"],
 )
 def test_a_picture_beside_data_is_a_picture(value: object, shown: object) -> None:
     content = to_result(value).content
