@@ -76,7 +76,7 @@ def test_a_chat_in_a_database_goes_on_there(warm: Warm, tmp_path: Path, emptied:
     ("words", "error"),
     [
         ([f"{AGENTS}:helper", "--session-file", "postgresql://ann:secret@127.0.0.1:1/chats"], "could not be opened"),
-        ([f"{AGENTS}:helper", "--session-file", "mysql://ann@host/chats"], "no stores of the kind 'mysql'"),
+        ([f"{AGENTS}:helper", "--session-file", "mysql://ann@host/chats"], "there is no kind 'mysql'"),
         (["nowhere.py"], "There is no file nowhere.py. "),
         ([f"{AGENTS}:helper", "--resume", "12345678"], "has no session '12345678'. "),
         ([f"{AGENTS}:helper", "--resume"], "has no conversation with helper. Leave --resume and --continue out"),

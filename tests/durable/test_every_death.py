@@ -443,9 +443,7 @@ async def test_a_death_after_any_step_changes_nothing_in_a_durable_run(kind: str
     [(id, row)] = memory.rows.items()
     for n_steps in range(1, len(memory.records[id]) + 1):
         left = Memory()
-        left.rows[id] = replace(
-            row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0
-        )
+        left.put(replace(row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
         left.records[id] = dict(islice(memory.records[id].items(), n_steps))
         async with Durable(InMemoryEngine(left)) as durable:
             result = await asyncio.wait_for(durable.run(_KINDS[kind](), "Go.", id="run", host=host), 5)
@@ -463,9 +461,7 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
     [(id, row)] = memory.rows.items()
     for n_steps in range(1, len(memory.records[id]) + 1):
         left = Memory()
-        left.rows[id] = replace(
-            row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0
-        )
+        left.put(replace(row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
         left.records[id] = dict(islice(memory.records[id].items(), n_steps))
         left.sessions["c"] = replace(memory.sessions["c"], records=[])
         async with (

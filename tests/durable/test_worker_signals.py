@@ -68,7 +68,8 @@ async def test_a_signal_that_the_program_handles_stays_its_own_and_afterwards_al
         heard.append(number)
         stop.set()
 
-    of_interrupts, before = signal.getsignal(SIGINT), signal.signal(SIGTERM, mine)
+    of_interrupts = signal.default_int_handler  # a program in the background ignores them
+    ignored, before = signal.signal(SIGINT, of_interrupts), signal.signal(SIGTERM, mine)
     try:
         async with Durable(InMemoryEngine()) as durable:
             agent = Agent(name="clerk", model=Scripted(["Done."]))
@@ -83,10 +84,11 @@ async def test_a_signal_that_the_program_handles_stays_its_own_and_afterwards_al
             serving.cancel()
             await asyncio.wait({serving})
             assert serving.cancelled()
+            assert signal.getsignal(SIGINT) is of_interrupts
     finally:
         signal.signal(SIGTERM, before)
+        signal.signal(SIGINT, ignored)
     assert heard == [SIGTERM]
-    assert signal.getsignal(SIGINT) is of_interrupts
 
 
 async def test_a_worker_that_is_told_by_its_program_when_to_stop_hears_no_signals() -> None:

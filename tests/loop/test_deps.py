@@ -373,7 +373,7 @@ async def test_a_run_that_goes_on_from_a_journal_is_given_them_anew() -> None:
     first, second = Db("first"), Db("second")
     journal = InMemoryJournal()
 
-    class Dies(BaseException):
+    class Dies(KeyboardInterrupt):
         """The process dies."""
 
     @tool

@@ -210,7 +210,7 @@ def test_blocks_that_were_not_stopped_are_finished_with_the_message() -> None:
     ("reason", "delta", "expected"),
     [
         ("end_turn", {}, ResponseFinished("end_turn")),
-        ("tool_use", {}, ResponseFinished("end_turn")),  # without a call it has ended, whatever it says
+        ("tool_use", {}, ResponseFinished("tool_use")),  # D6: no answer, since it has no call
         ("max_tokens", {}, ResponseFinished("max_tokens")),
         ("pause_turn", {}, ResponseFinished("pause_turn")),
         ("model_context_window_exceeded", {}, ResponseFinished("context_window")),

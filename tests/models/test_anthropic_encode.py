@@ -85,7 +85,8 @@ def test_a_schema_that_only_anthropic_refuses_is_refused_for_anthropic_only(sche
         SONNET.body(request(tools=(spec,)))
     assert caught.value.kind == "bad_request"
     [function] = body_of(OpenAIModel("gpt-5.2"), HELLO, tools=(spec,))["tools"]
-    assert {**schema, **function["parameters"]} == function["parameters"]
+    sent_schema = {name: value for name, value in schema.items() if name != "anyOf"}  # OpenAI takes no union at the top
+    assert {**sent_schema, **function["parameters"]} == function["parameters"]
 
 
 @pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5-5", SONNET])

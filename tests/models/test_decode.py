@@ -55,7 +55,7 @@ NO_OBJECTS = ['{"a": ', '{"a": 1,}', "[1]", '"text"', "null", "{'a': 1}", "selec
 
 
 @each
-@pytest.mark.parametrize("written", [*NO_OBJECTS, '{"a": "\\ud83d"}', "[" * 300 + "]" * 300])
+@pytest.mark.parametrize("written", [*NO_OBJECTS, "[" * 300 + "]" * 300])
 def test_arguments_that_are_no_json_object_are_kept_aside(calls: Calls, written: str) -> None:
     assert calls(("t", written)) == (ToolUse("t", "query", malformed=written),)
 

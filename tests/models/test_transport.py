@@ -211,9 +211,9 @@ async def test_the_environment_names_the_proxy_and_who_goes_without(monkeypatch:
     async with RawServer(http(b"data: 1\n\n")) as proxy, RawServer(http(b"data: 2\n\n")) as server:
         monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//user:word@"))
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        assert await ask("http://models.invalid/v1/messages") == [(b"", b"1")]
+        assert await ask("http://proxied.invalid/v1/messages") == [(b"", b"1")]
         assert await ask(server.url) == [(b"", b"2")]
-        assert proxy.requests[0].startswith(b"POST http://models.invalid/v1/messages HTTP/1.1\r\n")
+        assert proxy.requests[0].startswith(b"POST http://proxied.invalid/v1/messages HTTP/1.1\r\n")
         assert b"Proxy-Authorization: Basic dXNlcjp3b3Jk" in proxy.requests[0]
 
 

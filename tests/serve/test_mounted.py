@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec
 
 import aiohttp
 from starlette.applications import Starlette
@@ -17,6 +19,8 @@ from journeyman.serve import AgentApp, app
 from journeyman.serve.listening import listening_socket, serve_on
 from tests.serve.http_served import Served, clerk, waiter
 from tests.support.players import Door
+
+P = ParamSpec("P")
 
 RUN = {"input": "Hello."}
 DETACHED = {"prefer": "respond-async"}
@@ -33,6 +37,16 @@ async def mounted(agents: AgentApp, *, has_lifespan: bool = False) -> AsyncGener
             yield Served(f"http://127.0.0.1:{listening.getsockname()[1]}/ai", client, agents)
         abort.abort()
         await server
+
+
+def in_its_own_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test in an event loop that ends with it: what is mounted is open until then."""
+
+    @wraps(test)
+    def run_test(*given: P.args, **named: P.kwargs) -> None:
+        asyncio.run(test(*given, **named))
+
+    return run_test
 
 
 def test_a_mounted_app_opens_at_its_first_request_and_closes_with_the_event_loop(tmp_path: Path) -> None:
@@ -68,6 +82,7 @@ def test_a_mounted_app_opens_again_in_the_next_event_loop() -> None:
         asyncio.run(life())
 
 
+@in_its_own_loop
 async def test_a_mounted_app_whose_store_cannot_be_opened_says_so_at_each_request(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     path.mkdir()
@@ -80,6 +95,7 @@ async def test_a_mounted_app_whose_store_cannot_be_opened_says_so_at_each_reques
         assert (await served.ask("POST", "/agents/clerk/runs", RUN))[0] == 200
 
 
+@in_its_own_loop
 async def test_with_a_lifespan_an_app_is_closed_by_it_and_not_opened_again() -> None:
     agents = app([clerk()])
     async with mounted(agents, has_lifespan=True) as served:
@@ -90,6 +106,7 @@ async def test_with_a_lifespan_an_app_is_closed_by_it_and_not_opened_again() -> 
             assert (status, shown["error"]["code"]) == (503, "CLOSING")
 
 
+@in_its_own_loop
 async def test_the_place_of_a_run_is_one_that_its_client_can_ask_for() -> None:
     async with mounted(app([clerk()])) as served:
         url = served.url.removesuffix("/ai")

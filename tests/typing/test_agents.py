@@ -165,9 +165,9 @@ async def test_a_stream_gives_events_and_the_result() -> None:  # R67, R74
 def test_reflection_and_submit_cannot_be_parted() -> None:  # R10, R17
     assert_type(Reflection(preview, submit=Submit(name="hand_in")), Reflection[Report])
     assert Output(Report, reflection=preview_later).reflecting() is not None
-    with pytest.raises(TypeError):
+    with pytest.raises(DefinitionError):
         Output(Report, submit=Submit())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no submit without a reflection
-    with pytest.raises(TypeError):
+    with pytest.raises(DefinitionError):
         Reflection(submit=Submit())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no reflection without a handler
 
 

@@ -360,7 +360,7 @@ async def test_a_browser_that_has_the_script_is_not_sent_it_again(path: Path) ->
         assert first.headers["cache-control"] == "no-cache"
         assert await desk.status("/app.js", "GET", None, if_none_match=first.headers["etag"]) == 304
         assert await desk.status("/app.js", "GET", None, if_none_match='"another"') == 200
-        assert await desk.status("/app.js", "POST") == 405
+        assert await desk.status("/app.js", "POST", b"{}", content_type="application/json") == 405
         async with desk.session.get(f"{desk.url}/?token={TOKEN}") as page:
             assert page.headers["link"] == "<api/runs?limit=100>; rel=preload; as=fetch; crossorigin"
         for place in ("/?run=%3Cb%3E", "/?run=a%0D%0Ab", "/?agent=scout", "/?run=a&compare=a,b"):

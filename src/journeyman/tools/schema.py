@@ -461,6 +461,10 @@ def flattened(schema: JsonObject, description: str) -> tuple[JsonObject, str]:
     it was.
     """
     moved = {key: schema[key] for key in sorted(_NOT_AT_THE_TOP & schema.keys())}
+    either = moved.get("anyOf")
+    if isinstance(either, list) and {} in either:  # it forbids nothing
+        schema = {key: value for key, value in schema.items() if key != "anyOf"}
+        del moved["anyOf"]
     if not moved:
         return schema, description
     properties = {**_properties(schema)}

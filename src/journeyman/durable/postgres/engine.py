@@ -24,6 +24,7 @@ from journeyman.durable.postgres import statements as sql
 from journeyman.durable.postgres.connections import (
     conversation_of,
     record_of,
+    restored,
     row_of,
     rows_of,
     run_of,
@@ -36,7 +37,6 @@ from journeyman.durable.postgres.days import drop_days
 from journeyman.durable.postgres.dispatchers import choose, named
 from journeyman.durable.postgres.transactions import KEPT_S, Transactions, until_new
 from journeyman.durable.records import (
-    LAST,
     OVER,
     QUEUES,
     Change,
@@ -65,7 +65,7 @@ _log = logging.getLogger("journeyman")
 
 
 _SESSIONS: Final = (
-    "SELECT id, agent, created FROM jm_sessions WHERE id >= %s::text AND id < %s::text"
+    "SELECT id, agent, created FROM jm_sessions WHERE id ^@ %s::text"
     " AND (created, id) < (%s::float8, %s::text) ORDER BY created DESC, id DESC LIMIT %s::bigint"
 )
 
@@ -141,14 +141,15 @@ class PostgresEngine(Transactions):
             where.append("agent = %s::text")
             given.append(agent)
         if prefix:
-            where.append("((id >= %s::text AND id < %s::text) OR (name >= %s::text AND name < %s::text))")
-            given += [shown(prefix), shown(prefix) + LAST] * 2  # as the indexes are sorted
+            # No comparison: how texts are sorted is up to the database, which may pass over some characters.
+            where.append("(id ^@ %s::text OR name ^@ %s::text)")
+            given += [prefix] * 2
         if ended_before is not None:
             where.append("created < %s::float8 AND ended < %s::float8")  # by age there is an index
             given += [ended_before] * 2
         if older_than is not None:
             where.append("(created, id) < (%s::float8, %s::text)")
-            given += [older_than.created, shown(older_than.id)]
+            given += [older_than.created, older_than.id]
         query = f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT %s::bigint"
         return await self.read(lambda connection: runs_of(connection, query, [*given, limit]))
 
@@ -287,9 +288,9 @@ class PostgresEngine(Transactions):
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
         newest, first = older_than or ListPlace(math.inf, ""), shown(prefix)
-        given = [first, first + LAST, newest.created, shown(newest.id), limit]
+        given = [first, newest.created, shown(newest.id), limit]
         found = await self.read(lambda connection: rows_of(connection, _SESSIONS, given))
-        return [KeptSession(*each) for each in found]
+        return [KeptSession(*map(restored, each)) for each in found]
 
     async def delete_session(self, id: str) -> None:
         await asyncio.to_thread(PostgresSessions(self.connections.database.url).delete, id)

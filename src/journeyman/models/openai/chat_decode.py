@@ -171,10 +171,7 @@ class Decoder:
         self.complete = True
         self._calls.all[:] = [call for call in self._calls.all if not call.is_empty]
         parts: list[Part] = []
-        if self._tags is not None:
-            thought, said = self._tags.end()
-            self._add(self._reasoning, thought, parts, ThinkingPart)
-            self._add(self._text, said, parts, TextPart)
+        self._release_text(parts)
         stop_reason, detail = self._stop(self._finish_reason or "stop")
         return (*parts, *[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
 
@@ -246,6 +243,7 @@ class Decoder:
                     known.update({name: each for name, each in tool.items() if each is not None})
 
     def _read_calls(self, deltas: Sequence[JsonObject], parts: list[Part]) -> None:
+        self._release_text(parts)
         for delta in deltas:
             part = self._calls.add(delta, self.names)
             self.room.chars -= len(part.json) if part is not None else len(delta)
@@ -268,6 +266,13 @@ class Decoder:
         thought, said = self._tags.split(text)
         self._add(self._reasoning, thought, parts, ThinkingPart)
         self._add(self._text, said, parts, TextPart)
+
+    def _release_text(self, parts: list[Part]) -> None:
+        """Give out what is held back, since no more of a tag can come."""
+        if self._tags is not None:
+            thought, said = self._tags.end()
+            self._add(self._reasoning, thought, parts, ThinkingPart)
+            self._add(self._text, said, parts, TextPart)
 
     def _blocks(self) -> list[Block]:
         blocks = [self._thinking()]
