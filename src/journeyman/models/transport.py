@@ -484,8 +484,6 @@ class _Connections:
     pools: dict[tuple[object, ...], _Pool] = field(default_factory=dict[tuple[object, ...], _Pool])
     owners: Counter[object] = field(default_factory=Counter[object])
     """How many blocks of each owner are open."""
-    environment: _Environment = field(default_factory=_environment)
-    """What the environment says of proxies and authorities."""
     used_at_s: float = 0.0
     """When the last request ended."""
     looked_at_s: float = 0.0
@@ -508,7 +506,7 @@ class _Connections:
         """
         await self.room.acquire()
         scheme, place = urlsplit(exchange.url)[:2]
-        key = (owner, scheme, place, frozenset(exchange.headers.items()), self.environment, network)
+        key = (owner, scheme, place, frozenset(exchange.headers.items()), _environment(), network)
         pool = self.pools.get(key)
         try:
             if pool is None:
@@ -529,8 +527,7 @@ class _Connections:
             await self._close(pool)
 
     async def refresh(self) -> None:
-        """Read the environment again, and forget pools of which no connection is left, and what servers have closed."""
-        self.environment = _environment()
+        """Forget pools of which no connection is left, and notice what servers have closed."""
         if not self.pools:
             return
         now_s = asyncio.get_running_loop().time()
