@@ -87,6 +87,7 @@ async def test_what_a_page_shows_first_is_asked_for_once_and_before_its_script_r
     ]
 
 
+@pytest.mark.browser
 async def test_runs_that_a_search_finds_late_are_listed_as_well(site: Site, open_page: Opened) -> None:
     late: dict[str, object] = {"runs": [], "more": True, "next": "elsewhere"}
     pages: list[str] = []
