@@ -80,6 +80,77 @@ recorder.close()
         assert [run.status for run in recordings.runs()] == ["success"] * 4
 
 
+@pytest.mark.parametrize("kind", ["Lock", "RLock"])
+def test_a_fork_waits_for_the_work_of_other_threads(kind: str, tmp_path: Path) -> None:
+    complete(
+        tmp_path / "unused",
+        f"""
+import threading
+from journeyman.forks import hold_at_forks
+
+first, second = threading.{kind}(), threading.{kind}()
+hold_at_forks(first)
+hold_at_forks(second)
+forks, done = threading.Event(), []
+os.register_at_fork(before=forks.set)  # those that are registered last come first
+
+
+def work_in_thread(begun):
+    with first:
+        begun.set()
+        forks.wait()
+        with second:  # nobody who waits for the first holds this one
+            done.append("work")
+
+
+begun = threading.Event()
+threading.Thread(target=work_in_thread, args=(begun,)).start()
+begun.wait()
+
+
+def work():
+    assert done == ["work"]
+    with first, second:
+        pass
+
+
+in_child(work)
+for lock in (first, second):
+    free = []
+    other = threading.Thread(target=lambda: free.append(lock.acquire(timeout=5)))
+    other.start()
+    other.join()
+    assert free == [True]
+""",
+    )
+
+
+def test_a_fork_does_not_wait_for_ever(tmp_path: Path) -> None:
+    complete(
+        tmp_path / "unused",
+        """
+import threading
+from journeyman import forks
+
+forks._PATIENCE_S = 0.05
+lock, end, begun = threading.Lock(), threading.Event(), threading.Event()
+forks.hold_at_forks(lock)
+
+
+def hold():
+    with lock:
+        begun.set()
+        end.wait()
+
+
+threading.Thread(target=hold).start()
+begun.wait()
+in_child(lambda: None)
+end.set()
+""",
+    )
+
+
 def test_a_recording_that_was_begun_before_the_fork_ends_in_the_child_with_the_reason(tmp_path: Path) -> None:
     complete(
         tmp_path / "runs.db",

@@ -16,6 +16,7 @@ from secrets import token_hex
 from typing import Final, TypeAlias
 
 from journeyman.errors import StoreError, name_and_words
+from journeyman.forks import hold_at_forks
 from journeyman.record.fold import Folder, Pieces
 from journeyman.record.keeping import Keeping, prune_old
 from journeyman.record.lines import Ended, Line, Rows, match_answers
@@ -74,6 +75,8 @@ class Writer:
         self._n_live = 0
         """How many tapes go on: while there are any, the queue is looked at by the clock."""
         self._alone = threading.Lock()
+        self._at_work = threading.Lock()
+        hold_at_forks(self._at_work)
         self._waiting: list[Future[None]] = []
         """Who waits until what is in the queue now is written."""
         self._wake = threading.Event()
@@ -139,12 +142,13 @@ class Writer:
             while self.queue or not self._is_closing:
                 self._wake.wait(_BATCH_S if self._n_live else None)
                 self._wake.clear()
-                self._drain()
-                if not self._is_over:
-                    self.live.look()
-                if time.monotonic() >= due_s and self._keeping.has_limits and not self._is_over:
-                    due_s = time.monotonic() + _PRUNE_S
-                    self._prune()
+                with self._at_work:
+                    self._drain()
+                    if not self._is_over:
+                        self.live.look()
+                    if time.monotonic() >= due_s and self._keeping.has_limits and not self._is_over:
+                        due_s = time.monotonic() + _PRUNE_S
+                        self._prune()
         finally:
             self._settle([*self._waiting])
             self._file.close()

@@ -14,17 +14,18 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from threading import RLock
 from typing import Any, Final
 
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, take_lock
+from journeyman.forks import hold_at_forks
 
 VERSION: Final = 2
 """The version of the format. A file of a newer version is not touched; one of version 1 is given the tables of durable
@@ -79,6 +80,10 @@ CREATE UNIQUE INDEX IF NOT EXISTS jm_signals_by_dedup ON jm_signals (run, kind, 
 """
 
 
+_CONNECTING: Final = threading.Lock()
+hold_at_forks(_CONNECTING)
+
+
 class Damaged(StoreError):
     """The file, or a part of it, is not as it was written."""
 
@@ -98,7 +103,8 @@ class File:
         self.path = path
         self.is_damaged = False
         """True once damage was found."""
-        self._lock = RLock()
+        self._lock = threading.RLock()
+        hold_at_forks(self._lock)
         self._busy_ms = int(busy_s * 1000)
         self._pid = os.getpid()
         with _explained(path, "opened"):
@@ -109,7 +115,8 @@ class File:
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
             self._stat = path.stat()
             _check_writers(path, self._stat)
-            self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+            with _CONNECTING:
+                self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             with _explained(path, "opened"):
                 self._prepare()
