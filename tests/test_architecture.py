@@ -28,7 +28,7 @@ FRONT_PAGE = "__init__"
 TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
     " references",
-    "ports": "model budget cancel gate journal history inbox session window files processes proxies env_file",
+    "ports": "model budget cancel gate journal history inbox session window files processes forks proxies env_file",
     "agent": "agent output prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",
@@ -418,7 +418,13 @@ def test_a_face_is_sorted_complete_and_loads_its_names(face: Module) -> None:
 
 
 def test_what_the_docs_import_is_public() -> None:
-    at_the_top = {name for row in TOP.values() for name in row.split()} - {"cli", "files", "processes", "faces"}
+    at_the_top = {name for row in TOP.values() for name in row.split()} - {
+        "cli",
+        "files",
+        "processes",
+        "forks",
+        "faces",
+    }
     shown = {face.name: set(public_names(face)) for face in FACES}
     hidden = [
         f"{module}.{name}"
