@@ -209,6 +209,40 @@ async def test_what_was_sent_out_may_send_out_others(stage: Stage) -> None:
     assert (result.output, world.paid, below.status) == ("Heard of middle.", ["A"], "done")
 
 
+_CHANGED: list[tuple[str, dict[str, Any]]] = [
+    ("system prompt", {"system": "Pay nothing."}),
+    ("tools", {"tools": []}),
+    ("limits", {"limits": Limits(iterations=7)}),
+]
+
+
+@pytest.mark.parametrize(("part", "changed"), _CHANGED, ids=[part for part, _ in _CHANGED])
+@virtual_clock
+async def test_a_strict_program_blocks_a_background_run_whose_agent_is_another_now(
+    stage: Stage, part: str, changed: dict[str, Any]
+) -> None:
+    # K15, of a run that another has sent out
+    world, process = World(hangs_in="A"), stage.process()
+    assert await stage.life(lead(payer(world, "A")), until=world.reached, process=process) is None
+    async with stage.durable(strict=True) as durable:
+        await Worker(durable, agents=[lead(payer(world, "A", **changed))]).run(until_idle=True)
+        (below,) = await runs_of(durable, "lead/payer")
+    assert (below.status, world.paid) == ("blocked", ["A"])
+    assert below.why == f"the agent's {part} differ from those that it was begun with, and the program is strict"
+
+
+@virtual_clock
+async def test_a_background_run_whose_prompt_is_another_now_is_blocked_at_its_model_call(stage: Stage) -> None:
+    # K15, of a run that another has sent out
+    world, process = World(hangs_in="A"), stage.process()
+    assert await stage.life(lead(payer(world, "A")), until=world.reached, process=process) is None
+    async with stage.durable() as durable:
+        await Worker(durable, agents=[lead(payer(world, "A", system="Pay nothing."))]).run(until_idle=True)
+        (below,) = await runs_of(durable, "lead/payer")
+    assert (below.status, world.paid) == ("blocked", ["A"])
+    assert "the model is asked something else" in (below.why or "")
+
+
 async def test_a_run_that_another_process_would_not_find_is_not_sent_out() -> None:
     world = World()
     inner = lead(payer(world, "A"))
