@@ -257,6 +257,43 @@ async def test_who_opens_a_chat_whose_turn_a_worker_drives_waits_for_its_end(sta
         assert chat.state.follow_ups == ("Later.",)
 
 
+@virtual_clock
+async def test_whenever_another_process_ends_a_turn_its_chat_goes_on_from_all_that_was_said() -> None:
+    n, was_ended_there = 0, True
+    while was_ended_there:  # before a later call of the store each time
+        n, stage, world = n + 1, in_memory(), World(dies_in="B")
+        agent = worker_of(world, do("once", "A"), do("pure", "B"), "Later.")
+        assert await talked(stage, agent, until=world.reached) is None
+        world.lives_on()
+        process, was_ended_there = stage.process(), False
+        async with stage.durable() as there, Durable(process, now=stage.now) as here:
+            n_calls = 0
+
+            async def end(_: str, n: int = n, agent: Agent[str, str] = agent, there: Durable = there) -> None:
+                nonlocal n_calls, was_ended_there
+                n_calls += 1
+                if n_calls == n:
+                    await Worker(there, agents=[agent]).run(until_idle=True)
+                    was_ended_there = await settled(there) == "done"
+
+            async with Chat.open(agent, here, id=ID) as chat:
+                assert chat.turn is not None
+                process.before = end
+                result = await chat.turn
+                assert isinstance(result, Success), n
+                assert (texts(result), result.history) == (["did A", "did B"], chat.messages), n
+                assert (chat.usage.requests, said(chat)) == (3, ["Go."]), n
+                assert (await chat.prompt("More?")).unwrap() == "Done.", n
+                written = chat.messages
+            snapshot = await there.hub.engine.conversation(ID)
+        assert (tuple(snapshot.messages), [message.text for message in written][-3:]) == (
+            written,
+            ["Later.", "More?", "Done."],
+        ), n
+        assert world.done == ["A", "B"], n
+    assert n > 3
+
+
 async def test_a_turn_that_was_cancelled_is_gone_on_with_or_stopped_by_the_next_word(stage: Stage) -> None:
     world = World(dies_in="B D")
     agent = worker_of(world, do("once", "A"), do("pure", "B"), do("once", "C"), do("pure", "D"))

@@ -1,0 +1,3 @@
+"""Who takes which exam."""
+
+PLACES = ("in_process", "memory", "file", "postgres")
