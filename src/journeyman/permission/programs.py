@@ -42,7 +42,9 @@ _CODE: Final = names(
 )
 """They run code, a file or the text of an editor: what that starts cannot be told from here."""
 
-RUNS_OTHERS: Final = SHELLS | LAUNCHERS | _CODE | names("awk gawk mawk nawk sed gsed tar bsdtar git-shell function")
+RUNS_OTHERS: Final = (
+    SHELLS | LAUNCHERS | _CODE | names("awk gawk mawk nawk sed gsed tar bsdtar git-shell coproc function")
+)
 """Programs and builtins whose arguments are, or may hold, commands. A rule that allows must name them."""
 
 _INERT: Final = names(

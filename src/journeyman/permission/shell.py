@@ -146,7 +146,7 @@ class _Segments:
         self._text = ""
         self._is_known = True
         self.is_in_word = False
-        self._is_target = False
+        self.is_target = False
         """True when the next word says where to redirect."""
 
     def add(self, text: str, *, is_known: bool = True) -> None:
@@ -155,14 +155,14 @@ class _Segments:
         self.is_in_word = True
 
     def end_word(self) -> None:
-        if self.is_in_word and not self._is_target:
+        if self.is_in_word and not self.is_target:
             self._words.append(Word(self._text, self._is_known or self._text in ("[", "[[")))
-        self._is_target = self._is_target and not self.is_in_word
+        self.is_target = self.is_target and not self.is_in_word
         self._text, self._is_known, self.is_in_word = "", True, False
 
     def end_command(self) -> None:
         self.end_word()
-        self._is_target = False
+        self.is_target = False
         if self._words:
             self.done.append(tuple(self._words))
         self._words = []
@@ -172,7 +172,7 @@ class _Segments:
         if self._text.isdigit():
             self._text, self.is_in_word = "", False
         self.end_word()
-        self._is_target = True
+        self.is_target = True
 
 
 def _segments(text: str) -> tuple[list[tuple[Word, ...]], list[str]]:
@@ -216,8 +216,10 @@ def _read_redirection(cursor: _Cursor, segments: _Segments) -> None:
         segments.inner.append(cursor.substitution())
         return
     segments.redirect()
+    taken = ""
     while cursor.peek() and cursor.peek() in _REDIRECTS:
-        cursor.position += 1
+        taken += cursor.take()
+    segments.is_target = not taken.endswith("&-")  # that closes a descriptor, and no file follows
 
 
 def _read_double_quoted(cursor: _Cursor, segments: _Segments) -> None:
@@ -272,7 +274,8 @@ def _commands_in(segment: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
 
 
 def _comes_before(word: Word) -> bool:
-    return word.text in _RESERVED or word.text in ("{", "}", "!") or _ASSIGNMENT.match(word.text) is not None
+    is_reserved = word.text in _RESERVED and word.text not in RUNS_OTHERS  # those take a name first: `function f {`
+    return is_reserved or word.text in ("{", "}", "!") or _ASSIGNMENT.match(word.text) is not None
 
 
 def _runs_others(program: Word) -> bool:
