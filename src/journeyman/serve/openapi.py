@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from journeyman.agent import Agent
 from journeyman.serve.live import ServeLimits
@@ -169,7 +169,7 @@ def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> 
         "/agents": _get("The agents that are served", {"type": "object", "required": ["agents"]}, errors=(401,)),
     }
     for name, agent in agents.items():
-        body = {"type": "object", "required": ["input"], "properties": {"input": _input(agent)}}
+        body = {"type": "object", "required": ["input"], "properties": {"input": {"$ref": _input_place(name)}}}
         given = _content({**body, "additionalProperties": False})
         paths[f"/agents/{name}/runs"] = _begin(f"Run {name}", agent.description, given)
         paths[f"/agents/{name}/chats/{{id}}/turns"] = _begin(f"Say something to {name}", agent.description, given, "id")
@@ -188,6 +188,10 @@ def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> 
         paths[f"/{place}/{{id}}/steer"] = _post(f"Say something to a {what} that goes on", text, "id")
         paths[f"/{place}/{{id}}/answers/{{question}}"] = _post("Answer what waits", _ANSWER, "id", "question")
     components = {"Error": _ERROR, "Result": _RESULT, "Question": _QUESTION, "Run": _RUN, "Chat": _CHAT}
+    components |= {
+        _input_place(name).rpartition("/")[2]: _moved(_input(agent), _input_place(name))
+        for name, agent in agents.items()
+    }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -200,10 +204,38 @@ def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> 
     }
 
 
+def _input_place(name: str) -> str:
+    """Return where the schema of an agent's input stands in the document."""
+    return f"#/components/schemas/{name}.input"
+
+
+_NAMED: Final = frozenset(("properties", "$defs", "patternProperties", "dependentSchemas"))
+"""Keywords whose values hold schemas under names."""
+_DATA: Final = frozenset(("const", "default", "enum", "examples"))
+"""Keywords whose values are no schemas."""
+
+
+def _moved(schema: Any, place: str) -> Any:  # noqa: ANN401 - a part of a schema
+    """Return a schema that is no document of its own any more: its references begin at its new place."""
+    if isinstance(schema, list):
+        return [_moved(each, place) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    moved: Schema = {}
+    for key, value in cast("Schema", schema).items():
+        if key == "$ref" and isinstance(value, str) and value.startswith("#"):
+            moved[key] = f"{place}{value[1:]}"
+        elif key in _NAMED and isinstance(value, dict):
+            moved[key] = {name: _moved(each, place) for name, each in cast("Schema", value).items()}
+        else:
+            moved[key] = value if key in _DATA else _moved(value, place)
+    return moved
+
+
 def _input(agent: Agent[Any, Any, Any]) -> Schema:
     if agent.input is str:
         return _TEXT
-    schema: Schema = deepcopy(agent.plan.input.input_schema)
+    schema: Schema = agent.plan.input.input_schema
     if not agent.plan.input.is_wrapped:
         return schema
     properties = schema["properties"]
@@ -305,7 +337,11 @@ def _events(what: str) -> Schema:
 def _agui(name: str, agent: Agent[Any, Any, Any]) -> Schema:
     given = deepcopy(_AGUI)
     if agent.input is not str:
-        forwarded: Schema = {"type": "object", "required": ["input"], "properties": {"input": _input(agent)}}
+        forwarded: Schema = {
+            "type": "object",
+            "required": ["input"],
+            "properties": {"input": {"$ref": _input_place(name)}},
+        }
         given["required"].append("forwardedProps")
         given["properties"]["forwardedProps"] = forwarded
     operation = {"summary": f"{name}, by the AG-UI protocol", "requestBody": _content(given)}
