@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 
 from journeyman import Agent, Chat, Failure, Limits, Subagents, Success, Tasks, run, tool
+from journeyman.budget import Allowance
 from journeyman.durable import Durable, InMemoryEngine, RunInfo, Worker
 from journeyman.durable.records import Change, load_head
+from journeyman.errors import SubagentMisused
 from journeyman.gate import Allow, Deny, GateRequest, Verdict
+from journeyman.journal import SentRun
+from journeyman.loop.record import current_run
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.tools.context import ToolContext
@@ -258,6 +262,40 @@ async def test_a_run_that_another_process_would_not_find_is_not_sent_out() -> No
         assert isinstance(result, Success), result
         assert await durable.list(agent="outer/inner/payer") == ()
     assert world.paid == []
+
+
+async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_and_what_to_do() -> None:
+    world, heard = World(), list[str]()
+    known, other = payer(world, "A"), payer(world, "A", system="Pay twice.")
+
+    @tool(effect="once")
+    async def send() -> str:
+        """Send out runs that the program has not given to this agent."""
+        here = current_run.get()
+        assert here is not None
+        journal = here.options.host.journal
+        assert journal is not None
+        assert journal.sent is not None
+        for names, definition in ((("nobody",), known), (("payer",), other)):
+            about: dict[str, Any] = {"input": "Go.", "exact": "", "description": "", "model": "", "number": 0}
+            sent = SentRun(
+                agents=names, definition=definition, path=here.path, tool_use_id="s", allowance=Allowance(), **about
+            )
+            with pytest.raises(SubagentMisused) as refused:
+                await journal.sent.start(f"call/background/{names[0]}", sent)
+            heard.append(str(refused.value))
+        return "Refused."
+
+    above = Agent(name="lead", model=Scripted([call("send", id="1"), "Done."]), tools=[send, Subagents(known)])
+    async with Durable(InMemoryEngine()) as durable:
+        assert isinstance(await durable.run(above, "Go.", id="top"), Success)
+        assert [each.agent for each in await durable.list()] == ["lead"]
+    whys = [("nobody", "The agent 'lead' has no sub-agent 'nobody'."), ("payer", "There are two agents 'payer'.")]
+    assert heard == [
+        f"Sub-agent {name!r} cannot work in the background of a durable run: another process would not find it. {why}"
+        " (A program gives it to the agent above by Subagents(...), or Subagents(tasks=...).)"
+        for name, why in whys
+    ]
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------------

@@ -131,6 +131,20 @@ async def test_a_record_that_is_no_message_ends_its_session_there(path: Path, bo
         assert len(chat.messages) == N
 
 
+def test_each_session_whose_row_is_lost_keeps_the_date_of_its_own_first_record(path: Path) -> None:
+    ids = [filled(path, 3) for _ in range(3)]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        began = dict(connection.execute("SELECT session, min(at) FROM records GROUP BY session"))
+        connection.execute("DELETE FROM sessions")
+    assert len({*began.values()}) == 3
+    with path.open("r+b") as file:  # it is to be repaired
+        file.seek(100)
+        file.write(bytes(8))
+    with pytest.warns(StoreRepaired), Store(path) as store:
+        assert {info.id: info.created for info in store.sessions()} == began
+        assert {*began} == {*ids}
+
+
 async def test_a_missing_record_ends_the_session_there(path: Path) -> None:
     id = filled(path)
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -80,9 +80,7 @@ class FromOutside:
 
     async def released(self) -> None:
         scope = current_scope.get()
-        if scope is None:
-            await self._released.wait()
-            return
+        assert scope is not None  # a run waits within its scope
         async with scope.unhurried():
             await self._released.wait()
 

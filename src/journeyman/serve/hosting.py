@@ -459,8 +459,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     def _watch(self, live: Live) -> None:
         """Wait for the end of a run that is not driven by a task of ours, for those who follow it."""
-        if live.task is None and live.ended is None:
-            live.task = asyncio.create_task(self._watched(live))
+        live.task = asyncio.create_task(self._watched(live))
 
     async def _watched(self, live: Live) -> None:
         hub = self.durable.hub

@@ -57,6 +57,11 @@ _RESTORE: Final = b"\r\n\x1b[0m\x1b[?25h\x1b[?2004l"
 _WAITS: Final = Line(mark="asks", text="The agent waits for an answer: first send this line, or clear it (Ctrl-U).")
 
 
+def usable_size(told: os.terminal_size) -> Size:
+    """Return the size of a terminal; of one that does not know its own, which says 0, the usual one."""
+    return Size(rows=told.lines or 24, columns=told.columns or 80)
+
+
 class Terminal:
     """Shows a view, and hears what is typed."""
 
@@ -187,9 +192,9 @@ class Terminal:
         return captured.get()
 
     def _size(self) -> Size:
-        columns, rows = os.get_terminal_size(self._captured.output.fileno())
-        self._view.height = rows or 24
-        return Size(rows=rows or 24, columns=columns or 80)
+        size = usable_size(os.get_terminal_size(self._captured.output.fileno()))
+        self._view.height = size.rows
+        return size
 
     # -- what is drawn
 
