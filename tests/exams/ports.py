@@ -1,3 +1,50 @@
-"""Who takes which exam."""
+"""Who takes which exam: each port of the library with its implementations, and the tests that all of them pass.
 
-PLACES = ("in_process", "memory", "file", "postgres")
+What holds for a port is asserted in its exam once, and run by every implementation: a twin that is left out may do
+anything. `test_ports` compares this list with the source: whoever implements a port stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+PLACES: Final = ("in_process", "memory", "file", "postgres")
+"""Where a run, its tasks and its team live: in its process, or as durable runs."""
+SESSIONS: Final = ("file", "postgres", "redacted", "durable in memory", "durable in a file", "durable in postgres")
+"""Where conversations are kept."""
+CHATS: Final = ("not kept", *SESSIONS)
+
+_SESSIONS: Final = "exams/test_sessions.py"
+_TASKS: Final = "exams/test_tasks.py"
+_ENGINES: Final = "durable/test_engines.py"
+_DISPATCH: Final = "durable/test_dispatch.py"
+_RECORDER: Final = "record/test_recorder.py"
+_TEAMS: Final = "exams/test_teams.py"
+
+EXAMS: Final[Mapping[str, Mapping[str, str]]] = {
+    "BackgroundTasks": {"Tasks": _TASKS},
+    "Dispatcher": {"PgQueuer": _DISPATCH, "Procrastinate": _DISPATCH},
+    "DurableSession": {"ChatSession": "exams/test_chats.py"},
+    "Engine": {"InMemoryEngine": _ENGINES, "SqliteEngine": _ENGINES, "PostgresEngine": _ENGINES},
+    "Post": {"Mailbox": _TEAMS, "SignalPost": _TEAMS},
+    "SentRuns": {"SentOut": _TASKS},
+    "Session": {"RedactedSession": _SESSIONS},
+    "Sessions": {"Store": _SESSIONS, "PostgresSessions": _SESSIONS, "Redacted": _SESSIONS},
+    "Storage": {"FileStorage": _RECORDER, "SharedStorage": _RECORDER},
+    "SharedSession": {"FileSession": _SESSIONS, "PostgresSession": _SESSIONS, "InMemorySession": _SESSIONS},
+}
+"""Of each port its implementations, each with the file of tests that it passes with the others."""
+
+APART: Final[Mapping[str, str]] = {
+    "Journal": "a run's, one of a file, a part of another one, and that of a cassette keep different promises",
+    "Model": "what stands around a model: properties/test_models_around_models.py",
+    "Outside": "one implementation",
+    "Records": "one implementation",
+    "Screen": "one that draws, and one that does not",
+    "Steps": "one implementation",
+    "Tap": "one records, one measures, one does both",
+    "Tape": "one records, one measures, one does both",
+    "Telemetry": "one implementation",
+}
+"""Ports without an exam, each with the reason: a second implementation of "one implementation" is told of."""

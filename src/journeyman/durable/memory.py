@@ -427,6 +427,7 @@ class InMemorySession:
         self._memory = memory
         self._agent = agent
         self._owner = owner
+        self._is_closed = False
 
     def add(self, text: str, queue: Queue) -> int:
         return self._add([queued(text, queue)])
@@ -435,16 +436,18 @@ class InMemorySession:
         self._add([*lines_of(step)])
 
     def _add(self, lines: Sequence[Line]) -> int:
-        if self._memory.open_in.get(self.id) != self._owner:
-            raise StoreError(f"Session {self.id} was opened elsewhere. Nothing is written.", hint="Open it again.")
+        if self._is_closed or self._memory.open_in.get(self.id) != self._owner:
+            how = "closed" if self._is_closed else "opened elsewhere"
+            raise StoreError(f"The session {self.id} was {how}. Nothing is written.", hint="Open it again.")
         return self._memory.sessions.setdefault(self.id, _Said(self._agent)).add(lines)
 
     def refresh(self) -> None:
         """Whoever writes sees the end."""
 
     def close(self) -> None:
-        if self._memory.open_in.get(self.id) == self._owner:
+        if not self._is_closed and self._memory.open_in.get(self.id) == self._owner:
             del self._memory.open_in[self.id]
+        self._is_closed = True
 
 
 class _InMemoryTickets:

@@ -206,7 +206,9 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         """Return which member of a name the next one is."""
         if self._head.above is not None and self._head.above.member:
             raise TeamError(f"Only {LEADER} makes members. Send it a message instead.")
-        if not NAME.fullmatch(name) or name == LEADER:
+        if name == LEADER:
+            raise TeamError(f"The name {name!r} is the leader's. Give the member another one.")
+        if not NAME.fullmatch(name):
             raise TeamError(f"{name!r} cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'.")
         number, leader = 1, self._life.claim.row
         while (row := await self._life.engine.get(member_id(leader, name, number))) is not None:
@@ -356,7 +358,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         names = sorted(runs.keys() - {LEADER}) if to == EVERYBODY else [to]
         if to == own or (to != EVERYBODY and to not in runs and to not in team):
             who = "is the sender" if to == own else "is unknown"
-            raise TeamError(f"{to!r} {who}. Send to one of {sorted(runs)}, or to '*' for all members.")
+            raise TeamError(f"{to!r} {who}. Send to one of {sorted({*runs, own})}, or to '*' for all members.")
         for each in names:
             if f"{key}/mail/{each}" in self._life.known:
                 continue

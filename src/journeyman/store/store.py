@@ -427,24 +427,31 @@ class FileSession:
         """Called when the session is closed: it closes the store that was opened for it."""
         self._log = log
         self._lock = lock
+        self._is_closed = False
 
     @property
     def id(self) -> str:
         return self._log.head.id
 
     def add(self, text: str, queue: Queue) -> int:
-        return self._log.append([queued(text, queue)])
+        return self._append([queued(text, queue)])
 
     def write(self, step: Step) -> None:
-        self._log.append([*lines_of(step)])
+        self._append([*lines_of(step)])
 
     def write_at_once(self, step: Step) -> None:
-        self._log.append([*lines_of(step)], waits=False)
+        self._append([*lines_of(step)], waits=False)
+
+    def _append(self, lines: Sequence[Line], *, waits: bool = True) -> int:
+        if self._is_closed:  # somebody else may write there now
+            raise StoreError(f"The session {self.id} was closed. Nothing is written.", hint="Open it again.")
+        return self._log.append(lines, waits=waits)
 
     def refresh(self) -> None:
         """Nothing is known of the end that is not read when something is written."""
 
     def close(self) -> None:
+        self._is_closed = True
         self._lock.release()
         if self.on_close is not None:
             self.on_close()

@@ -1,0 +1,162 @@
+"""The exam of chats: what is said, queued, stopped and undone is the same wherever a chat is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from journeyman import Agent, Chat, Failure, ask_user
+from journeyman.durable import Durable
+from journeyman.durable.memory import InMemoryEngine, Memory
+from journeyman.durable.postgres.engine import PostgresEngine
+from journeyman.durable.sqlite import SqliteEngine
+from journeyman.events import Event, QuestionAsked, TurnEnded
+from journeyman.models.scripted import FromFunction, call
+from journeyman.store import PostgresSessions, Redacted, Store
+from tests.durable.people import following
+from tests.durable.world import texts
+from tests.exams.ports import CHATS
+from tests.support.players import Door, cancelled, echo, look
+from tests.support.players import door as door
+from tests.support.recorder import Recorder, check_balance, names, transcript
+
+Opened: TypeAlias = Callable[[Agent], AbstractAsyncContextManager[Chat]]
+"""Opens the chat of a test, or goes on with it where it is kept."""
+
+
+@pytest.fixture(params=CHATS)
+async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Opened]:
+    kind: str = request.param
+    if kind == "not kept":
+        yield Chat
+        return
+    async with AsyncExitStack() as stack:
+        if kind.startswith("durable"):
+            engines = {
+                "durable in memory": lambda: InMemoryEngine(Memory()),
+                "durable in a file": lambda: SqliteEngine(tmp_path / "runs.db"),
+                "durable in postgres": lambda: PostgresEngine(request.getfixturevalue("emptied")),
+            }
+            place = await stack.enter_async_context(Durable(engines[kind]()))
+        elif kind == "postgres":
+            place = PostgresSessions(request.getfixturevalue("emptied"))
+        else:
+            store = stack.enter_context(Store(tmp_path / "chats.db"))
+            place = store if kind == "file" else Redacted(store)
+        yield lambda agent: Chat.open(agent, place, id="user-1", create=True)
+
+
+def said(chat: Chat) -> list[str]:
+    return [message.text for message in chat.messages]
+
+
+async def test_prompts_and_answers_stand_in_their_order_with_what_they_used(opened: Opened) -> None:
+    agent = Agent(name="tester", model=echo())
+    async with opened(agent) as chat:
+        assert [(await chat.prompt(text)).unwrap() for text in ("One.", "Two.")] == ["<One.>", "<Two.>"]
+        expected = said(chat), chat.usage
+        assert expected[0] == ["One.", "<One.>", "Two.", "<Two.>"]
+        assert chat.usage.requests == 2
+        is_kept = chat.session is not None
+    if is_kept:
+        async with opened(agent) as chat:
+            assert (said(chat), chat.usage) == expected
+
+
+async def test_what_is_undone_was_never_said(opened: Opened) -> None:
+    async with opened(Agent(name="tester", model=echo())) as chat:
+        await chat.prompt("One.")
+        await chat.prompt("Two.")
+        chat.undo()
+        assert said(chat) == ["One.", "<One.>"]
+        await chat.prompt("Three.")
+        assert said(chat) == ["One.", "<One.>", "Three.", "<Three.>"]
+        assert chat.usage.requests == 3, "what was spent stays spent"
+
+
+async def test_steering_is_read_before_the_next_call_and_a_follow_up_when_all_is_done(
+    opened: Opened, door: Door
+) -> None:
+    model = following(call("wait", id="w"), "First.", "Second.")
+    async with opened(Agent(name="tester", model=model, tools=[door.tool()])) as chat:
+        turn = await door.reached_by(chat.start("Go."))
+        chat.follow_up("And then?")
+        chat.steer("In French.")
+        await door.open_for(turn)
+        assert transcript(chat.messages) == [
+            ("user", "Go."),
+            ("assistant", "wait({})#w"),
+            ("user", "#w: waited", "In French."),
+            ("assistant", "First."),
+            ("user", "And then?"),
+            ("assistant", "Second."),
+        ]
+        assert (chat.state.steering, chat.state.follow_ups) == ((), ())
+
+
+async def test_a_turn_that_is_stopped_has_its_calls_closed_and_the_next_one_goes_on(opened: Opened, door: Door) -> None:
+    model = following(call("wait", id="w"), "Again.")
+    async with opened(Agent(name="tester", model=model, tools=[door.tool()])) as chat:
+        turn = await door.reached_by(chat.start("Go."))
+        turn.abort("enough")
+        result = await turn
+        assert isinstance(result, Failure)
+        assert (result.code, result.history) == ("EXECUTION_CANCELLED", chat.messages)
+        assert (await chat.prompt("Go on.")).unwrap() == "Again."
+        assert [each.role for each in chat.messages] == ["user", "assistant", "user", "assistant"]
+        assert chat.messages[2].text == "[The user stopped the work here.]\n\nGo on."
+
+
+async def test_a_question_of_the_model_is_answered_in_the_chat(opened: Opened) -> None:
+    model = following(call("ask_user", question="Which year?", id="q"), "Noted.")
+    async with opened(Agent(name="tester", model=model, tools=[ask_user])) as chat:
+
+        def answer(event: Event) -> None:
+            if isinstance(event, QuestionAsked):
+                chat.answer(event.id, "2024")
+
+        chat.subscribe(answer)
+        assert texts(await chat.prompt("Go.")) == ["2024"]
+        assert chat.state.open_questions == ()
+
+
+async def test_a_turn_tells_the_same_events_in_the_same_order(opened: Opened) -> None:
+    model = following(call("look", where="there", id="l"), "Found.")
+    recorder = Recorder()
+    async with opened(Agent(name="tester", model=model, tools=[look])) as chat:
+        chat.subscribe(recorder)
+        await chat.prompt("Go.")
+    assert names(recorder.events) == [
+        *("RunStarted", "AttemptStarted", "MessageCommitted"),
+        *("IterationStarted", "MessageCommitted", "ModelResponded", "ToolCalled", "ToolFinished", "MessageCommitted"),
+        *("IterationStarted", "MessageCommitted", "ModelResponded", "AttemptCompleted", "RunSucceeded", "TurnEnded"),
+    ]
+    check_balance([event for event in recorder.events if not isinstance(event, TurnEnded)])
+
+
+async def test_a_model_that_fails_ends_the_turn_and_the_chat_goes_on(opened: Opened) -> None:
+    def answer(request: object) -> str:
+        raise ValueError("no")
+
+    async with opened(Agent(name="tester", model=FromFunction(answer))) as chat:
+        result = await chat.prompt("Go.")
+        assert isinstance(result, Failure)
+        assert (result.code, result.history) == ("API_ERROR", chat.messages)
+        await chat.use(echo())
+        assert (await chat.prompt("Again.")).unwrap() == "<Go.\n\nAgain.>"
+
+
+async def test_a_prompt_that_was_cancelled_does_not_keep_the_next_one_from_being_answered(
+    opened: Opened, door: Door
+) -> None:
+    model = following(call("wait", id="w"), "Done.", "Done.")
+    async with opened(Agent(name="tester", model=model, tools=[door.tool()])) as chat:
+        prompting = asyncio.ensure_future(chat.prompt("Go."))
+        await door.reached.wait()
+        await cancelled(prompting)
+        assert (await chat.prompt("Again.")).unwrap() == "Done."
