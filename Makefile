@@ -9,6 +9,7 @@
 #             WORKERS=4           test processes: 3 for test, of which one may wait on two cores, and 2 elsewhere
 #             FUZZ=5000           generated cases per fuzz test
 #             CRASH=all           cases of the crash test: all, or a number
+#             COUNT=40            faults that mutants plants
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -21,6 +22,7 @@ export PATH
 ARGS ?=
 FUZZ ?= 5000
 CRASH ?= all
+COUNT ?= 40
 WORKERS ?=
 SHARE ?= 7
 SEED ?= $(shell exec date +%s)
@@ -56,7 +58,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export npm_config_cache := $(CACHE)/npm
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check fix fuzz crash newest browser viewer pictures prices bench docs site package lock clean
+.PHONY: help demo test check fix fuzz crash mutants newest browser viewer pictures prices bench docs site package lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:[^#]*## /:/' | \
@@ -118,6 +120,9 @@ newest: $(VENV_STAMP) ## Test what uses the insides of others with their newest 
 	$(NEWEST)/bin/python -m pytest -rs -p no:xdist --inline-snapshot=disable tests/durable/test_dispatch.py \
 		tests/durable/test_tickets.py tests/durable/test_other_dispatchers.py tests/serve/test_http_clients.py $(ARGS)
 	@rm -rf $(NEWEST)
+
+mutants: $(VENV_STAMP) ## Plant COUNT faults by SEED, one by one, and tell which no test sees; ROOM=name for one room
+	$(BIN)/python -m tools.mutants --seed $(SEED) --count $(COUNT) $(if $(ROOM),--room $(ROOM)) $(ARGS)
 
 browser: $(VENV_STAMP) $(VIEWER_STAMP) ## Look at the viewer and an example's page in a real Chromium; root on Debian gets one, if there is none
 	@$(CHROMIUM)
