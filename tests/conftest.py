@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -15,6 +15,7 @@ from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
 from tests.cli.program import Warm
 from tests.support.eager import make_eager_loop
 from tests.support.journaled import is_needless
+from tests.support.skips import fault_of
 
 if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
@@ -41,6 +42,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needless = [item for item in items if is_needless(item)]
         items[:] = [item for item in items if not is_needless(item)]
         config.hook.pytest_deselected(items=needless)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a test fail that is skipped for no good reason."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+        fault = fault_of(report.longrepr[2].removeprefix("Skipped: "), os.environ)
+        if fault is not None:
+            report.outcome, report.longrepr = "failed", fault
+    return report
 
 
 def pytest_collection_finish() -> None:
