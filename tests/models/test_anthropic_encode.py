@@ -174,6 +174,7 @@ def test_marks_change_nothing_else_and_are_never_too_many(
 ) -> None:  # D10, A40, M5
     system = tuple(Text("Be brief.", cache_mark=mark) for mark in system_marks)
     prefix = Prefix(system=system, tools=(QUERY,))
+    assert requests
     for messages in requests:
         marked = orjson.loads(SONNET.body(Request(prefix=prefix, messages=messages, settings=Settings(cache=cache))))
         plain = Request(prefix=prefix, messages=messages, settings=Settings(cache="off"))

@@ -365,6 +365,7 @@ async def refusal(answer: bytes) -> ProviderError:
     ],
 )
 async def test_a_status_has_its_kind(statuses: tuple[int, ...], kind: str) -> None:
+    assert statuses
     for status in statuses:
         error = await refusal(http(b"oops", status=status, content_type="text/plain"))
         assert (error.kind, error.status, error.type, error.usage) == (kind, status, None, Usage())
