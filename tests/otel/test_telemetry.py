@@ -8,9 +8,11 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +24,7 @@ from journeyman.durable import Durable
 from journeyman.gate import Allow, Deny, GateRequest, Verdict
 from journeyman.model import Request, Response, Settings
 from journeyman.models.scripted import FromFunction, Scripted, call, say
-from journeyman.otel import OpenTelemetry
+from journeyman.otel import OpenTelemetry, names
 from journeyman.record import Recordings
 from journeyman.store import Store
 from journeyman.types import Usage
@@ -524,3 +526,11 @@ print([name for name in sys.modules if name.startswith(("opentelemetry", "journe
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ}
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("buckets", "factor"),
+    [(names.DURATION_BUCKETS, 2), (names.AGENT_BUCKETS, 2), (names.CALL_BUCKETS, 2), (names.TOKEN_BUCKETS, 4)],
+)
+def test_each_bucket_of_a_histogram_is_as_many_times_the_one_before(buckets: Sequence[float], factor: int) -> None:
+    assert [later / earlier for earlier, later in pairwise(buckets)] == pytest.approx([factor] * (len(buckets) - 1))

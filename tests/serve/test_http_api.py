@@ -306,10 +306,21 @@ async def test_a_run_that_is_stopped_says_why() -> None:
         assert (await served.ask("GET", "/runs/r"))[1]["status"] == "failed"
 
 
-async def test_a_run_that_takes_too_long_is_stopped() -> None:
-    async with serving([waiter(Door())], limits=ServeLimits(run_s=0.01)) as served:
+async def test_a_run_that_takes_too_long_is_stopped_and_no_other() -> None:
+    patient, endless = Door(), Door()
+    async with (
+        serving([waiter(patient)], limits=ServeLimits(run_s=60)) as longer,
+        serving([waiter(endless)]) as unlimited,
+        serving([waiter(Door())], limits=ServeLimits(run_s=0.01)) as served,
+    ):
+        for each in (longer, unlimited):
+            await each.ask("POST", "/agents/waiter/runs", RUN, idempotency_key="r", **DETACHED)
         _, document = await served.ask("POST", "/agents/waiter/runs", RUN)
         assert document["error"]["context"]["reason"] == "it took longer than 0.01 s"
+        patient.opened.set()
+        endless.opened.set()
+        for each in (longer, unlimited):  # a server has looked at them as often by then
+            assert (await each.told("GET", "/runs/r/events"))[-1]["output"] == "It is open."
 
 
 async def test_what_is_said_to_a_run_is_heard() -> None:
