@@ -38,6 +38,8 @@ ENOUGH: Final = 0.8
 """So many of those that are not equivalent must be killed."""
 _LEFT_OUT: Final = (".git", ".venv", ".tools", ".cache", "node_modules", "__pycache__", "dist")
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::[^\n]*?)?)(?: - .*)?$", re.MULTILINE)
+_WITHOUT_A_NAME: Final = " (exit code "
+"""How a failure ends that is none of a test."""
 _MOST_DOUBTED: Final = 3
 """So many tests that fail by themselves are left out before the rest is not asked any more."""
 
@@ -132,25 +134,24 @@ class Copy:
         (site,) = (self.root / ".venv" / "lib").glob("*/site-packages")
         (site / "copy.pth").write_text(f"{self.root / 'src'}\n{sysconfig.get_path('purelib')}\n")
 
+    def check(self) -> None:
+        """See to it that tests can be run here: whatever keeps all of them from it would be taken for a witness.
+
+        Raises:
+            SystemExit: they cannot.
+        """
+        found = sorted((self.root / "tests").rglob("test_*.py"))
+        failing = self.failing(["--collect-only", *[str(each) for each in found[:1]]], limit_s=300)
+        if failing is not None:
+            raise SystemExit(f"No test can be run in the copy: {failing}")
+
     def failing(self, tests: Sequence[str], *, limit_s: float, without: Sequence[str] = ()) -> str | None:
         """Return the first test that fails. None: none does.
 
         Raises:
             TimeoutError: it takes too long.
         """
-        words = [
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "--tb=no",
-            "-p",
-            "no:randomly",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "not browser",
-        ]
+        words = ["-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:randomly", "-m", "not browser"]
         words += [f"--deselect={each}" for each in without]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL"))}
         process = subprocess.Popen(
@@ -173,7 +174,7 @@ class Copy:
         if process.returncode in (0, 5):  # none was collected
             return None
         found = _FAILED.search(said)
-        return found[1] if found else f"{tests[0]} (exit code {process.returncode})"
+        return found[1] if found else f"{tests[-1]}{_WITHOUT_A_NAME}{process.returncode})"
 
     def judge(self, mutant: Mutant, *, limit_s: float) -> tuple[Verdict, str, str]:
         """Plant a fault, ask the tests, and take it back. Return the verdict, the test that fails, and how far."""
@@ -191,7 +192,9 @@ class Copy:
                     file.write_bytes(whole)
                 if test is None:
                     break
-                if not self._fails_anyway(test):
+                if _WITHOUT_A_NAME in test or not self._fails_anyway(
+                    test
+                ):  # a package that cannot be imported has none
                     return "killed", test, ""
                 without.append(test)
                 if len(without) > _MOST_DOUBTED:
@@ -202,7 +205,7 @@ class Copy:
     def _fails_anyway(self, test: str) -> bool:
         """Tell whether a test fails without a fault, too."""
         try:
-            return self.failing([test.partition(" (exit")[0]], limit_s=300) is not None
+            return self.failing([test], limit_s=300) is not None
         except TimeoutError:
             return True
 
@@ -226,6 +229,7 @@ def main(words: Sequence[str] | None = None) -> int:
     file.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Copy(given.root, Path(folder))
+        copy.check()
         for mutant in chosen:
             verdict, test, note = copy.judge(mutant, limit_s=given.limit)
             old, new = mutant.change.old, mutant.change.new

@@ -57,10 +57,11 @@ def test_a_change_is_made_behind_letters_of_several_bytes() -> None:
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with a package of two functions, of which one is tested well."""
     for folder in ("src/toy/clock", "tests/clock"):
         (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # a second a run, for nothing
     (tmp_path / "src/toy/__init__.py").touch()
     (tmp_path / "src/toy/clock/__init__.py").touch()
     (tmp_path / "src/toy/clock/hours.py").write_text("def is_late(hours):\n    return hours > 3\n")
@@ -97,6 +98,20 @@ def test_what_a_test_sees_is_killed_and_the_checkout_stays_as_it_is(toy: Path) -
     assert {path: path.read_bytes() for path in (toy / "src").rglob("*.py")} == before
     killed = {(each.verdict, each.test) for each in load(toy / "tools" / "mutants.jsonl")}
     assert killed == {("killed", "tests/clock/test_hours.py::test_late")}
+
+
+def test_where_no_test_can_be_run_nothing_is_judged(toy: Path) -> None:
+    (toy / "tests" / "conftest.py").write_text("import no_such_package\n")
+    with pytest.raises(SystemExit, match=r"No test can be run in the copy: .*exit code 4"):
+        main(["--seed", "1", "--root", str(toy), "--room", "hours"])
+    assert load(toy / "tools" / "mutants.jsonl") == []
+
+
+def test_a_package_that_cannot_be_imported_any_more_is_seen(toy: Path) -> None:
+    (toy / "tests" / "conftest.py").write_text("import toy.clock\n")
+    (toy / "src/toy/clock/__init__.py").write_text("assert not False\n")
+    assert main(["--seed", "1", "--count", "1", "--root", str(toy), "--room", "__init__"]) == 0
+    assert {each.verdict for each in load(toy / "tools" / "mutants.jsonl")} == {"killed"}
 
 
 def test_what_nobody_could_see_does_not_count() -> None:
