@@ -144,6 +144,9 @@ async def test_an_edit_that_would_change_nothing_is_refused(player: Player, fold
         ("x", "old_text and new_text are the same, so there is nothing to change."),
     ):
         assert await player.refused("edit", path="a.py", old_text=old, new_text="x") == text
+    await write(player, folder, "\u201cx\u201d\n")  # the tolerant search finds what the new text says
+    told = await player.refused("edit", path="a.py", old_text='"x"', new_text="\u201cx\u201d")
+    assert told == "a.py is already as it would be after this edit."
 
 
 @pytest.mark.parametrize(
