@@ -140,9 +140,11 @@ def test_each_session_whose_row_is_lost_keeps_the_date_of_its_own_first_record(p
     with path.open("r+b") as file:  # it is to be repaired
         file.seek(100)
         file.write(bytes(8))
-    with pytest.warns(StoreRepaired), Store(path) as store:
+    with pytest.warns(StoreRepaired):
+        store = Store(path)
+    with store:
         assert {info.id: info.created for info in store.sessions()} == began
-        assert {*began} == {*ids}
+    assert {*began} == {*ids}
 
 
 async def test_a_missing_record_ends_the_session_there(path: Path) -> None:
