@@ -502,11 +502,11 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         text = STORE_AWAY if isinstance(error, StoreError) else "The server could not go on with the run."
         live.fail("NOT_DRIVEN", text, _OPERATOR)
 
-    async def _caught_up(self, live: Live) -> Live:
-        """See to it that those who follow a run will hear of its end."""
+    async def _caught_up(self, live: Live, *, is_over: bool = False) -> Live:
+        """See to it that those who follow a run will hear of its end; where it `is_over` already, at once."""
         if live.task is None:
             self._watch(live)
-            await asyncio.sleep(0)
+            await (live.over.wait() if is_over else asyncio.sleep(0))
         return live
 
     async def find(self, name: str) -> Live:
@@ -516,11 +516,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             Refusal: there is none.
         """
         live = self._lives.get(name)
-        if live is None:
-            row = await self._row(name)
-            live = self._lives.get(name)  # as it may have been found meanwhile
-            live = live or self._keep(name, self._live(name, self.agent(row.agent), base=row.epoch))
-        return await self._caught_up(live)
+        if live is not None:
+            return await self._caught_up(live)
+        row = await self._row(name)
+        live = self._lives.get(name)  # as it may have been found meanwhile
+        live = live or self._keep(name, self._live(name, self.agent(row.agent), base=row.epoch))
+        return await self._caught_up(live, is_over=row.result is not None)
 
     async def info(self, name: str) -> RunInfo:
         """Return what is known of a run.
@@ -603,7 +604,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 raise nothing("turn in the chat", id)
             live = self._live(id, self.agents[last.agent], base=number + 1 - _A_LIFE / 2)
             live.run = turn_name(id, number)
-            return await self._caught_up(live)
+            return await self._caught_up(live, is_over=last.result is not None)
         known = self.agents[row.agent] if agent is None or agent.name != row.agent else agent
         try:
             return await self._begin(id, known, None, key=None, is_tied=False, row=row)

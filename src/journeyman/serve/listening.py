@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
 import uvicorn
@@ -108,6 +109,8 @@ class Unwelcome(NamedTuple):
     status: int
     message: str
     hint: str
+    headers: Mapping[str, str] = MappingProxyType({})
+    """What the answer says beside its text."""
 
 
 def check_page(
@@ -147,6 +150,30 @@ def check_type(headers: Headers) -> Unwelcome | None:
         return None
     text = f"The body is said to be {given[:80]!r}, and not JSON."
     return Unwelcome(415, text, "Send Content-Type: application/json.")
+
+
+def check_encoding(headers: Headers) -> Unwelcome | None:
+    """Return why the body of a request is refused for its encoding: nothing here unpacks one, as a few bytes could
+    become very many."""
+    given = ", ".join(headers.getlist("content-encoding"))
+    if {each.strip().lower() for each in given.split(",")} <= {"", "identity"}:
+        return None
+    text = f"The body is said to be encoded as {given[:80]!r}, and this server decodes nothing."
+    hint = "Send it as it is, without Content-Encoding."
+    return Unwelcome(415, text, hint, {"Accept-Encoding": "identity"})  # with it, no other 415 is meant
+
+
+def refusing_encodings(app: ASGIApp) -> ASGIApp:
+    """Return `app` behind `check_encoding`."""
+
+    async def guarded(exchange: Scope, receive: Receive, send: Send) -> None:
+        refused = check_encoding(Headers(scope=exchange)) if exchange["type"] == "http" else None
+        if refused is not None:
+            text = f"{refused.message} {refused.hint}"
+            return await PlainTextResponse(text, refused.status, refused.headers)(exchange, receive, send)
+        await app(exchange, receive, send)
+
+    return guarded
 
 
 def naming(hosts: Sequence[str], app: ASGIApp, *, pages: Sequence[str] = ()) -> ASGIApp:
