@@ -24,6 +24,7 @@ from journeyman.cli import COMMANDS
 from journeyman.cli.app import Mistake, usage
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout, check_names
+from journeyman.cli.outputs import OutputLost
 from journeyman.cli.run import Flag, ModelName, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.screen import Interrupt, print_error
@@ -34,6 +35,7 @@ from journeyman.permission.permission import Mode
 
 if TYPE_CHECKING:
     from journeyman.serve import AgentServer
+    from journeyman.serve.stdio import Streams
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"
 """The environment variable with the token that HTTP clients must bring."""
@@ -91,8 +93,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.serve.stdio:standard_streams")
         # The streams come first, before files are imported: these may print.
         with take() as streams, AgentLoop(timeout) as loop, _host(model, record, otel) as around:
-            to_client = partial(serving.serve_stdio, streams=streams)
-            return _serve(loop, agents(loop), around, lambda server, abort: to_client(server, abort=abort))
+            return _serve(loop, agents(loop), around, partial(_serve_client, streams))
     Stdout()
     check_names(allow_host or ())
     if port is not None and not 0 <= port <= _LAST_PORT:
@@ -117,6 +118,13 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
 def _host(model: str | None, record: bool, otel: bool) -> Generator[Host]:
     with recording_in(None, wish=record) as tape, telemetry_in(wish=otel) as telemetry:
         yield Host(model=load_model(model), record=tape, telemetry=telemetry)
+
+
+async def _serve_client(streams: Streams, server: AgentServer, abort: Abort) -> None:
+    try:
+        await serving.serve_stdio(server, abort=abort, streams=streams)
+    except OSError as error:
+        raise OutputLost(error) from error
 
 
 def _serve(

@@ -6,17 +6,16 @@ result alone: whatever else is printed, by the agent's file, its tools or the pr
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from threading import Timer
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from pydantic import JsonValue
@@ -27,6 +26,7 @@ from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import lasting
 from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, RulesFile, SkillFolders, Timeout
+from journeyman.cli.outputs import OutputLost, guard_stream, write_all
 from journeyman.cli.permit.asker import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
@@ -531,6 +531,7 @@ class Stdout:
         self._descriptor = _taken(drop_others=drop_others)
         self.is_terminal = os.isatty(self._descriptor)
         self._encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        self._is_lost = False
 
     def write_text(self, text: str) -> None:
         """Write `text` and a line break. A terminal gets it without escape sequences."""
@@ -544,20 +545,24 @@ class Stdout:
 
     def write_event(self, event: Event) -> None:
         """Write an event as one line of JSON: its class, and its fields. What JSON has no form for is its `repr`."""
+        if self._is_lost:  # whoever wanted to read it is told so with the result
+            return
         named = {each.name: getattr(event, each.name) for each in fields(event)}
         self.write_json(to_json({"event": type(event).__name__, **named}, fallback=repr, inf_nan_mode="null"))
 
     def _write(self, data: bytes) -> None:
-        with suppress(BrokenPipeError):  # the reader has seen enough
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+        try:
+            write_all(self._descriptor, data)
+        except BrokenPipeError:  # the reader has seen enough
+            self._is_lost = True
+        except OSError as error:
+            self._is_lost = True
+            raise OutputLost(error) from error
 
 
 def _taken(*, drop_others: bool) -> int:
-    printed = cast("io.TextIOWrapper[io.BufferedWriter] | None", sys.stdout)
-    if printed is not None:
-        printed.flush()
-        printed.reconfigure(line_buffering=True)
+    if sys.stdout is not None:
+        sys.stdout = guard_stream(sys.stdout, may_be_lost=True, by_line=True)  # it goes to stderr from now on
     try:
         descriptor = os.dup(_STDOUT)
     except OSError:  # closed by whoever started the program

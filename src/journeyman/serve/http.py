@@ -22,8 +22,8 @@ from journeyman.serve.listening import (
     known_hosts,
     listening_socket,
     naming,
-    serve_on,
     refusing_encodings,
+    serve_on,
 )
 
 PATH: Final = "/mcp"
