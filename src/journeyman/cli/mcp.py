@@ -35,7 +35,6 @@ from journeyman.permission.permission import Mode
 
 if TYPE_CHECKING:
     from journeyman.serve import AgentServer
-    from journeyman.serve.stdio import Streams
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"
 """The environment variable with the token that HTTP clients must bring."""
@@ -93,7 +92,8 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.serve.stdio:standard_streams")
         # The streams come first, before files are imported: these may print.
         with take() as streams, AgentLoop(timeout) as loop, _host(model, record, otel) as around:
-            return _serve(loop, agents(loop), around, partial(_serve_client, streams))
+            to_client = partial(serving.serve_stdio, streams=streams)
+            return _serve(loop, agents(loop), around, lambda server, abort: to_client(server, abort=abort), http=False)
     Stdout()
     check_names(allow_host or ())
     if port is not None and not 0 <= port <= _LAST_PORT:
@@ -111,7 +111,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         )
 
     with AgentLoop(timeout) as loop, _host(model, record, otel) as around:
-        return _serve(loop, agents(loop), around, serve_at_port)
+        return _serve(loop, agents(loop), around, serve_at_port, http=True)
 
 
 @contextmanager
@@ -120,18 +120,13 @@ def _host(model: str | None, record: bool, otel: bool) -> Generator[Host]:
         yield Host(model=load_model(model), record=tape, telemetry=telemetry)
 
 
-async def _serve_client(streams: Streams, server: AgentServer, abort: Abort) -> None:
-    try:
-        await serving.serve_stdio(server, abort=abort, streams=streams)
-    except OSError as error:
-        raise OutputLost(error) from error
-
-
 def _serve(
     loop: AgentLoop,
     agents: Sequence[Agent[Any, Any, Any]],
     host: Host,
     serve_with: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
+    *,
+    http: bool,
 ) -> int:
     abort = Abort()
     interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
@@ -144,6 +139,8 @@ def _serve(
         problem = error.problems[0]
         raise Mistake(problem.message, _HINTS.get(problem.code, problem.hint)) from error
     except OSError as error:
+        if not http:
+            raise OutputLost(error) from error
         raise Mistake(f"That address cannot be used: {error.strerror or error}.", "Choose another --port.") from error
     return interrupt.exit_code or 0
 

@@ -103,8 +103,10 @@ class EventStream:
             async with self._live.followed():
                 await self._follow()
                 if not self._is_gone:
+                    ended = self._live.ended
+                    goes_on_elsewhere = self._hosting.is_closing and ended is not None and ended.result is None
                     # An EventSource asks again and again, until it hears that no more will come.
-                    await self._begin(200 if self._goes_on_elsewhere() else 204)
+                    await self._begin(200 if goes_on_elsewhere else 204)
                     await self._sent(b"", is_last=True)  # it may wait for the client, too
         finally:
             self._hosting.n_followers -= 1
@@ -138,11 +140,6 @@ class EventStream:
             self._has_begun = True
             headers = self._headers if status == 200 else self._headers[1:]  # 204 has no content, and no type of it
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
-
-    def _goes_on_elsewhere(self) -> bool:
-        """Tell whether the client may hear more, if it asks again, from the server that takes the run over."""
-        ended = self._live.ended
-        return self._hosting.is_closing and ended is not None and ended.result is None
 
     async def _told(self, patience_s: float | None = None) -> bool:
         """Wait for news. False: there are none."""

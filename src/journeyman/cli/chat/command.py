@@ -222,11 +222,14 @@ def _terminal(dialog: Dialog, keys: Keys) -> AnyTerminal:
         raise Mistake(
             f"A chat in a terminal needs {missing}, which is not installed.", f"{install}; or chat with --plain."
         ) from error
-    return open_terminal(dialog.view, keys, partial(suggested, dialog), history=_writable(data_folder() / "entered"))
+    return open_terminal(dialog.view, keys, partial(suggested, dialog), history=_file_of_entries())
 
 
-def _writable(path: Path) -> Path | None:
-    """Return the file if it can be written, by nobody else: what was entered may be private."""
+def _file_of_entries() -> Path | None:
+    """Return the file of what was entered, if it can be written, by nobody else: it may be private."""
+    if (folder := data_folder()) is None:
+        return None
+    path = folder / "entered"
     try:
         make_private_folder(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
