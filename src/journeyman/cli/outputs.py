@@ -37,8 +37,9 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 class _Guarded(FileIO):
     """A descriptor of which a fault is either `OutputLost`, or nothing that anybody hears of."""
 
-    def __init__(self, descriptor: int, *, may_be_lost: bool) -> None:
-        super().__init__(descriptor, "wb", closefd=False)
+    def __init__(self, stream: TextIO, *, may_be_lost: bool) -> None:
+        super().__init__(stream.fileno(), "wb", closefd=False)
+        self._stream = stream  # which may close the descriptor when nobody has it any more
         self._may_be_lost = may_be_lost
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 - all that has the buffer protocol
@@ -67,7 +68,7 @@ def guard_stream(stream: TextIO, *, may_be_lost: bool, errors: str | None = None
     if not isinstance(getattr(buffer, "raw", buffer), FileIO):
         return stream
     stream.flush()
-    guarded = _Guarded(stream.fileno(), may_be_lost=may_be_lost)
+    guarded = _Guarded(stream, may_be_lost=may_be_lost)
     return TextIOWrapper(
         cast("BufferedWriter", guarded)
         if isinstance(buffer, FileIO)
