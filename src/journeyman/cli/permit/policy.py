@@ -110,15 +110,12 @@ def with_policy(
 def _permission(name: str, target: str, mode: Mode, rules: FileRules) -> Permission:
     place = hashlib.sha256(os.path.abspath(target).encode("utf-8", "surrogatepass")).hexdigest()[:12]  # noqa: PTH100 - it may be no path
     folder = data_folder()
-    path = None if folder is None else folder / "approvals" / f"{name}-{place}.json"
-    kept = path if path is not None and _may_be_made(path) else None  # in memory, where nothing can be kept
+    kept: Path | None = None  # in memory, where nothing can be kept
+    if folder is not None:
+        path = folder / "approvals" / f"{name}-{place}.json"
+        above = next((each for each in path.parents if os.path.exists(each)), path)  # noqa: PTH110 - false also where one may not look
+        kept = path if os.access(above, os.W_OK | os.X_OK) else None
     return Policy(mode, Approvals(kept, expires_s=_EXPIRES_S), rules)
-
-
-def _may_be_made(path: Path) -> bool:
-    """Tell whether a file, with the folders above it, may be written."""
-    nearest = next((each for each in path.parents if os.path.exists(each)), None)  # noqa: PTH110 - false also where one may not look
-    return nearest is not None and os.access(nearest, os.W_OK | os.X_OK)
 
 
 class Policy(Permission):
