@@ -19,5 +19,6 @@ if __name__ == "__main__":
         failed = ctypes.CDLL(None).capset(struct.pack("=Ii", _VERSION, 0), struct.pack("=6I", *[0] * 6))
         assert not failed, "the rights of root cannot be given up"
     if "HOME" not in os.environ:
-        pwd.getpwuid = {}.__getitem__
+        nobody: dict[int, pwd.struct_passwd] = {}
+        pwd.getpwuid = nobody.__getitem__
     main()
