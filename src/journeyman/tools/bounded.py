@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from
 
 from journeyman.cancel import is_failure
 from journeyman.errors import InvalidArguments
+from journeyman.tools.decimals import kinds_in, reading_digits, written_numbers
 from journeyman.tools.issues import bounded, faults_of, issue_lines
 from journeyman.tools.shape import Shape
 
@@ -54,10 +55,7 @@ class BoundedValidator(Generic[T]):
                 the first ones of a large value.
         """
         try:
-            if self._is_cheap_json(input_json):
-                value = self._adapter.validator.validate_json(input_json)
-            else:
-                value = self._verdict.validate_json(input_json)
+            value = self._checked_json(input_json)
             if _may_hold_nan(input_json):
                 from_json(input_json, allow_inf_nan=False)
         except ValidationError as error:
@@ -71,6 +69,15 @@ class BoundedValidator(Generic[T]):
                 raise
             raise InvalidArguments(subject, [unchecked(error)]) from error
         return cast("T", value)
+
+    def _checked_json(self, input_json: str | bytes) -> object:
+        is_cheap = self._is_cheap_json(input_json)
+        if "decimal" not in self._kinds:
+            return (self._adapter.validator if is_cheap else self._verdict).validate_json(input_json)
+        with written_numbers(input_json, in_texts="json" in self._kinds) as are_long:
+            if are_long:
+                return (self._exact if is_cheap else self._exact_verdict).validate_json(input_json)
+            return (self._adapter.validator if is_cheap else self._verdict).validate_json(input_json)
 
     def check_python(self, value: object, subject: str) -> T:
         """Return a Python value, validated.
@@ -148,9 +155,20 @@ class BoundedValidator(Generic[T]):
         return Shape(self._adapter.core_schema)
 
     @cached_property
+    def _kinds(self) -> frozenset[str]:
+        return kinds_in(self._adapter.core_schema)
+
+    @cached_property
     def _verdict(self) -> SchemaValidator:
-        schema = _Judging().rewrite(_core_of(self._adapter), is_final=True)
-        return _built(_refusing(schema))
+        return _judging(_core_of(self._adapter))
+
+    @cached_property
+    def _exact(self) -> SchemaValidator:
+        return _built(reading_digits(_core_of(self._adapter), _copied))
+
+    @cached_property
+    def _exact_verdict(self) -> SchemaValidator:
+        return _judging(reading_digits(_core_of(self._adapter), _copied))
 
 
 class _TooCostly(Exception):
@@ -217,7 +235,7 @@ _ATTEMPTS: Final = frozenset({"default", "function-plain", "function-wrap", "lax
 _HELD: Final = (
     *("schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema"),
     *("lax_schema", "strict_schema", "json_schema", "python_schema", "var_args_schema", "var_kwargs_schema"),
-    *("arguments_schema", "choices", "fields", "steps"),
+    *("arguments_schema", "choices", "definitions", "fields", "steps"),
 )
 """Where a core schema holds others: one, a list, or a dict of them."""
 _MAX_NAMES_TOLD: Final = 20
@@ -232,7 +250,11 @@ def _built(schema: _Json) -> SchemaValidator:
     return SchemaValidator(cast("CoreSchema", schema), _use_prebuilt=False)
 
 
-def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
+def _judging(schema: _Json) -> SchemaValidator:
+    return _built(_refusing(_Judging().rewrite(schema, is_final=True)))
+
+
+def _copied(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
     """Return a copy of a core schema, with all that it holds rewritten."""
 
     def held(value: Any) -> Any:  # noqa: ANN401 - a part of a core schema
@@ -248,7 +270,12 @@ def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
             case _:
                 return value
 
-    new = {**schema, **{key: held(schema[key]) for key in _HELD if key in schema}}
+    return {**schema, **{key: held(schema[key]) for key in _HELD if key in schema}}
+
+
+def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
+    """Return a copy of a core schema, with all that it holds rewritten, which gives up early, and tells less."""
+    new = _copied(schema, rewrite)
     new.pop("ref", None)  # of those that are referred to, whoever rewrites them names them
     if schema["type"] in _FAIL_FAST:
         new["fail_fast"] = True

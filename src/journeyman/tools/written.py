@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final, cast
 
-from pydantic_core import from_json, to_json
-
 from journeyman.data import lazy_dataclass
 from journeyman.errors import count
+from journeyman.json_numbers import read_json, write_json
 from journeyman.types import JsonObject
 
 _QUOTED_HEAD: Final = 700
@@ -56,10 +55,10 @@ def without_absent(input_json: str | bytes, schema: JsonObject) -> str | bytes:
     if not (b"null" in input_json if isinstance(input_json, bytes) else "null" in input_json):
         return input_json
     try:
-        value: object = from_json(input_json)
+        value: object = read_json(input_json)
     except (ValueError, TypeError):  # the check will say what is wrong
         return input_json
-    return to_json(value) if leave_out_absent(value, schema) else input_json
+    return write_json(value) if leave_out_absent(value, schema) else input_json
 
 
 def leave_out_absent(value: object, schema: JsonObject) -> bool:
