@@ -7,7 +7,7 @@ other digits that became the same double are told apart by nothing, so a decimal
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
@@ -67,7 +67,7 @@ def _with_digits(value: object) -> object:
 
 
 @contextmanager
-def written_numbers(input_json: str | bytes, *, in_texts: bool) -> Iterator[bool]:
+def written_numbers(input_json: str | bytes, *, in_texts: bool) -> Generator[bool]:
     """In the block, decimals have the digits of this text. Gives True if a double may not hold them all.
 
     `in_texts`: texts that hold JSON are read, too.
