@@ -17,7 +17,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from
 
 from journeyman.cancel import is_failure
 from journeyman.errors import InvalidArguments
-from journeyman.tools.decimals import kinds_in, reading_digits, written_numbers
+from journeyman.tools.collection import collecting_later
+from journeyman.tools.decimals import kinds_in, may_be_rounded, reading_digits, written_numbers
 from journeyman.tools.issues import bounded, faults_of, issue_lines
 from journeyman.tools.shape import Shape
 
@@ -33,6 +34,10 @@ _MAX_LOOKS: Final = 120_000
 _MAX_LOOKS_AT_EACH: Final = 10
 _MAX_VISITS: Final = 1_000
 """How often each single value may be looked at, before it is counted how many there are."""
+_MAX_COPIES: Final = 2_000_000
+"""How often values of a text may be copied because a member of a union does not fit what they are in: some 50 ms. Of a
+long text, some for each."""
+_MAX_COPIES_OF_EACH: Final = 30
 
 _TOO_LONG: Final = "checking them by their types would take too long; send less at a time, and nest it less deeply"
 
@@ -72,12 +77,10 @@ class BoundedValidator(Generic[T]):
 
     def _checked_json(self, input_json: str | bytes) -> object:
         is_cheap = self._is_cheap_json(input_json)
-        if "decimal" not in self._kinds:
+        if "decimal" not in self._kinds or not may_be_rounded(input_json):
             return (self._adapter.validator if is_cheap else self._verdict).validate_json(input_json)
-        with written_numbers(input_json, in_texts="json" in self._kinds) as are_long:
-            if are_long:
-                return (self._exact if is_cheap else self._exact_verdict).validate_json(input_json)
-            return (self._adapter.validator if is_cheap else self._verdict).validate_json(input_json)
+        with written_numbers(input_json, in_texts="json" in self._kinds):
+            return (self._exact if is_cheap else self._exact_verdict).validate_json(input_json)
 
     def check_python(self, value: object, subject: str) -> T:
         """Return a Python value, validated.
@@ -88,7 +91,8 @@ class BoundedValidator(Generic[T]):
         try:
             if self._is_cheap(value):
                 return self._adapter.validate_python(value)
-            return cast("T", self._verdict.validate_python(value))
+            with collecting_later():
+                return cast("T", self._verdict.validate_python(value))
         except ValidationError as error:
             raise InvalidArguments(subject, self._issues(error)) from None
         except _TooCostly:
@@ -109,11 +113,17 @@ class BoundedValidator(Generic[T]):
         shape = self._shape
         n_values, n_holders = _n_marks(input_json)
         n_looks = n_values * shape.n_visits
-        if shape.n_visits > _MAX_VISITS:
+        may_be_deep = n_values * n_holders * shape.n_members > _MAX_COPIES
+        if may_be_deep or shape.n_visits > _MAX_VISITS:
             try:
-                n_looks = n_holders = self._counted(from_json(input_json), n_values, len(input_json))
+                value = from_json(input_json)
             except (ValueError, TypeError):
                 return True  # the check will say what is wrong
+            most = max(_MAX_COPIES, n_values * _MAX_COPIES_OF_EACH) // (shape.n_members or 1)
+            if may_be_deep and _n_levels_of_all(value, most) > most:
+                raise _TooCostly
+            if shape.n_visits > _MAX_VISITS:
+                n_looks = n_holders = self._counted(value, n_values, len(input_json))
         n_chars_copied = n_holders * shape.n_fields * len(input_json)
         return n_looks <= _MAX_LOOKS_EXPLAINED and n_chars_copied <= _MAX_CHARS_COPIED
 
@@ -204,6 +214,23 @@ def n_values_of(value: object, most: int) -> int:
             return most + 1
         waiting += inside
     return n_values
+
+
+def _n_levels_of_all(value: object, most: int) -> int:
+    """Count in how many lists and objects each value is, all together, no further than is needed to know that it is
+    more than `most`."""
+    level, depth, n_levels = [value], 0, 0
+    while level and n_levels <= most:
+        depth += 1
+        inside: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inside += cast("dict[object, object]", each).values()
+            elif isinstance(each, list):
+                inside += cast("list[object]", each)
+        n_levels += depth * len(inside)
+        level = inside if {dict, list} & set(map(type, inside)) else []
+    return n_levels
 
 
 def _n_marks(input_json: str | bytes) -> tuple[int, int]:

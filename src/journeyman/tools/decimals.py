@@ -66,21 +66,22 @@ def _with_digits(value: object) -> object:
     return found
 
 
-@contextmanager
-def written_numbers(input_json: str | bytes, *, in_texts: bool) -> Generator[bool]:
-    """In the block, decimals have the digits of this text. Gives True if a double may not hold them all.
+def may_be_rounded(input_json: str | bytes) -> bool:
+    """Tell whether a double may not hold all numbers of a text."""
+    return holds_long_numbers(
+        input_json.encode("utf-8", "surrogatepass") if isinstance(input_json, str) else input_json
+    )
 
-    `in_texts`: texts that hold JSON are read, too.
-    """
-    data = input_json.encode("utf-8", "surrogatepass") if isinstance(input_json, str) else input_json
-    if not holds_long_numbers(data):
-        yield False
-        return
+
+@contextmanager
+def written_numbers(input_json: str | bytes, *, in_texts: bool) -> Generator[None]:
+    """In the block, decimals have the digits of this text. `in_texts`: texts that hold JSON are read, too."""
+    text = input_json if isinstance(input_json, str) else input_json.decode("utf-8", "replace")
     found: dict[float, Decimal | None] = {}
-    _find_numbers(data.decode("utf-8", "replace"), found, in_texts=in_texts)
+    _find_numbers(text, found, in_texts=in_texts)
     token = _numbers.set(found)
     try:
-        yield True
+        yield
     finally:
         _numbers.reset(token)
 
