@@ -115,9 +115,8 @@ class _Reader:
             return False
         if isinstance(value, list):
             if place.items.is_empty or (place.items.is_flat and not place.items.lackable):
-                return any(
-                    [self.clean(item, place.items) for item in cast("list[object]", value) if type(item) is list]
-                )
+                items = cast("list[object]", value)
+                return any([self.clean(cast("object", item), place.items) for item in items if isinstance(item, list)])
             holders = [cast("object", item) for item in cast("list[object]", value) if isinstance(item, list | dict)]
             return any([self.clean(item, place.items) for item in holders])
         if not isinstance(value, dict):
