@@ -109,6 +109,10 @@ def test_a_tool_is_held_to_the_same() -> None:
 
     with pytest.raises(DefinitionError, match=r"CANNOT_BE_STRICT.* at 'most' it may be left out"):
         tool(strict=True)(look)
-    raw = Tool("look", "Look.", {"type": "object", "properties": {}}, lambda arguments: "", strict=True)
+
+    def take(arguments: dict[str, object]) -> str:
+        return str(arguments)
+
+    raw = Tool("look", "Look.", {"type": "object", "properties": {}}, take, strict=True)
     with pytest.raises(DefinitionError, match=r"CANNOT_BE_STRICT.* it is a dict of any names"):
         Agent(name="clerk", model=Scripted("Hm."), tools=[raw])
