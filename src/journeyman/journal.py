@@ -140,20 +140,16 @@ def decode_step(data: bytes) -> tuple[StepFacts, bytes]:
     Raises:
         ValueError: it is no step, or was stored by a version of this library with another form of steps.
     """
-    fields, write = _read_step(data)
+    write: Callable[[object], bytes] = write_json
+    try:
+        fields: Any = read_json(data)
+    except ValueError:  # a user's codec may write NaN, which is no JSON
+        fields, write = from_json(data), to_json
     stored = cast("dict[str, Any]", fields if isinstance(fields, dict) else {})
     if "value" not in stored or stored.get("kind") not in _KINDS:
         raise ValueError("it was stored by another version of journeyman, in a form that this one cannot read")
     value = write(stored.pop("value"))
     return adapter_of(StepFacts).validate_python(stored), value
-
-
-def _read_step(data: bytes) -> tuple[Any, Callable[[object], bytes]]:
-    """Return what a step holds, with what writes a part of it as it was."""
-    try:
-        return read_json(data), write_json
-    except ValueError:  # a user's codec may write NaN, which is no JSON
-        return from_json(data), to_json
 
 
 _KINDS: Final = get_args(StepKind)

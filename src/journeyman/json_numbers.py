@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from functools import partial
 from math import isfinite
 from typing import Any, Final, Self, cast
 
@@ -99,22 +98,18 @@ def write_json(
         TypeError: it holds what is no JSON, or half a surrogate pair.
     """
     option = (orjson.OPT_SORT_KEYS if is_sorted else 0) | (orjson.OPT_INDENT_2 if is_indented else 0)
-    other = _text_of if default is None else partial(_text_or, default)
+
+    def other(found: object) -> object:
+        if isinstance(found, WrittenNumber):
+            return orjson.Fragment(found.text)
+        if default is None:
+            raise TypeError(f"a {type(found).__name__} is no JSON")
+        return default(found)
+
     try:
         return orjson.dumps(value, default=other, option=option)
     except TypeError:
         return orjson.dumps(_with_digits(value), default=other, option=option)
-
-
-def _text_of(value: object) -> object:
-    """Return a number that orjson does not take as its text."""
-    if isinstance(value, WrittenNumber):
-        return orjson.Fragment(value.text)
-    raise TypeError(f"a {type(value).__name__} is no JSON")
-
-
-def _text_or(default: Callable[[Any], object], value: object) -> object:
-    return orjson.Fragment(value.text) if isinstance(value, WrittenNumber) else default(value)
 
 
 def _with_digits(value: object) -> object:

@@ -51,6 +51,8 @@ class BoundedValidator(Generic[T]):
         self._hides = hides
         self._explainers: dict[Origin, SchemaValidator] = {}
         self._names = _UnknownNames()
+        self._exact: dict[bool, SchemaValidator] = {}
+        """Those whose decimals keep their digits: the one that keeps every error, and the one that keeps none."""
 
     def check_json(self, input_json: str | bytes, subject: str) -> T:
         """Return the value that a JSON text holds.
@@ -79,8 +81,11 @@ class BoundedValidator(Generic[T]):
         is_cheap = self._is_cheap_json(input_json)
         if "decimal" not in self._kinds or not may_be_rounded(input_json):
             return (self._adapter.validator if is_cheap else self._verdict).validate_json(input_json)
+        if is_cheap not in self._exact:
+            schema = reading_digits(_core_of(self._adapter), _copied)
+            self._exact[is_cheap] = _built(schema) if is_cheap else _judging(schema)
         with written_numbers(input_json, in_texts="json" in self._kinds):
-            return (self._exact if is_cheap else self._exact_verdict).validate_json(input_json)
+            return self._exact[is_cheap].validate_json(input_json)
 
     def check_python(self, value: object, subject: str) -> T:
         """Return a Python value, validated.
@@ -171,14 +176,6 @@ class BoundedValidator(Generic[T]):
     @cached_property
     def _verdict(self) -> SchemaValidator:
         return _judging(_core_of(self._adapter))
-
-    @cached_property
-    def _exact(self) -> SchemaValidator:
-        return _built(reading_digits(_core_of(self._adapter), _copied))
-
-    @cached_property
-    def _exact_verdict(self) -> SchemaValidator:
-        return _judging(reading_digits(_core_of(self._adapter), _copied))
 
 
 class _TooCostly(Exception):

@@ -198,7 +198,8 @@ class _Spot:
     @cached_property
     def is_flat(self) -> bool:
         """True when nothing is known of what lists and objects in an object hold here."""
-        return all([_is_scalar(each) for known in self._known for each in known.values()])
+        schemas = [_object(each) for known in self._known for each in known.values()]
+        return all([each.get("type") in _SCALARS and not each.keys() & _LEADING for each in schemas])
 
     @cached_property
     def lackable(self) -> Sequence[str]:
@@ -213,11 +214,6 @@ class _Spot:
         is_required = any(name in _list(schema.get("required")) for schema in binding)
         properties = [_object(schema["properties"])[name] for schema in known]
         return not is_required and not any(map(self._reader.allows_null, properties))
-
-
-def _is_scalar(given: object) -> bool:
-    schema = _object(given)
-    return schema.get("type") in _SCALARS and not schema.keys() & _LEADING
 
 
 def _object(value: object) -> Mapping[str, object]:
