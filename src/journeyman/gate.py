@@ -26,7 +26,7 @@ from journeyman.cancel import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem, log_caught, name_and_words
 from journeyman.hosted.calls import HostedCall, hosted_calls
-from journeyman.json_numbers import read_json, write_json
+from journeyman.json_numbers import holds_written_numbers, read_json, write_json
 from journeyman.types import (
     Block,
     Effect,
@@ -150,6 +150,9 @@ class GateRequest:
     @property
     def digest(self) -> str:
         """SHA-256 over tool and arguments: what an approval is bound to."""
+        facts = [self.tool_name, self.arguments]
+        if holds_written_numbers(facts):
+            return hashlib.sha256(write_json(facts, is_sorted=True)).hexdigest()
         return hashlib.sha256(canonical_json([self.tool_name, self.arguments])).hexdigest()
 
 

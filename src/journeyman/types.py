@@ -23,6 +23,7 @@ from typing_extensions import TypeForm
 
 from journeyman.content.media import checked, checked_url, read
 from journeyman.data import lazy_dataclass
+from journeyman.json_numbers import read_json
 
 T = TypeVar("T")
 
@@ -218,8 +219,9 @@ class ToolUse:
 
     @property
     def input(self) -> JsonObject:
-        """The arguments, parsed again at each access, so that no reader can change the history."""
-        return from_json(self.input_json)
+        """The arguments, parsed again at each access, so that no reader can change the history. Numbers keep their
+        digits: a fraction that no double holds is a `WrittenNumber`."""
+        return read_json(self.input_json)
 
 
 @lazy_dataclass(frozen=True)

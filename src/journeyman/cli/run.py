@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from pydantic import JsonValue
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json, to_jsonable_python
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
@@ -39,6 +39,7 @@ from journeyman.endings import Ending, ErrorCode, InvalidInputContext, ModelUnav
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count, visible_json
 from journeyman.events import Event, Listener
 from journeyman.journal import OpenRecords, Telemetry
+from journeyman.json_numbers import holds_written_numbers, read_json, write_json
 from journeyman.loop.attempts import run as run_agent
 from journeyman.result import Failure, Metadata, Result, plain_output
 from journeyman.types import Audio, Document, Image, Usage, UserContent
@@ -514,10 +515,10 @@ def parse_input(agent: Agent[Any, Any, Any], text: str) -> object:
     if not schema.is_wrapped:
         return schema.parse_checked(text)
     try:
-        value: object = from_json(text)
+        value: object = read_json(text)
     except ValueError as error:
         raise InvalidArguments("input", [f"it is not valid JSON: {error}"]) from error
-    return schema.parse_checked(to_json({"value": value}))
+    return schema.parse_checked(write_json({"value": value}))
 
 
 # -- stdout -----------------------------------------------------------------------------------------------------------
@@ -548,7 +549,9 @@ class Stdout:
         if self._is_lost:  # whoever wanted to read it is told so with the result
             return
         named = {each.name: getattr(event, each.name) for each in fields(event)}
-        self.write_json(to_json({"event": type(event).__name__, **named}, fallback=repr, inf_nan_mode="null"))
+        document = to_jsonable_python({"event": type(event).__name__, **named}, fallback=repr, inf_nan_mode="null")
+        exact = {name: value for name, value in named.items() if holds_written_numbers(value)}
+        self.write_json(write_json({**document, **exact}))
 
     def _write(self, data: bytes) -> None:
         try:

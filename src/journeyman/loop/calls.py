@@ -18,13 +18,12 @@ from functools import partial
 from itertools import count as count_from
 from typing import Any, Final, cast
 
-from pydantic_core import to_json
-
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
 from journeyman.journal import Journal, Reservation, TypedCodec, about_call
+from journeyman.json_numbers import write_json
 from journeyman.loop.record import Call, Outcome, Run, StepTally, current_tally, released
 from journeyman.loop.steps import OutcomeCodec, StepCodec, decided, facts_of, note_outcome, recall_runs, take_step
 from journeyman.loop.watch import ANYWHERE
@@ -162,7 +161,7 @@ def _meant(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
     behind = run.calls.tools.get(cast("str", given["name"]))
     if behind is None or not behind.deferred:
         return tool, use
-    return behind, ToolUse(use.id, behind.name, to_json(given["arguments"]).decode())
+    return behind, ToolUse(use.id, behind.name, write_json(given["arguments"]).decode())
 
 
 def _is_found(run: Run, tool: AnyTool) -> bool:

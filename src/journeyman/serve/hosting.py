@@ -17,8 +17,6 @@ from contextvars import Context
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
-from pydantic_core import to_json
-
 from journeyman.agent import Agent, Host
 from journeyman.cancel import is_awaited
 from journeyman.chat import Chat
@@ -44,6 +42,7 @@ from journeyman.errors import (
 )
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TextDelta
 from journeyman.gate import DECISION, Decision, Deny
+from journeyman.json_numbers import write_json
 from journeyman.model import opened
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_of
@@ -842,7 +841,7 @@ def _answered(asked: ApprovalRequested | QuestionAsked, given: Sequence[Signal])
     if isinstance(asked, QuestionAsked):
         text = body.get("text")
         return QuestionAnswered(path=asked.path, id=asked.id, answer=text if isinstance(text, str) else None)
-    decision = DECISION.decode(to_json(body["decision"])) if "decision" in body else Deny(UNANSWERED)
+    decision = DECISION.decode(write_json(body["decision"])) if "decision" in body else Deny(UNANSWERED)
     return answered_event(asked.path, asked.id, decision)
 
 

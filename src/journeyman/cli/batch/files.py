@@ -29,6 +29,7 @@ from journeyman.batch.table import TableError, read_table, separator_meant
 from journeyman.cli.app import Mistake, Refused
 from journeyman.errors import count, quoted
 from journeyman.files import take_lock
+from journeyman.json_numbers import holds_written_numbers, read_json, write_json
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv"]
 FORMATS: Final[Mapping[str, Format]] = {
@@ -95,7 +96,7 @@ class Fields:
 
     def read(self, line: InputLine) -> InputLine:
         """Return the line with what its fields say; `files` is no part of its text any more."""
-        value: object = from_json(line.text)
+        value = _value_of(line.text)
         if not isinstance(value, dict):
             return replace(line, fault="it is no object, so it has no fields")
         given = cast("dict[str, object]", value)
@@ -114,7 +115,7 @@ class Fields:
         rest = [each for name, each in given.items() if name != self.key]
         plain = rest[0] if len(rest) == 1 and isinstance(rest[0], str) else None
         files = tuple([self.folder / each for each in cast("list[str]", named) if each])
-        line = replace(line, text=json.dumps(given, ensure_ascii=False), plain=plain, files=files)
+        line = replace(line, text=_text_of(given), plain=plain, files=files)
         return self._with_input(line, given)
 
     def near(self, name: str, given: Collection[str]) -> str | None:
@@ -131,7 +132,7 @@ class Fields:
     def check_keys(self, line: InputLine) -> InputLine:
         """Return the line with the keys that the agent would not see. With one that seems to be misspelt, it cannot be
         read: the run would be paid for without what it says."""
-        value: object = None if line.fault else from_json(line.text)
+        value: object = None if line.fault else read_json(line.text)
         if not isinstance(value, dict):
             return line
         given = cast("dict[str, object]", value)
@@ -145,9 +146,23 @@ class Fields:
         if self.input is None:
             return line
         value = given.get(self.input)
-        return replace(
-            line, text=json.dumps(value, ensure_ascii=False), plain=value if isinstance(value, str) else None
-        )
+        return replace(line, text=_text_of(value), plain=value if isinstance(value, str) else None)
+
+
+def _value_of(text: str | bytes) -> object:
+    """Return the value of a JSON text, with the digits that its numbers have.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return read_json(text)
+    except ValueError:
+        return from_json(text)  # the check of the input refuses what is no JSON, such as NaN
+
+
+def _text_of(value: object) -> str:
+    return write_json(value).decode() if holds_written_numbers(value) else json.dumps(value, ensure_ascii=False)
 
 
 def format_of(inputs: Path, given: Format | None) -> Format:
@@ -301,14 +316,14 @@ def _items(file: BinaryIO, written: Written) -> Iterator[InputLine]:
     """Give the items of a JSON array."""
     content = b"".join(_utf8(file, written)).removeprefix(b"\xef\xbb\xbf")
     try:
-        items: object = from_json(content)
+        items = _value_of(content)
     except ValueError as error:
         hint = "Correct it; or, if each line is a JSON value of its own, add --format jsonl."
         raise Mistake(f"The inputs are no JSON: {str(error)[:_SHOWN_CHARACTERS]}.", hint) from error
     if not isinstance(items, list):
         raise Mistake("The inputs are no JSON array.", "Give a list of inputs: [{…}, {…}]; or JSON lines.")
     for number, value in enumerate(cast("list[object]", items), 1):
-        text = json.dumps(value, ensure_ascii=False)
+        text = _text_of(value)
         digest = _digest(text.encode("utf-8", "surrogatepass"))
         plain = value if isinstance(value, str) else None
         yield InputLine(number=number, digest=digest, plain=plain, text=text, custom_id=_custom_id(value))
