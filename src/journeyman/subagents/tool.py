@@ -17,6 +17,7 @@ from journeyman.cancel import Abort
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
+from journeyman.hosted.tools import CodeExecution
 from journeyman.loop.prepare import host_problems
 from journeyman.loop.record import current_run
 from journeyman.model import Model
@@ -156,7 +157,7 @@ class Subagents(Tool[..., Any, Needs]):
             self.execute,
             parallel=True,
             effect=_riskiest(agents),
-            untrusted=any(tool.untrusted for agent in agents for tool in agent.tools),
+            untrusted=any(map(_reads_strangers, agents)),
             resumes=True,
             acts_as="subagent",
         )
@@ -365,6 +366,12 @@ def _wiring_problems(name: str, given: object) -> Iterator[Problem]:
         case _:  # background_output
             if not isinstance(given, str | PathLike):
                 yield from function_problem(name, given, "an id and a subject", n=2)
+
+
+def _reads_strangers(agent: Agent[Any, Any, Any]) -> bool:
+    """Tell whether what an agent hands in may be a stranger's words, of a tool of its own or of its provider's."""
+    finds = any(not isinstance(each, CodeExecution) for each in agent.settings.hosted)
+    return finds or any(tool.untrusted for tool in agent.tools)
 
 
 def _riskiest(agents: Sequence[Agent[Any, Any, Any]]) -> Effect:
