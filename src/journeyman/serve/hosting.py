@@ -294,7 +294,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise invalid_input(invalid) from None
         except RunDiffers as differs:
             hint = "Take another key for another request."
-            raise Refusal(409, "KEY_REUSED", f"This Idempotency-Key was used before: {differs}", hint) from None
+            text = f"This Idempotency-Key was used before, and {differs.difference}."
+            raise Refusal(409, "KEY_REUSED", text, hint) from None
         finally:
             self._n_going -= 1
         live = self._kept.followed(name)
@@ -414,6 +415,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         gone = [id for id in live.open if id not in asked]
         given = await self.durable.hub.engine.signals(run=row.id) if gone else ()
         for id in gone:
+            if id in live.here or id not in live.open:  # asked in this process, which is about to note it, or answered
+                continue
             live.withdraw(_answered(live.open[id], [each for each in given if each.body.get("digest") == id]))
         for id, question in asked.items():
             if id in live.open:
