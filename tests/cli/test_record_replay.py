@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,22 +120,23 @@ def test_a_failed_run_is_recorded_as_well(tmp_path: Path, warm: Warm) -> None:
     assert (first.code, first.stderr) == (second.code, second.stderr) == (1, second.stderr)
 
 
+GREETER = shlex.quote(f"{AGENTS}:greeter")
 CASES: dict[str, tuple[str, list[str]]] = {
-    "no cassette option": (f"record {AGENTS}:greeter hi", ["--cassette requires an argument"]),
+    "no cassette option": (f"record {GREETER} hi", ["--cassette requires an argument"]),
     "a missing cassette": ("replay no.jsonl", ["There is no file no.jsonl. Record it: journeyman record"]),
     "no json": ("replay text.jsonl", ["text.jsonl, line 1: this is not JSON", "Record it again."]),
-    "a cut cassette": (f"replay cut.jsonl {AGENTS}:greeter", ["cut.jsonl, line 4: this is not JSON"]),
+    "a cut cassette": (f"replay cut.jsonl {GREETER}", ["cut.jsonl, line 4: this is not JSON"]),
     "another version": ("replay new.jsonl", ["new.jsonl, line 1: ", "version 9", "Update journeyman"]),
     "a missing field": ("replay field.jsonl", ["field.jsonl, line 2: model has no 'model'. Record it again."]),
     "an empty file": ("replay empty.jsonl", ["empty.jsonl is empty. Record it again."]),
     "a folder": ("replay .", [". cannot be read: Is a directory."]),
     "a cassette without input": (
-        f"replay nobody.jsonl {AGENTS}:greeter",
+        f"replay nobody.jsonl {GREETER}",
         ["nobody.jsonl does not hold the agent's input. Give it as text after the agent."],
     ),
     "a document without an agent": ("replay nobody.jsonl --json", ["--json is for an agent that runs again."]),
     "a place that cannot be written": (
-        f"record {AGENTS}:greeter hi --cassette text.jsonl/a.jsonl --quiet",
+        f"record {GREETER} hi --cassette text.jsonl/a.jsonl --quiet",
         ["text.jsonl/a.jsonl cannot be written: ", "takes no files. Give another --cassette."],
     ),
 }
@@ -158,5 +160,5 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
 @pytest.mark.parametrize("case", CASES)
 def test_what_cannot_be_used_is_one_line_and_exit_code_2(case: str, folder: Path, warm: Warm) -> None:
     words, parts = CASES[case]
-    done = warm(*words.split(), cwd=folder)
+    done = warm(*shlex.split(words), cwd=folder)
     assert_one_error_line(replace(done, stdout=""), 2, parts)  # a run that was not recorded has printed its result

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 import orjson
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -310,8 +311,19 @@ def gates_of(agent: Agent[Any, Any, Any], host: Host) -> tuple[str, ...]:
     return tuple(sorted(type(each).__qualname__ for each in given))
 
 
-def prints_of(agent: Agent[Any, Any, Any]) -> dict[str, str]:
+def prints_of(agent: Agent[Any, Any, Any]) -> Mapping[str, str]:
     """Return digests of the parts of a definition that decide what a model is asked and how far a run goes."""
+    known = _prints.get(agent)
+    if known is None:
+        known = _prints[agent] = _made_prints(agent)
+    return known
+
+
+_prints: Final[WeakKeyDictionary[Agent[Any, Any, Any], Mapping[str, str]]] = WeakKeyDictionary()
+"""The digests of agents, which do not change: each run needs them twice."""
+
+
+def _made_prints(agent: Agent[Any, Any, Any]) -> dict[str, str]:
     given: Any = agent.compaction
     strategies: Any = getattr(given, "strategies", given)
     are_listed = isinstance(strategies, list | tuple)

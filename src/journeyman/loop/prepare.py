@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from inspect import signature
 from itertools import count
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
@@ -297,11 +297,20 @@ def _journal_problems(journal: object) -> Iterator[Problem]:
     if found := [*lacking("Host.journal", journal, *_OF_JOURNALS, hint=hint)]:
         yield from found
         return
-    try:
-        signature(cast("Journal", journal).reserve).bind("key", effect="pure", about=None)
-    except (TypeError, ValueError):
+    reserve: object = cast("Journal", journal).reserve
+    if not _takes_what_a_run_gives(getattr(reserve, "__func__", reserve), is_method=hasattr(reserve, "__func__")):
         what = f"Host.journal is a {type(journal).__name__}, whose reserve does not take what a run gives it."
         yield Problem("INVALID_ARGUMENT", what, "Define it as reserve(self, key, *, effect, about=None).")
+
+
+@lru_cache(maxsize=64)
+def _takes_what_a_run_gives(reserve: Callable[..., object], *, is_method: bool) -> bool:
+    """Tell whether a run can reserve steps by a function. It is asked in each run, and looking takes a while."""
+    try:
+        signature(reserve).bind(*(None,) * is_method, "key", effect="pure", about=None)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 _OF_JOURNALS: Final = ("reserve", "begin_life", "stored", "is_replaying", "name", "wait", "waits", "sent")

@@ -71,12 +71,13 @@ def function_problem(
 def lacking(what: str, value: object, *names: str, hint: str) -> Iterator[Problem]:
     """Give a problem if `value` is not None, and lacks one of these methods or facts."""
     try:
-        missing, shown = [name for name in names if not hasattr(value, name)], repr(value)
+        is_wrong = isinstance(value, type) or not all([hasattr(value, name) for name in names])
+        shown = repr(value) if is_wrong else ""
     except Exception as error:  # noqa: BLE001 - a property of a stranger's class
         raised = f"{what} is a {type(value).__name__} that raised {name_and_words(error)} when it was looked at."
         yield Problem("INVALID_ARGUMENT", raised, hint)
         return
-    if value is not None and (missing or isinstance(value, type)):
+    if value is not None and is_wrong:
         yield Problem("INVALID_ARGUMENT", f"{what} is {shown}.", hint)
 
 
