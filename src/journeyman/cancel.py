@@ -496,7 +496,7 @@ async def ended(
 
 
 async def cancel_within(seconds: float, tasks: Collection[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
-    """Cancel tasks again and again: each time, what keeps one of them is left. Return those that go on all the same
+    """Cancel tasks again and again: each time, what keeps one of them is left. Return those that still go on
     after so many seconds; nobody waits for them any more."""
     clock = asyncio.get_running_loop().time
     until_s, late = clock() + seconds, {each for each in tasks if not each.done()}

@@ -28,7 +28,7 @@ from journeyman.cli.run import Flag, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console
-from journeyman.closing import Closing, time_of_work
+from journeyman.closing import time_of_work
 from journeyman.errors import DefinitionError, StoreError, quoted
 from journeyman.serve.api import AgentApp, Authorize, app
 from journeyman.serve.listening import (
@@ -98,11 +98,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     _check(targets, grace, runs, port)
     Stdout()
     place = find_store(store, makes=True) if durable or store is not None else None
-    with (
-        ending_in_time(grace) as end,
-        _around(store, model, record, otel, end=end, debug=debug) as around,
-        AgentLoop(timeout, end=end) as loop,
-    ):
+    with _around(store, model, record, otel, grace=grace, timeout=timeout, debug=debug) as (around, loop, end):
         made = app(
             list(map(loop.agent, targets)),
             store=place and str(place.path),
@@ -124,17 +120,19 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
 
 @contextmanager
 def _around(
-    store: str | None, model: str | None, record: bool, otel: bool, *, end: Closing, debug: bool
-) -> Generator[Host]:
+    store: str | None, model: str | None, record: bool, otel: bool, *, grace: float, timeout: float, debug: bool
+) -> Generator[tuple[Host, AgentLoop, TimedEnd]]:
     """Give what surrounds every run until the block is left, and say in one line why it cannot be gone on with."""
     screen = PlainScreen(stderr_console())
     try:
         with (
+            ending_in_time(grace) as end,
             log_shown(screen.say, debug=debug),
             recording_in(store, wish=record) as tape,
             telemetry_in(wish=otel, end=end) as telemetry,
+            AgentLoop(timeout, end=end) as loop,
         ):
-            yield Host(model=load_model(model), record=tape, telemetry=telemetry)
+            yield Host(model=load_model(model), record=tape, telemetry=telemetry), loop, end
     except DefinitionError as error:
         raise Mistake(error.problems[0].message, error.problems[0].hint) from error
     except StoreError as error:

@@ -117,7 +117,7 @@ class Hub:
         await asyncio.wait(beside, timeout=_GIVE_BACK_S if self._adopted else _LAST_LOOK_S)
         await self.engine.close()  # now those that wait for an answer fail
         if await cancel_within(_LAST_LOOK_S, beside):
-            _log.warning("The store of the runs does not answer, and was closed all the same.")
+            _log.warning("The store of the runs does not answer, and was closed anyway.")
 
     def check(self) -> None:
         """Raise a `RuntimeError` if the store is not open here."""

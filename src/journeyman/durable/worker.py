@@ -121,7 +121,7 @@ class Worker:
         """Serve until `stop` is set, or the surrounding task is cancelled. Without `stop`: until SIGTERM or Ctrl-C.
 
         Then no more runs are claimed, and this returns within `grace_s` seconds; within 2 if it has less, as the store
-        needs a moment. Runs that are driven have that time to end, but for its last quarter, or 5 seconds. After that,
+        needs a moment. Runs that are driven have that time to end, except its last quarter, or 5 seconds. After that,
         or at a second signal, they are given back, so that another process goes on with them; a store that does not
         answer is not waited for. A program that handles a signal itself, or serves outside of its main thread, keeps
         it, and passes `stop`. `until_idle`: return when there is nothing left to drive, which includes runs that wait

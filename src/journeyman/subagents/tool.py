@@ -157,7 +157,9 @@ class Subagents(Tool[..., Any, Needs]):
             self.execute,
             parallel=True,
             effect=_riskiest(agents),
-            untrusted=any(map(_reads_strangers, agents)),
+            # A stranger's words may come from a tool, or from a search of the provider's own.
+            untrusted=any(tool.untrusted for agent in agents for tool in agent.tools)
+            or any(not isinstance(each, CodeExecution) for agent in agents for each in agent.settings.hosted),
             resumes=True,
             acts_as="subagent",
         )
@@ -366,12 +368,6 @@ def _wiring_problems(name: str, given: object) -> Iterator[Problem]:
         case _:  # background_output
             if not isinstance(given, str | PathLike):
                 yield from function_problem(name, given, "an id and a subject", n=2)
-
-
-def _reads_strangers(agent: Agent[Any, Any, Any]) -> bool:
-    """Tell whether what an agent hands in may be a stranger's words, of a tool of its own or of its provider's."""
-    finds = any(not isinstance(each, CodeExecution) for each in agent.settings.hosted)
-    return finds or any(tool.untrusted for tool in agent.tools)
 
 
 def _riskiest(agents: Sequence[Agent[Any, Any, Any]]) -> Effect:
