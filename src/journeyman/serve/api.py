@@ -155,8 +155,8 @@ class AgentApp:
                     await asyncio.wait(draining)
 
     async def drain(self, grace_s: float) -> None:
-        """Begin no more runs, and end within so many seconds, of which those that go on have most. `/ready` then answers
-        503."""
+        """Begin no more runs, and end within so many seconds; those that go on have most of them. `/ready` then says
+        no (503)."""
         await self._hosting.drain(grace_s)
 
 
