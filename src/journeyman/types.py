@@ -241,6 +241,9 @@ class ToolResult:
     is_error: bool = False
     tool_use_id: str = ""
     """Filled in by the loop."""
+    untrusted: bool | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """True: these may be a stranger's words, as the tool declared that made them, or says of this result. Never sent,
+    and stored with the message, so that a `TaintGate` knows it also where the tool is another one by then, or gone."""
     type: Literal["tool_result"] = field(default="tool_result", repr=False, kw_only=True)
 
     @property

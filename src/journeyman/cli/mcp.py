@@ -22,12 +22,13 @@ from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli import COMMANDS
 from journeyman.cli.app import Mistake, usage
+from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout, check_names
 from journeyman.cli.outputs import OutputLost
 from journeyman.cli.run import Flag, ModelName, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
-from journeyman.cli.show.screen import Interrupt, print_error
+from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools

@@ -24,6 +24,7 @@ from pydantic_core import to_json, to_jsonable_python
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
+from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import lasting
 from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, RulesFile, SkillFolders, Timeout
 from journeyman.cli.outputs import OutputLost, guard_stream, write_all
@@ -31,7 +32,8 @@ from journeyman.cli.permit.asker import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
-from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_screen, print_error, stderr_console
+from journeyman.cli.show.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
+from journeyman.closing import Closing
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
@@ -279,8 +281,9 @@ def recording_in(store: str | None, *, wish: bool, quiet: bool = False) -> Gener
 
 
 @contextmanager
-def telemetry_in(*, wish: bool) -> Generator[OpenTelemetry | None]:
+def telemetry_in(*, wish: bool, end: Closing | None = None) -> Generator[OpenTelemetry | None]:
     """Give what tells a collector what runs do, and send it until the block is left. None: nobody has wished for it.
+    `end`: in which time the command has to end.
 
     Raises:
         Mistake: it cannot be sent as the environment says.
@@ -295,8 +298,10 @@ def telemetry_in(*, wish: bool) -> Generator[OpenTelemetry | None]:
         raise Mistake(f"{words}.", f"Install them where journeyman is: {sys.executable} -m {hint}") from error
     except ValueError as error:
         raise Mistake(str(error), "Look at the OTEL_… variables of the environment.") from error
-    with sending as telemetry:
-        yield telemetry
+    try:
+        yield sending.telemetry
+    finally:
+        sending.close(end)
 
 
 def _perform(job: Job, screen: Screen) -> int:

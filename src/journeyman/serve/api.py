@@ -107,7 +107,7 @@ def app(
 
 
 _STOP_S: Final = 5.0
-"""How many seconds runs have to end when uvicorn is told to stop; at a second signal, none."""
+"""Within how many seconds runs end when uvicorn is told to stop; at a second signal, at once."""
 
 
 class AgentApp:
@@ -155,7 +155,8 @@ class AgentApp:
                     await asyncio.wait(draining)
 
     async def drain(self, grace_s: float) -> None:
-        """Begin no more runs, and give those that go on so many seconds to end. `/ready` then answers 503."""
+        """Begin no more runs, and end within so many seconds; those that go on have most of them. `/ready` then says
+        no (503)."""
         await self._hosting.drain(grace_s)
 
 

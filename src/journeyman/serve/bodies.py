@@ -137,6 +137,8 @@ def run_input(body: object) -> RunInput:
         if messages := _items(fields.get("messages")):
             fields["messages"] = last = _last_messages(messages)
             n_before = len(messages) - len(last)
+            if _count_parts(last, _MOST_SAID) > _MOST_SAID:
+                raise wrong(f"messages.{n_before}", f"from there on they have more than {_MOST_SAID:,} parts")
     try:
         return RunInput(RunAgentInput.model_validate(fields), n_before)
     except ValidationError as error:
@@ -154,6 +156,8 @@ _MOST: Final = {"messages": 100_000, "tools": 128, "resume": 256}
 """How many of each a request may have."""
 _MOST_RESULTS: Final = 256
 """How many results of a client's tools are read."""
+_MOST_SAID: Final = 10_000
+"""How many values the messages that are read may be made of, all together."""
 _MOST_PARTS: Final = 4_000
 """How many values the tools of a client may be made of, all together."""
 

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from journeyman.cancel import Abort
+from journeyman.closing import Closing
 from journeyman.errors import Problem, count
 
 SHORTEST_TOKEN: Final = 16
@@ -294,9 +295,10 @@ async def serve_on(
     abort: Abort | None = None,
     connections: int | None = None,
     before_closing: Callable[[], Awaitable[object]] | None = None,
+    closing: Closing | None = None,
 ) -> None:
     """Serve `app` until `abort` fires or this is cancelled. `before_closing` is awaited before, while
-    it still serves."""
+    it still serves. `closing`: in which time all has to end."""
     # The steps of `uvicorn.Server.serve`, except for its signal handlers: those are the program's.
     config = uvicorn.Config(
         app,
@@ -315,7 +317,7 @@ async def serve_on(
     http = uvicorn.Server(config)
     http.lifespan = config.lifespan_class(config)
 
-    closing: set[asyncio.Future[None]] = set()
+    ends: set[asyncio.Future[None]] = set()
 
     async def close() -> None:
         try:
@@ -325,7 +327,7 @@ async def serve_on(
             http.should_exit = True
 
     def stop() -> None:
-        closing.add(asyncio.ensure_future(close()))
+        ends.add(asyncio.ensure_future(close()))
 
     unsubscribe = stop if abort is None else abort.subscribe(stop)
     await http.startup(sockets=[listening])
@@ -333,6 +335,8 @@ async def serve_on(
         await http.main_loop()
     finally:
         unsubscribe()
-        for task in closing:
+        for task in ends:
             task.cancel()
+        if closing is not None:
+            config.timeout_graceful_shutdown = closing.part_s(_LAST_WORDS_S)  # pyright: ignore[reportAttributeAccessIssue] - uvicorn only hands it to asyncio, which takes parts of a second
         await http.shutdown(sockets=[listening])

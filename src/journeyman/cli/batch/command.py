@@ -38,6 +38,7 @@ from journeyman.cli.batch.files import (
     streamed,
 )
 from journeyman.cli.durable import SUSPENDED, StorePlace, answered_here, tell, waiting
+from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
 from journeyman.cli.permit.asker import Asker, asked_by, asking
@@ -56,7 +57,7 @@ from journeyman.cli.run import (
 )
 from journeyman.cli.show.lines import Line, clean, laid_out, one_line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import Interrupt, stderr_console
+from journeyman.cli.show.screen import stderr_console
 from journeyman.durable.durable import LINGER_S, Durable
 from journeyman.durable.records import RunInfo
 from journeyman.endings import BudgetContext, CancelledContext, Ending, InternalContext
