@@ -15,7 +15,6 @@ order = {
     "folder": os.getcwd(),  # noqa: PTH109 - pathlib takes long to import
     "environment": dict(os.environ),
     "has_terminal": False,
-    "is_watched": True,
     "program": "",
 }
 with socket.socket(socket.AF_UNIX) as link:

@@ -214,19 +214,14 @@ class Warm:
         folder: Path | None,
         env: Mapping[str, str],
         *,
-        is_watched: bool = True,
         program: Path | None = None,
     ) -> Process:
-        """Start a command. One that is watched ends as programs do, and takes a little longer for that.
-
-        With `program`, the words are for that one instead; it is always watched.
-        """
+        """Start a command. With `program`, the words are for that one instead."""
         order = {
             "words": [*map(str, words)],
             "folder": str(folder or Path.cwd()),
             "environment": dict(env),
             "has_terminal": os.isatty(streams[0]) or os.isatty(streams[2]),
-            "is_watched": is_watched,
             "program": str(program or ""),
         }
         link = socket.socket(socket.AF_UNIX)
@@ -250,7 +245,7 @@ class Warm:
         names[0].write_bytes(stdin)
         with names[0].open("rb") as given, names[1].open("wb") as out, names[2].open("wb") as errors:
             streams = (given.fileno(), out.fileno(), errors.fileno())
-            process = self.start(words, streams, cwd, environment(**(env or {})), is_watched=False, program=program)
+            process = self.start(words, streams, cwd, environment(**(env or {})), program=program)
             code = process.wait(_PATIENCE_S)
         return Done(code, names[1].read_text("utf-8"), names[2].read_text("utf-8"))
 
