@@ -23,6 +23,8 @@ AGENTS = Path(__file__).parent / "agents.py"
 """The agents that these tests run."""
 _DATA = tempfile.mkdtemp(prefix="journeyman-tests-")
 """Where commands keep what outlives them, if a test does not say: not where the user's own is."""
+QUICK_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "journeyman.pytest_plugin"}
+"""An environment in which `journeyman test` does not load the plugins of others, which takes longer than its tests."""
 _PATIENCE_S = 30.0
 _LEFT_OUT = (
     "XDG_DATA_HOME",
