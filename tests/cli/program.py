@@ -21,6 +21,8 @@ from typing import IO, Literal, Protocol, TypeAlias
 
 AGENTS = Path(__file__).parent / "agents.py"
 """The agents that these tests run."""
+LACKING = AGENTS.with_name("lacking.py")
+"""The command line where a package is not installed: the first of its words."""
 _DATA = tempfile.mkdtemp(prefix="journeyman-tests-")
 """Where commands keep what outlives them, if a test does not say: not where the user's own is."""
 QUICK_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "journeyman.pytest_plugin"}
