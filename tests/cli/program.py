@@ -233,9 +233,10 @@ class Warm:
         socket.send_fds(link, [json.dumps(order).encode() + b"\n"], streams)
         return Forked(link)
 
-    def command(self, *words: str | Path) -> list[str]:
-        """Return a command that passes its stdin, stdout and stderr to a `journeyman`, and ends as that does."""
-        return [sys.executable, "-IS", str(Path(__file__).parent / "passing.py"), str(self._address), *map(str, words)]
+    def command(self, *words: str | Path, program: Path | None = None) -> list[str]:
+        """Return a command that passes its streams to a `journeyman`, or to the program, and ends as that does."""
+        passing = Path(__file__).parent / "passing.py"
+        return [sys.executable, "-IS", *map(str, (passing, self._address, program or "", *words))]
 
     def __call__(
         self,
@@ -288,6 +289,11 @@ class Running:
         with self._news:
             found = self._news.wait_for(lambda: text.encode() in self._printed[stream], _PATIENCE_S)
         assert found, f"{text!r} did not appear in:\n{self._printed[stream].decode()}"
+
+    def first_line(self) -> str:
+        """Return the first line on stdout, when it is there."""
+        self.wait_for("\n", "stdout")
+        return self._printed["stdout"].decode().partition("\n")[0]
 
     def shown(self) -> str:
         """Return what stderr shows by now."""

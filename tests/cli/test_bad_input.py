@@ -411,10 +411,11 @@ def test_an_input_of_null_bytes_and_a_stdout_that_is_closed_are_no_tracebacks(fo
     assert (nulls.code, nulls.stdout) == (0, "hi\n"), nulls.stderr
     document = warm("run", "agents.py:counter", cwd=folder, stdin=b"\x00")
     assert_one_error_line(document, 1, ["INVALID_INPUT: ", "it is not valid JSON"])
-    for words, shut in (("run agents.py:analyst hi", ">&- 2>&- <&-"), ("completion bash", "| head -c 0")):
-        program = f"{shlex.join(command(*words.split()))} {shut}"
+    run, completion = command("run", "agents.py:analyst", "hi"), warm.command("completion", "bash")
+    for words, shut in ((run, ">&- 2>&- <&-"), (completion, "| head -c 0")):
+        program = f"{shlex.join(words)} {shut}"
         done = subprocess.run(["bash", "-c", program], cwd=folder, env=environment(), capture_output=True, check=False)
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), words
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), shut
 
 
 FAILURES: dict[str, tuple[str, list[str]]] = {
