@@ -23,8 +23,9 @@ import threading
 import warnings
 from contextlib import suppress
 from importlib import import_module
+from io import TextIOWrapper
 from select import select
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import journeyman.cli
 from journeyman.cli.app import app as commands
@@ -63,8 +64,8 @@ def _become(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
         runpy.run_path(order["program"], run_name="__main__")
         sys.exit()
     if encoding := order["environment"].get("PYTHONIOENCODING"):
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(encoding=encoding)
+        for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
+            cast("TextIOWrapper", stream).reconfigure(encoding=encoding, errors=errors)
     try:
         journeyman.cli.main()
     except SystemExit as ended:
