@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import subprocess
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 
 from journeyman.cli import COMMANDS
 from journeyman.cli.app import app
-from tests.cli.program import AGENTS, Warm, assert_one_error_line, command, environment
+from tests.cli.program import AGENTS, Done, Warm, assert_one_error_line, command, environment
 from tests.support.messages_api import MessagesApi
 
+SEVERAL = AGENTS.with_name("several.py")
 FILES = {
     "agents.py": """
         from journeyman import Agent
@@ -371,22 +373,27 @@ MALFORMED: dict[str, str] = {
 """Words that have not the form of the command's, and what the line names: the option, the argument or the word."""
 
 
-@pytest.mark.parametrize("line", MORE)
-def test_whatever_is_wrong_on_the_command_line_is_one_line(line: str, folder: Path, warm: Warm) -> None:
-    done = warm(*shlex.split(line), cwd=folder)
-    assert_one_error_line(done, 2, MORE[line].split("…"))
-    assert done.stderr.count("\n") == 1
+def command_of(line: str) -> str:
+    """Return the command that a line names, if it names one."""
+    word = shlex.split(line)[0]
+    return word if word in COMMANDS else ""
 
 
-@pytest.mark.parametrize("line", MALFORMED)
-def test_words_that_have_not_the_form_of_a_command_are_one_line_that_names_the_page_of_help(
-    line: str, folder: Path, warm: Warm
-) -> None:
-    words = shlex.split(line)
-    command = [words[0]] if words[0] in COMMANDS else []
-    done = warm(*words, cwd=folder)
-    assert_one_error_line(done, 2, [MALFORMED[line], " ".join(["See: journeyman", *command, "--help"])])
-    assert done.stderr.count("\n") == 1
+def parts_of(line: str) -> list[str]:
+    """Return what the one line on stderr has to hold."""
+    if line in MORE:
+        return MORE[line].split("…")
+    return [MALFORMED[line], " ".join(["See: journeyman", *command_of(line).split(), "--help"])]
+
+
+@pytest.mark.parametrize("command", sorted({command_of(line) for line in (*MORE, *MALFORMED)}))
+def test_whatever_is_wrong_on_the_command_line_is_one_line(command: str, folder: Path, warm: Warm) -> None:
+    lines = [line for line in (*MORE, *MALFORMED) if command_of(line) == command]
+    ended = warm(json.dumps([shlex.split(line) for line in lines]), program=SEVERAL, cwd=folder)
+    assert (ended.code, ended.stderr) == (0, "")
+    for line, (code, stdout, stderr) in zip(lines, json.loads(ended.stdout), strict=True):
+        assert (line, stderr.count("\n")) == (line, 1), stderr
+        assert_one_error_line(Done(code, stdout, stderr), 2, parts_of(line))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
