@@ -208,7 +208,7 @@ MORE: dict[str, str] = {
     "replay empty.csv": "empty.csv is empty. Record it again.",
     "run agents.py:analyst hi --mcp folder": "The MCP configuration folder: It cannot be read: ",
     "run agents.py:analyst hi --mcp nope.json": "The MCP configuration nope.json: It cannot be read: ",
-    "run agents.py:analyst hi --file folder": "folder cannot be read: ",
+    "run agents.py:analyst hi --file folder": "folder cannot be read: …. Give a file that you may read.",
     "run agents.py:analyst hi --skills notes.txt": "--skills: notes.txt holds no skills: ",
     "run agents.py:analyst hi --timeout -1": "--timeout -1 is no time. Give a number of seconds above 0",
     "run agents.py:analyst hi --durable --store folder": "folder could not be opened: unable to open database file.",
