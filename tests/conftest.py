@@ -14,7 +14,8 @@ from hypothesis import settings
 from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
 from tests.cli.program import Warm
 from tests.support.eager import make_eager_loop
-from tests.support.journaled import is_needless
+from tests.support.journaled import is_needless, is_second_turn
+from tests.support.turns import has_turn, lost_turns
 
 if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
@@ -35,12 +36,24 @@ os.environ["JOURNEYMAN_RECORD"] = "0"  # commands record where a test says so
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "contracts" / "certificates" / "idle_authority.pem")
 
 
+@pytest.hookimpl(tryfirst=True)  # what has the mark `fuzz` is chosen after this
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out turns that show nothing new, but where all are asked for."""
-    if config.getoption("journal") == "memory":
-        needless = [item for item in items if is_needless(item)]
-        items[:] = [item for item in items if not is_needless(item)]
-        config.hook.pytest_deselected(items=needless)
+    """Leave out turns that show nothing new, and most of those that seldom do; but where all are asked for.
+
+    Raises:
+        UsageError: a turn of the list is none of its test any more.
+    """
+    if config.getoption("journal") != "memory":
+        return
+    seldom = [item for item in items if is_second_turn(item)]
+    for item in seldom:
+        item.add_marker(pytest.mark.fuzz)
+    lost = lost_turns([item.nodeid for item in items])
+    if lost and not any("::" in each for each in config.args):
+        raise pytest.UsageError(f"tests/support/turns.txt has turns that are no more: {', '.join(lost)}")
+    left_out = {id(item) for item in items if is_needless(item)} | {id(item) for item in seldom if not has_turn(item)}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+    items[:] = [item for item in items if id(item) not in left_out]
 
 
 def pytest_collection_finish() -> None:
