@@ -3,7 +3,8 @@
 It also runs a program of its users, for which a warning is then an error.
 
 The tests run it; it saves them a second for each command. A command has its own arguments, folder, environment, stdin,
-stdout and stderr, and everything it does happens in a process of its own, which ends as every program does.
+stdout and stderr, and everything it does happens in a process of its own. That waits for its threads and does what was
+left for the end, as every program does, but does not take its modules apart.
 """
 
 from __future__ import annotations
@@ -69,12 +70,16 @@ def _become(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
     try:
         journeyman.cli.main()
     except SystemExit as ended:
-        threading._shutdown()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] - threads are waited for
+        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - waits for threads
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - temporary files are removed there
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(int(ended.code or 0))  # at once: forgetting all modules takes longer than the command
     raise AssertionError("main() exits")
+
+
+def _hear(number: int, frame: object) -> None:
+    """Do nothing: what is written to the descriptor of `set_wakeup_fd` tells of the signal."""
 
 
 def _order_of(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -102,7 +107,7 @@ class Server:
     def serve(self) -> None:
         """Serve until stdin is closed."""
         self._waking.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _hear)
         signal.set_wakeup_fd(self._waking.fileno(), warn_on_full_buffer=False)
         os.write(1, b"ready\n")
         while sys.stdin not in (ready := select([sys.stdin, self._listening, self._woken], [], [])[0]):
