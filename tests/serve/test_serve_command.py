@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,11 +20,15 @@ import uvicorn
 
 from examples.service.mounted import companion, service
 from journeyman import Agent
+from journeyman.closing import LEAST_S
 from journeyman.models.scripted import Scripted
 from journeyman.record import Recordings
 from tests.cli.terminal import terminal
 from tests.serve.http_served import events_of
+from tests.support.postgres import DeafSocket, PostgresServer
 
+SLACK_S = 1.5
+"""So much later a process may end that has to share its processor."""
 TOKEN = "a-token-of-a-test-which-is-long"
 AGENTS = """
 import asyncio
@@ -45,10 +50,12 @@ greeter = Agent(name="greeter", model=FromFunction(reply), tools=[wait])
 
 
 @asynccontextmanager
-async def started(folder: Path, *words: str, **env: str) -> AsyncGenerator[tuple[str, asyncio.subprocess.Process]]:
+async def started(
+    folder: Path, *words: str, target: str = "agents.py:greeter", **env: str
+) -> AsyncGenerator[tuple[str, asyncio.subprocess.Process]]:
     """Start the command, and return where it serves."""
     (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
-    command = (sys.executable, "-m", "journeyman", "serve", "agents.py:greeter", "--port", "0", *words)
+    command = (sys.executable, "-m", "journeyman", "serve", target, "--port", "0", *words)
     process = await asyncio.create_subprocess_exec(
         *command, cwd=folder, env={**os.environ, **env}, stderr=subprocess.PIPE
     )
@@ -112,6 +119,60 @@ async def test_the_command_keeps_runs_in_postgres(tmp_path: Path, database: str)
                 assert (await response.json())["output"] == "Hello."
 
 
+async def test_the_command_ends_within_its_grace_though_its_database_is_silent(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    collector = socket.create_server(("127.0.0.1", 0))  # it answers nothing, too
+    traces = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.getsockname()[1]}"}
+    async with (
+        DeafSocket(postgres, postgres.database()) as between,
+        started(tmp_path, "--store", between.url, "--grace", "2", "--otel", **traces) as (url, process),
+        aiohttp.ClientSession(url) as client,
+    ):
+        for place, document in (
+            ("/agents/greeter/runs", {"input": "wait"}),
+            ("/agents/greeter/chats/c/turns", {"input": "wait"}),
+        ):
+            async with client.post(f"{place}", json=document, headers={"Prefer": "respond-async"}) as response:
+                assert response.status == 202, await response.text()
+        between.is_silent = True
+        process.send_signal(signal.SIGTERM)
+        began_s = time.monotonic()
+        async with asyncio.timeout(10):
+            _, said = await process.communicate()
+        assert time.monotonic() - began_s < 2 + SLACK_S, said
+    collector.close()
+    assert b"is left as it is" in said
+
+
+HANGING = """
+import subprocess
+from contextlib import contextmanager
+from journeyman import Agent
+from journeyman.models.scripted import Scripted
+
+@contextmanager
+def greeter():
+    with subprocess.Popen(["sh", "-c", "trap '' TERM; echo $$ > child; while true; do sleep 1; done"]) as child:
+        yield Agent(name="greeter", model=Scripted(["Hi."]))
+        child.terminate()
+"""
+
+
+async def test_the_command_ends_in_time_and_kills_a_child_that_does_not_end(tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING, encoding="utf-8")
+    async with started(tmp_path, "--grace", "0", target="hanging.py:greeter") as (_, process):
+        process.send_signal(signal.SIGTERM)
+        began_s = time.monotonic()
+        async with asyncio.timeout(10):
+            _, said = await process.communicate()
+        assert time.monotonic() - began_s < LEAST_S + SLACK_S, said
+    assert process.returncode != 0
+    assert b"hanging.py:greeter" in said or b"Not everything has ended in time" in said
+    child = int((tmp_path / "child").read_text())
+    assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
+
+
 def test_a_token_and_a_function_are_not_both_asked(tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(AGENTS, encoding="utf-8")
     command = [sys.executable, "-m", "journeyman", "serve", "agents.py:greeter", "--authorize", "auth.py:owner"]
@@ -136,7 +197,7 @@ def test_in_a_terminal_a_server_says_where_it_is_and_then_waits_calmly(tmp_path:
     with terminal("serve", "agents.py:greeter", "--port", "0", folder=tmp_path, columns=120) as screen:
         screen.see("serving at http://127.0.0.1:")
         screen.press(b"\x03")
-        screen.see("stopping: what goes on has 30 s to end")
+        screen.see("stopping within 30 s: what goes on has 25 s to end")
         assert screen.end() == 0
         assert screen.is_calm
         assert len(screen.text.splitlines()) == 2, screen.text

@@ -232,6 +232,8 @@ class DeafSocket:
         self.n_swallowed = 0
         self.stays_open = False
         """True: a connection whose answer it swallows stays as it is, and nothing more comes on it."""
+        self.is_silent = False
+        """True: no answer comes any more on any connection, and all stay open, as when the machine hangs."""
         self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> DeafSocket:
@@ -259,6 +261,8 @@ class DeafSocket:
         asking = asyncio.create_task(_pass_on(reader, to_server))
         try:
             while said := await from_server.read(1 << 20):
+                if self.is_silent:
+                    await asyncio.Event().wait()
                 if said.startswith(_NOTIFIES):
                     writer.write(said)
                     continue
