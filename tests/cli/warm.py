@@ -72,9 +72,11 @@ def _become(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
     except SystemExit as ended:
         threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - waits for threads
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - temporary files are removed there
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(int(ended.code or 0))  # at once: forgetting all modules takes longer than the command
+        with suppress(OSError):  # a stream takes nothing: then it ends as Python ends then
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(int(ended.code or 0))  # at once: forgetting all modules takes longer than the command
+        raise
     raise AssertionError("main() exits")
 
 
