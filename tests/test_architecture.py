@@ -129,8 +129,13 @@ class Module:
         return ast.parse(self.source)
 
     @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
+    @functools.cached_property
     def imports(self) -> tuple[Import, ...]:
-        return tuple(_imports_below(self.tree, lazy=False))
+        by_name = "import_module" in self.source or "__import__" in self.source
+        return tuple(_imports_below(self.tree, lazy=False, by_name=by_name))
 
     @property
     def n_lines(self) -> int:
@@ -175,7 +180,8 @@ def known_names() -> frozenset[str]:
     return frozenset(module.name for module in package_modules())
 
 
-def _imports_below(node: ast.AST, *, lazy: bool) -> Iterator[Import]:
+def _imports_below(node: ast.AST, *, lazy: bool, by_name: bool) -> Iterator[Import]:
+    """Give what is imported; `by_name` says whether expressions may do it, so that they are to be looked through."""
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.Import(names=names):
@@ -184,9 +190,11 @@ def _imports_below(node: ast.AST, *, lazy: bool) -> Iterator[Import]:
                 yield from (Import(f"{origin}.{alias.name}", lazy) for alias in names)
             case ast.Attribute(attr="import_module") | ast.Name(id="__import__" | "import_module"):
                 yield Import("importlib.import_module", lazy=True)
+            case ast.expr() if not by_name:
+                continue
             case _:
                 inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-                yield from _imports_below(child, lazy=lazy or inside)
+                yield from _imports_below(child, lazy=lazy or inside, by_name=by_name)
 
 
 @functools.cache
@@ -265,7 +273,7 @@ def long_modules(modules: Sequence[Module]) -> Iterator[Breach]:
 
 def long_functions(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > FUNCTION_LINES:
@@ -275,7 +283,7 @@ def long_functions(modules: Sequence[Module]) -> Iterator[Breach]:
 
 def wide_dataclasses(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(each) for each in node.decorator_list):
                 fields = sum(isinstance(each, ast.AnnAssign) for each in node.body)
                 if fields > FIELDS:
@@ -490,7 +498,7 @@ def test_what_is_loaded_at_start_compiles_no_dataclass() -> None:
     compiling = [
         f"{module.name}.{node.name}"
         for module in package_modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if module.name in at_start and isinstance(node, ast.ClassDef)
         if any(re.match(r"(dataclasses\.)?dataclass\b", ast.unparse(each)) for each in node.decorator_list)
     ]

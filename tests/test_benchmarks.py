@@ -19,144 +19,6 @@ from benchmarks.growth import Windows
 from benchmarks.measuring import Effort, alone, compared, taking_turns
 from benchmarks.table import table
 
-LONGEST_STALL = "longest stall of the event loop, tool blocks 200 ms"
-
-MEASURED = {
-    "in-process": [
-        "in process, 1 iteration | by hand",
-        "in process, 2 iterations | by hand",
-        "in process, 6 iterations | by hand",
-    ],
-    "over-http": ["over HTTP, 2 iterations | SDK by hand", "over HTTP, 2 iterations | aiohttp by hand"],
-    "in-a-row": [
-        "3 runs in a row over TLS | one model held open",
-        "3 runs in a row over TLS | a model opened for each run",
-    ],
-    "openai": ["OpenAI's wire, one answer in one piece, 2 messages, 20 tools | SDK: create()"],
-    "gemini": [
-        "Gemini's wire, 2 iterations | journeyman, Messages API",
-        "Gemini's wire, 6 iterations | journeyman, Messages API",
-        "Gemini's wire, 2 KB results, iterations 5 to 6 | journeyman, Messages API",
-    ],
-    "growth": [
-        "in process, iterations 27 to 30: journeyman | 2 to 5",
-        "in process, iterations 27 to 30: by hand | 2 to 5",
-        "over HTTP, iterations 27 to 30: journeyman | 2 to 5",
-        "over HTTP, iterations 27 to 30: aiohttp by hand | 2 to 5",
-        "over HTTP, 2 KB results, iterations 6 to 8: journeyman | 2 to 4",
-        "over HTTP, 2 KB results, iterations 6 to 8: aiohttp by hand | 2 to 4",
-        "over HTTP, 2 KB results, iterations 6 to 8: SDK by hand | 2 to 4",
-        "over HTTP, 2 KB results, iterations 6 to 8 | aiohttp by hand",
-    ],
-    "fan-out": [
-        "30 runs at once, 5 requests each | aiohttp by hand",
-        "30 runs at once, 5 requests each | aiohttp by hand",
-        "memory of 30 runs at once: journeyman | ",
-        "memory of 30 runs at once: aiohttp by hand | ",
-        "3 runs at once, 5 requests each | aiohttp by hand",
-        "3 runs at once, 5 requests each | SDK by hand",
-    ],
-    "crew": [
-        "30 sub-agents in parallel, 5 iterations each | runs",
-        "memory of 30 sub-agents | ",
-        "memory of 30 runs | ",
-    ],
-    "parallel": [
-        "2 parallel calls of 20 ms | gather",
-        f"{LONGEST_STALL}: journeyman | ",
-        f"{LONGEST_STALL}: to_thread | ",
-    ],
-    "mail": ["3 members exchange 9 messages | "],
-    "batch": [
-        "300 inputs, 40 at once, 5 % faults | aiohttp by hand",
-        "300 inputs, 40 at once, 5 % faults | aiohttp by hand",
-        "300 inputs, 40 at once, 5 % faults: memory | after a fifth",
-    ],
-    "durable": [
-        "durable, 3 iterations, 2 KB results | without",
-        "durable, 3 iterations, 2 KB results: more than without | ",
-        "durable, 3 iterations, 2 KB results, calls that must not be made twice | without",
-        "durable, 3 iterations, 2 KB results, calls that must not be made twice: more than without | ",
-        "on the disk after 2 iterations, 2 KB results | ",
-        "on the disk after 3 iterations, 2 KB results | ",
-        "on the disk after 30 iterations, 2 KB results | ",
-        "replay of 3 iterations | ",
-        "a durable iteration beside 300 runs that wait | in an empty file",
-        "replay beside 300 runs that wait | in an empty file",
-        "a run of one answer beside 300 runs that wait | in an empty file",
-        "to find and claim a run with 6,000 queued, p99 | ",
-        "start to first model call with 6,000 queued | ",
-        "approval to next model call, another process | ",
-        "takeover of a run whose process was killed | ",
-    ],
-    "postgres": [
-        "durable in Postgres, 3 iterations, 2 KB results: more than without | ",
-        "durable in Postgres, 3 iterations, 2 KB results: the server | ",
-        "replay of 3 iterations | ",
-        "a drive of one answer: the worker | ",
-        "a drive of one answer: the server | ",
-        "to fetch a ticket with 6,000 queued, p99 | ",
-        "to claim its run with 6,000 queued, p99 | ",
-        "start to first model call in a worker that idles | ",
-        "approval to next model call, another process | ",
-        "takeover of a run whose worker was killed | ",
-        "takeover of a run whose worker was stopped | ",
-    ],
-    "fleet": [
-        "3 workers, 60 runs of 10 steps: all | ",
-        "3 workers, 60 runs of 10 steps: by CPU, two cores of our own | ",
-        "3 workers, 60 runs of 10 steps: the slowest five seconds | ",
-        "3 workers, 60 runs of 10 steps: all | ",
-        "3 workers, 60 runs of 10 steps: the workers | ",
-        "3 workers, 60 runs of 10 steps: the server | ",
-        "3 workers, 60 runs of 10 steps: WAL | ",
-        "3 workers, 60 runs of 10 steps: a step with its index | ",
-        "3 workers, 60 runs of 10 steps: a run, its steps left out | ",
-        "3 workers, 60 runs of 10 steps: dead rows of runs; of steps none | ",
-        "a million runs a day: steps | ",
-        "a million runs a day: WAL | ",
-        "a million runs a day: of this server's time | ",
-    ],
-    "recorder": [
-        "recorded, 2 iterations, in process | without",
-        "recorded, 2 iterations, in process: more than without | ",
-        "told to OpenTelemetry, 2 iterations, in process | without",
-        "told to OpenTelemetry, 2 iterations, in process: more than without | ",
-        "room on the disk after 6 iterations, 2 KB results, to the size of the conversation | ",
-        "the newest of 3,000 recordings | ",
-        "a search through 30,000 events | ",
-    ],
-    "serve": ["15 clients follow a run | Starlette", "first event after the first token, p99 of 3 streams | "],
-    "answers": [
-        f"{clients} clients, runs in {place}: {what} | bare"
-        for clients in (1, 16, 64)
-        for place in ("memory", "a file")
-        for what in ("time a run", "p99")
-    ],
-    "start-up": [
-        "start: import journeyman | pydantic and one model",
-        "start: from journeyman import Agent, run, ... | pydantic and one model",
-        "start: an agent with a tool and an output, made | pydantic and one model",
-        "start: journeyman --help | pydantic",
-    ],
-    "keystrokes": [
-        "key to echo, no answer streams: median | a loop that echoes",
-        "key to echo, 200 tokens/s stream: median | a loop that echoes",
-        "key to echo, 200 tokens/s stream: 95 of 100 | a loop that echoes",
-        "key to echo, 200 tokens/s stream: 99 of 100 | a loop that echoes",
-        "key to echo, 200 tokens/s stream of long blocks: 95 of 100 | a loop that echoes",
-    ],
-    "viewer": [
-        "the newest of 3,000 runs in the browser | ",
-        "a run of 269 events | ",
-        "a run of 4 MB | ",
-        "a run of 4 MB, scrolled | ",
-        "a run of 4 MB, scrolled: the tab | ",
-        "a live run: its events | ",
-        "a live run: how late they are seen | ",
-    ],
-}
-
 
 def cells(printed: str) -> list[list[str]]:
     """Return the table's cells, line by line, without its head."""
@@ -165,17 +27,17 @@ def cells(printed: str) -> list[list[str]]:
 
 
 _IS_RARE = [pytest.mark.fuzz, pytest.mark.skipif("JOURNEYMAN_FUZZ" not in os.environ, reason="`make fuzz` does it")]
-_NAMES = [
-    pytest.param(name, marks=_IS_RARE) if name in ("postgres", "fleet", "viewer") else name for name in BENCHMARKS
-]
+_NAMES = [name if name in ("in-process", "over-http") else pytest.param(name, marks=_IS_RARE) for name in BENCHMARKS]
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", _NAMES)
-def test_a_benchmark_measures_a_little_and_prints_its_rows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_benchmark_measures_a_little_and_each_of_its_rows_has_figures(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--tiny", name]) == 0
     rows = cells(capsys.readouterr().out)
-    assert [f"{row[0]} | {row[3]}" for row in rows] == MEASURED[name]
+    assert len({(what, unit, reference) for what, unit, _, reference, *_ in rows}) == len(rows) > 0
     assert all(float(row[2].replace(",", "")) > 0 for row in rows)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -75,11 +73,9 @@ def member(lead: Agent, name: str) -> Agent:
 # -- as programs ------------------------------------------------------------------------------------------------------
 
 
-def test_the_program_shows_who_works_and_what_came_of_it(folder: Path) -> None:
-    keyless = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
-    program = [sys.executable, "-W", "error", str(CREW / "research.py"), QUESTION, str(folder)]
-    done = subprocess.run(program, env=keyless, capture_output=True, text=True, check=False)
-    assert (done.stderr, done.returncode) == ("", 0)
+def test_the_program_shows_who_works_and_what_came_of_it(folder: Path, warm: Warm) -> None:
+    done = warm(QUESTION, folder, program=CREW / "research.py")
+    assert (done.stderr, done.code) == ("", 0)
     first, *lines = done.stdout.splitlines()
     assert first.startswith("Offline stand-in at work: a small program, not a language model. All the rest is real.")
     begun = re.findall(r" begins \((\w+)\)$", done.stdout, flags=re.MULTILINE)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Warm
+from tests.cli.program import Warm, environment
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -186,13 +185,6 @@ That gave: hello
 }
 
 
-def run_program(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run it as a user would, in another folder and without a key; a warning is an error."""
-    keyless = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
-    command = [sys.executable, "-W", "error", str(path)]
-    return subprocess.run(command, cwd=folder, env=keyless, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("name", PRINTS)
 def test_an_example_prints(name: str, tmp_path: Path, warm: Warm) -> None:  # R68, X39
     done = warm(program=EXAMPLES / name, cwd=tmp_path)
@@ -200,7 +192,9 @@ def test_an_example_prints(name: str, tmp_path: Path, warm: Warm) -> None:  # R6
 
 
 def test_an_example_prints_the_same_where_nothing_was_imported_before(tmp_path: Path) -> None:
-    done = run_program(EXAMPLES / "02_tools.py", tmp_path)
+    """As a user runs it, without a key; a warning is an error."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "02_tools.py")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     assert (done.stderr, done.stdout, done.returncode) == ("", PRINTS["02_tools.py"], 0)
 
 
@@ -218,17 +212,17 @@ def test_every_file_of_an_example_is_short_enough_to_be_read(folder: str, first:
     assert lengths[first] <= most
 
 
-def test_a_crew_researches_the_pages_of_this_project(tmp_path: Path) -> None:
-    done = run_program(EXAMPLES / "crew" / "research.py", tmp_path)
-    assert (done.stderr, done.returncode) == ("", 0)
+def test_a_crew_researches_the_pages_of_this_project(tmp_path: Path, warm: Warm) -> None:
+    done = warm(program=EXAMPLES / "crew" / "research.py", cwd=tmp_path)
+    assert (done.stderr, done.code) == ("", 0)
     assert done.stdout.startswith("Offline stand-in at work: a small program, not a language model.")
     assert "links on " in done.stdout
     assert " lead nowhere" not in done.stdout
 
 
-def test_a_team_divides_its_work_by_messages(tmp_path: Path) -> None:
-    done = run_program(EXAMPLES / "team" / "stocktaking.py", tmp_path)
-    assert (done.stderr, done.stdout, done.returncode) == ("", STOCKTAKING, 0)
+def test_a_team_divides_its_work_by_messages(tmp_path: Path, warm: Warm) -> None:
+    done = warm(program=EXAMPLES / "team" / "stocktaking.py", cwd=tmp_path)
+    assert (done.stderr, done.stdout, done.code) == ("", STOCKTAKING, 0)
 
 
 STOCKTAKING = """\

@@ -121,7 +121,7 @@ def meanings(modules: Sequence[Module]) -> dict[str, list[str]]:
 
 
 def defined_in(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.ClassDef(name=name):
                 yield name
@@ -151,7 +151,7 @@ def variables_with_another_meaning(modules: Sequence[Module]) -> Iterator[tuple[
 
 def annotated_in(module: Module) -> Iterator[tuple[str, str]]:
     """Yield each parameter and each field, and the class that it holds besides None."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.arg(arg=name, annotation=ast.expr() as annotation):
                 yield name, _class(annotation)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from journeyman import pytest_plugin
+from tests.cli.program import QUICK_PYTEST
 
 pytest_plugins = ["pytester"]
 
@@ -37,15 +41,16 @@ USED = AGENT + "def test_it_answers(cassette):\n    assert ask(cassette).unwrap(
 
 @pytest.fixture(autouse=True)
 def _settings(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = -p no:randomly -p no:inline_snapshot\n")
+    pytester.makeini("[pytest]\nfilterwarnings = error\n")
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # those of others take longer to load than the tests
 
 
 def ran(pytester: pytest.Pytester, source: str = "", *options: str, **expected: int) -> pytest.RunResult:
     """Run the tests of `source`, or those of before. So many of them must pass, fail, and so on."""
     if source:
         pytester.makepyfile(test_weather=source)
-    result = pytester.runpytest(*options)
+    result = pytester.runpytest(*options, plugins=[pytest_plugin])
     assert {name: count for name, count in result.parseoutcomes().items() if name != "warnings"} == expected
     return result
 
@@ -118,7 +123,7 @@ def test_a_connection_over_our_transport_fails_a_test_that_replays(pytester: pyt
 
 
 def test_an_async_test_is_recorded_and_replayed(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfilterwarnings = error\nanyio_mode = auto\naddopts = -p no:randomly\n")
+    pytester.makeini("[pytest]\nfilterwarnings = error\nanyio_mode = auto\naddopts = -p anyio\n")
     pytester.makepyfile(
         test_weather=AGENT + "from journeyman import run\n"
         "@pytest.fixture(scope='session')\ndef anyio_backend():\n    return 'asyncio'\n"
@@ -158,7 +163,10 @@ def test_a_script_must_be_used_up_by_a_test_that_passes(pytester: pytest.Pyteste
     ran(pytester, passed=1, failed=2).stdout.fnmatch_lines(["A script was not used up: it has 2 answers left."])
 
 
-def test_the_options_are_in_the_help_and_the_fixtures_are_listed(pytester: pytest.Pytester) -> None:
+def test_the_options_are_in_the_help_and_the_fixtures_are_listed_where_it_is_installed(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     pytester.runpytest("--help").stdout.fnmatch_lines(["*--journeyman-record={none,once,new,all}"])
     pytester.runpytest("--fixtures").stdout.fnmatch_lines(["cassette -- *", "scripted -- *"])
 
@@ -171,7 +179,7 @@ def test_whoever_does_not_use_it_pays_for_nothing(tmp_path: Path) -> None:
         "    ours = {name for name in sys.modules if name.startswith('journeyman.')}\n"
         "    assert ours == {'journeyman.faces', 'journeyman.pytest_plugin'}\n"
     )
-    names = ("randomly", "inline_snapshot", "hypothesispytest", "anyio", "sybil", "logfire")
-    command = [sys.executable, "-m", "pytest", "-q", *(f"-pno:{name}" for name in names), "-W", "error", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "."]
+    env = {**os.environ, **QUICK_PYTEST}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

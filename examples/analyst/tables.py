@@ -161,7 +161,7 @@ class Table:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200)
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
             connection.set_authorizer(_only_reads)
-            connection.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+            connection.set_progress_handler(lambda: time.monotonic() > deadline, 1_000)  # each may make a megabyte
             try:
                 yield connection
             except (sqlite3.Error, sqlite3.Warning, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A thousand inputs over HTTP, where the provider fails now and then: none is lost, none is given twice."""
+"""Hundreds of inputs over HTTP, where the provider fails now and then: none is lost, none is given twice."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class FailingNowAndThen:
         return answer(text)
 
 
-async def test_a_thousand_inputs_with_faults_are_each_answered_once() -> None:
+async def test_hundreds_of_inputs_with_faults_are_each_answered_once() -> None:
     failing = FailingNowAndThen(SEED)
-    inputs = [f"input {number}" for number in range(1_000)]
+    inputs = [f"input {number}" for number in range(300)]
     async with MessagesApi(failing, judging=False, recording=False, n_writes=1) as api:
         model = AnthropicModel("claude-sonnet-5-5", api_key="key-of-a-test", base_url=api.url)
         agent = Agent(name="echo", model=model, retries=8)
@@ -45,4 +45,4 @@ async def test_a_thousand_inputs_with_faults_are_each_answered_once() -> None:
             given.append(input)
     assert given == inputs
     assert sorted(failing.answered) == sorted(inputs)
-    assert failing.n_faults > 20, f"seed {SEED}"
+    assert failing.n_faults > 10, f"seed {SEED}"

@@ -1,4 +1,5 @@
-"""Passes stdin, stdout, stderr, environment and folder to a `journeyman` that the warm process forks; ends as it does.
+"""Passes stdin, stdout, stderr, environment and folder to a `journeyman`, or to another program, that the warm process
+forks; ends as it does.
 
 For those who want to start a server by a command, and not by a function.
 """
@@ -9,14 +10,13 @@ import socket
 import struct
 import sys
 
-address, *words = sys.argv[1:]
+address, program, *words = sys.argv[1:]
 order = {
     "words": words,
     "folder": os.getcwd(),  # noqa: PTH109 - pathlib takes long to import
     "environment": dict(os.environ),
     "has_terminal": False,
-    "is_watched": True,
-    "program": "",
+    "program": program,
 }
 with socket.socket(socket.AF_UNIX) as link:
     link.connect(address)

@@ -21,8 +21,12 @@ from typing import IO, Literal, Protocol, TypeAlias
 
 AGENTS = Path(__file__).parent / "agents.py"
 """The agents that these tests run."""
+LACKING = AGENTS.with_name("lacking.py")
+"""The command line where a package is not installed: the first of its words."""
 _DATA = tempfile.mkdtemp(prefix="journeyman-tests-")
 """Where commands keep what outlives them, if a test does not say: not where the user's own is."""
+QUICK_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "journeyman.pytest_plugin"}
+"""An environment in which `journeyman test` does not load the plugins of others, which takes longer than its tests."""
 _PATIENCE_S = 30.0
 _LEFT_OUT = (
     "XDG_DATA_HOME",
@@ -214,19 +218,14 @@ class Warm:
         folder: Path | None,
         env: Mapping[str, str],
         *,
-        is_watched: bool = True,
         program: Path | None = None,
     ) -> Process:
-        """Start a command. One that is watched ends as programs do, and takes a little longer for that.
-
-        With `program`, the words are for that one instead; it is always watched.
-        """
+        """Start a command. With `program`, the words are for that one instead."""
         order = {
             "words": [*map(str, words)],
             "folder": str(folder or Path.cwd()),
             "environment": dict(env),
             "has_terminal": os.isatty(streams[0]) or os.isatty(streams[2]),
-            "is_watched": is_watched,
             "program": str(program or ""),
         }
         link = socket.socket(socket.AF_UNIX)
@@ -234,9 +233,10 @@ class Warm:
         socket.send_fds(link, [json.dumps(order).encode() + b"\n"], streams)
         return Forked(link)
 
-    def command(self, *words: str | Path) -> list[str]:
-        """Return a command that passes its stdin, stdout and stderr to a `journeyman`, and ends as that does."""
-        return [sys.executable, "-IS", str(Path(__file__).parent / "passing.py"), str(self._address), *map(str, words)]
+    def command(self, *words: str | Path, program: Path | None = None) -> list[str]:
+        """Return a command that passes its streams to a `journeyman`, or to the program, and ends as that does."""
+        passing = Path(__file__).parent / "passing.py"
+        return [sys.executable, "-IS", *map(str, (passing, self._address, program or "", *words))]
 
     def __call__(
         self,
@@ -250,7 +250,7 @@ class Warm:
         names[0].write_bytes(stdin)
         with names[0].open("rb") as given, names[1].open("wb") as out, names[2].open("wb") as errors:
             streams = (given.fileno(), out.fileno(), errors.fileno())
-            process = self.start(words, streams, cwd, environment(**(env or {})), is_watched=False, program=program)
+            process = self.start(words, streams, cwd, environment(**(env or {})), program=program)
             code = process.wait(_PATIENCE_S)
         return Done(code, names[1].read_text("utf-8"), names[2].read_text("utf-8"))
 
@@ -289,6 +289,11 @@ class Running:
         with self._news:
             found = self._news.wait_for(lambda: text.encode() in self._printed[stream], _PATIENCE_S)
         assert found, f"{text!r} did not appear in:\n{self._printed[stream].decode()}"
+
+    def first_line(self) -> str:
+        """Return the first line on stdout, when it is there."""
+        self.wait_for("\n", "stdout")
+        return self._printed["stdout"].decode().partition("\n")[0]
 
     def shown(self) -> str:
         """Return what stderr shows by now."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Done, Warm, assert_one_error_line, running
+from tests.cli.program import QUICK_PYTEST, Done, Warm, assert_one_error_line, running
 from tests.cli.test_recorded_commands import AGENTS
 from tests.store.test_killed import started
 
@@ -27,7 +27,7 @@ def desk(tmp_path: Path, warm: Warm) -> Callable[..., Done]:
     (tmp_path / "agents.py").write_text(AGENTS)
 
     def command(*words: str | Path, program: Path | None = None) -> Done:
-        env = {"JOURNEYMAN_RECORD": "1", "JOURNEYMAN_STORE": ""}
+        env = {"JOURNEYMAN_RECORD": "1", "JOURNEYMAN_STORE": "", **QUICK_PYTEST}
         return warm(*words, cwd=tmp_path, env=env, program=program)
 
     for _ in range(2):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Done, Warm, assert_one_error_line, command, environment
+from tests.cli.program import Done, Warm, assert_one_error_line, running
 from tests.cli.terminal import CHAT_AGENTS as AGENTS
 from tests.cli.terminal import chatting
 
@@ -102,14 +101,8 @@ def test_a_conversation_that_is_open_elsewhere_is_refused(warm: Warm, tmp_path: 
         assert str(chat.process.pid) in done.error
 
 
-def test_a_closed_stdin_is_no_prompt_at_all(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command("chat", f"{AGENTS}:helper"),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        cwd=tmp_path,
-        env=environment(XDG_DATA_HOME=str(tmp_path / "data")),
-        timeout=20,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, b"")
+def test_a_closed_stdin_is_no_prompt_at_all(warm: Warm, tmp_path: Path) -> None:
+    env = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    with running("chat", f"{AGENTS}:helper", cwd=tmp_path, env=env, start=warm.start) as chat:
+        done = chat.done()
+    assert (done.code, done.stdout) == (0, "")

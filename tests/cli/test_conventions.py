@@ -7,14 +7,13 @@ import os
 import pty
 import shutil
 import subprocess
-import sys
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Warm, assert_one_error_line, environment
+from tests.cli.program import LACKING, Warm, assert_one_error_line
 
 ECHO = """
 from journeyman import Agent
@@ -112,16 +111,12 @@ def test_bash_completes_commands_options_and_their_values(warm: Warm, tmp_path: 
     ], done.stderr
 
 
-def test_what_is_not_installed_is_not_completed() -> None:
-    program = (
-        "import sys; sys.modules['starlette'] = None; sys.argv = ['journeyman', 'completion', 'bash'];"
-        " import journeyman.cli as cli; cli.main()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"worker" in done.stdout
-    assert b"--allow-host" in done.stdout, "the options of mcp are told without its package"
-    assert b"--authorize" not in done.stdout
+def test_what_is_not_installed_is_not_completed(warm: Warm) -> None:
+    done = warm("starlette", "completion", "bash", program=LACKING)
+    assert (done.code, done.stderr) == (0, "")
+    assert "worker" in done.stdout
+    assert "--allow-host" in done.stdout, "the options of mcp are told without its package"
+    assert "--authorize" not in done.stdout
 
 
 SHELLS = {

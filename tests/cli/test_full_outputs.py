@@ -60,7 +60,7 @@ def done(warm: Warm, folder: Path, words: str, *, stdout: int | Path, stderr: in
             for each in (stdout, stderr)
         )
         streams = (stdin.fileno(), out, errors)
-        code = warm.start(words.split(), streams, folder, environment(**RECORDED), is_watched=True).wait(30)
+        code = warm.start(words.split(), streams, folder, environment(**RECORDED)).wait(30)
     return Done(code, "", log.read_text() if log.exists() else "")
 
 

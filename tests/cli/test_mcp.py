@@ -6,13 +6,12 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Warm, assert_one_error_line, environment, running
+from tests.cli.program import LACKING, Warm, assert_one_error_line, running
 
 pytestmark = pytest.mark.timeout(60)  # some start programs that import the SDK
 SERVED = Path(__file__).parent.parent / "serve" / "served.py"
@@ -70,15 +69,11 @@ def test_a_taken_port_is_one_line_and_exit_code_2(warm: Warm) -> None:
     ("words", "package", "extra"),
     [(["mcp", "agents.py"], "mcp", "mcp"), (["serve", "agents.py"], "uvicorn", "serve"), (["view"], "uvicorn", "view")],
 )
-def test_without_its_package_a_command_says_what_to_install(words: list[str], package: str, extra: str) -> None:
-    program = (
-        f"import sys; sys.modules[{package!r}] = None; sys.argv = {['journeyman', *words]};"
-        " import journeyman.cli as cli; cli.main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (2, "")
+def test_without_its_package_a_command_says_what_to_install(
+    warm: Warm, words: list[str], package: str, extra: str
+) -> None:
+    done = warm(package, *words, program=LACKING)
+    assert (done.code, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: This command needs the package {package}, which is not installed. pip install 'journeyman[{extra}]'\n"
     )
@@ -89,26 +84,14 @@ def test_without_its_package_a_command_says_what_to_install(words: list[str], pa
     [("serve", "app", "ag_ui", "serve"), ("serve", "agent_server", "mcp", "mcp"), ("view", "app", "starlette", "view")],
 )
 def test_without_its_package_a_room_says_what_to_install_and_so_does_a_command_whose_file_needs_it(
-    tmp_path: Path, room: str, name: str, package: str, extra: str
+    warm: Warm, tmp_path: Path, room: str, name: str, package: str, extra: str
 ) -> None:
     said = f"journeyman.{room}.{name} needs the package {package}, which is not installed"
     (tmp_path / "needs.py").write_text(f"from journeyman.{room} import {name}\n")
-    for program, told in (
-        ("import needs", f"ModuleNotFoundError: {said}: pip install 'journeyman[{extra}]'\n"),
-        (
-            "sys.argv = ['journeyman', 'run', 'needs.py:agent', 'hi']; import journeyman.cli as cli; cli.main()",
-            f"error: needs.py, line 1: {said}. pip install 'journeyman[{extra}]'\n",
-        ),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", f"import sys; sys.modules[{package!r}] = None; {program}"],
-            env=environment(),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.stderr.endswith(told)
+    imported = warm(package, "import", "needs", program=LACKING, cwd=tmp_path)
+    assert imported.stderr.endswith(f"ModuleNotFoundError: {said}: pip install 'journeyman[{extra}]'\n")
+    done = warm(package, "run", "needs.py:agent", "hi", program=LACKING, cwd=tmp_path)
+    assert done.stderr == f"error: needs.py, line 1: {said}. pip install 'journeyman[{extra}]'\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

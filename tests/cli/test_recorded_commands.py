@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Done, Warm, assert_one_error_line
+from tests.cli.program import QUICK_PYTEST, Done, Warm, assert_one_error_line
 
 AGENTS = '''
 from journeyman import Agent, tool
@@ -28,7 +28,7 @@ lost = Agent(name="lost", model=Scripted([]))
 @pytest.fixture
 def desk(tmp_path: Path, warm: Warm) -> Callable[..., Done]:
     (tmp_path / "agents.py").write_text(AGENTS)
-    return lambda *words, **env: warm(*words, cwd=tmp_path, env={"JOURNEYMAN_RECORD": "1", **env})
+    return lambda *words, **env: warm(*words, cwd=tmp_path, env={"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST, **env})
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -183,7 +183,7 @@ def lead() -> Agent:
 @pytest.fixture
 def planners(tmp_path: Path, warm: Warm) -> Callable[..., Done]:
     (tmp_path / "agents.py").write_text(PLANNERS)
-    return lambda *words, **env: warm(*words, cwd=tmp_path, env={"JOURNEYMAN_RECORD": "1", **env})
+    return lambda *words, **env: warm(*words, cwd=tmp_path, env={"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST, **env})
 
 
 def test_a_recorded_run_becomes_a_test_that_passes(planners: Callable[..., Done], tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_test_is_made_whatever_the_agent_and_its_module_are_called(
         file.parent.mkdir()
         (file.parent / "__init__.py").touch()
     file.write_text(ODD_NAMES)
-    store = {"JOURNEYMAN_RECORD": "1"}
+    store = {"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST}
     assert warm("run", f"{module}:{name}", "hello", cwd=tmp_path, env=store).code == 0
     done = warm("test", "last", "--out", "checks/test_it.py", cwd=tmp_path, env=store)
     assert (done.code, "It passes: a success. Run it: pytest checks/test_it.py" in done.stderr) == (0, True), (

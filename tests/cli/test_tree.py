@@ -7,7 +7,7 @@ from pathlib import Path
 
 from journeyman.cli.show.lines import clean, clock, duration, one_line, usage_sentence
 from journeyman.types import Usage
-from tests.cli.program import AGENTS, Warm, journeyman, timeless
+from tests.cli.program import AGENTS, Warm, timeless
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -63,8 +63,8 @@ def test_a_repeated_request_shows_why_and_when(warm: Warm) -> None:
     assert "at least " in done.stderr
 
 
-def test_lines_fit_and_plain_encodings_get_plain_symbols() -> None:
-    done = journeyman("demo", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+def test_lines_fit_and_plain_encodings_get_plain_symbols(warm: Warm) -> None:
+    done = warm("demo", env={"PYTHONIOENCODING": "ascii"})
     assert done.stderr.isascii()
     assert max(len(line) for line in done.stderr.splitlines()) <= 80
     assert "\n    > submit\n      + schema\n      x findings_match_the_data\n" in done.stderr

@@ -3,7 +3,8 @@
 It also runs a program of its users, for which a warning is then an error.
 
 The tests run it; it saves them a second for each command. A command has its own arguments, folder, environment, stdin,
-stdout and stderr, and everything it does happens in a process of its own, which ends as every program does.
+stdout and stderr, and everything it does happens in a process of its own. That waits for its threads and does what was
+left for the end, as every program does, but does not take its modules apart.
 """
 
 from __future__ import annotations
@@ -19,43 +20,27 @@ import socket
 import struct
 import sys
 import termios
+import threading
 import warnings
+from contextlib import suppress
 from importlib import import_module
+from io import TextIOWrapper
 from select import select
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import journeyman.cli
+from journeyman.cli.app import app as commands
 
 _USED_BY_COMMANDS = (
-    *(
-        "cli.app",
-        "cli.batch.command",
-        "cli.chat.command",
-        "cli.chat.terminal",
-        "cli.check",
-        "cli.demo",
-        "cli.durable",
-        "cli.run",
-        "cli.runs",
-        "cli.worker",
-        "cli.cassettes",
-        "cli.mcp",
-        "cli.permit.editing",
-    ),
-    *(
-        "mcp",
-        "mcp.tools",
-        "serve.http",
-        "serve.server",
-        "serve.stdio",
-        "models.anthropic",
-        "models.scripted",
-        "subagents.tool",
-        "team.spawn",
-        "toolbox.workspace",
-    ),
+    *("cli.chat.terminal", "cli.permit.editing", "mcp.tools"),
+    *("models.anthropic", "models.scripted", "serve.http", "serve.server", "serve.stdio"),
+    *("subagents.tool", "team.spawn", "toolbox.workspace"),
 )
-_USED_BY_THESE = ("anyio._backends._asyncio", "griffe")
+_USED_BY_THESE = (
+    *("anyio._backends._asyncio", "concurrent.futures.thread", "cyclopts.config", "cyclopts.help", "docstring_parser"),
+    *("filelock", "griffe", "importlib.readers", "rich._emoji_codes", "rich.panel"),
+)
+"""Loaded when a command is under way, or when its help is shown."""
 
 
 def _become(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
@@ -79,54 +64,92 @@ def _become(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
         sys.path.insert(0, os.path.dirname(order["program"]))  # noqa: PTH120 - as Python does
         runpy.run_path(order["program"], run_name="__main__")
         sys.exit()
-    if order["is_watched"]:
-        journeyman.cli.main()
-        raise AssertionError("main() exits")
+    if encoding := order["environment"].get("PYTHONIOENCODING"):
+        for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
+            cast("TextIOWrapper", stream).reconfigure(encoding=encoding, errors=errors)
     try:
         journeyman.cli.main()
     except SystemExit as ended:
+        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - waits for threads
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - temporary files are removed there
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(int(ended.code or 0))  # at once: forgetting all modules takes longer than the command
+        with suppress(OSError):  # a stream takes nothing: then it ends as Python ends then
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(int(ended.code or 0))  # at once: forgetting all modules takes longer than the command
+        raise
     raise AssertionError("main() exits")
 
 
-def _serve(asking: socket.socket) -> None:
-    """Start what is asked for. Say its process id, and later its exit code; less than zero is a signal."""
+def _hear(number: int, frame: object) -> None:
+    """Do nothing: what is written to the descriptor of `set_wakeup_fd` tells of the signal."""
+
+
+def _order_of(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return what is asked for, and the descriptors that become stdin, stdout and stderr."""
     message, descriptors, *_ = socket.recv_fds(asking, 1_000_000, 3)
     while not message.endswith(b"\n"):
         message += asking.recv(1_000_000)
-    process = os.fork()
-    if process == 0:
-        asking.close()
-        _become(json.loads(message), descriptors)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    asking.sendall(struct.pack("i", process))
-    _, status = os.waitpid(process, 0)
-    asking.sendall(struct.pack("i", os.waitstatus_to_exitcode(status)))
+    return json.loads(message), descriptors
+
+
+class Server:
+    """Starts what is asked for at a socket. It says the process id at once, and the exit code later; below zero it is a
+    signal.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(address)
+        self._listening.listen()
+        self._woken, waking = socket.socketpair()  # by the end of a command
+        self._waking = waking
+        self._asking: dict[int, socket.socket] = {}
+        """By process: who asked for it."""
+
+    def serve(self) -> None:
+        """Serve until stdin is closed."""
+        self._waking.setblocking(False)
+        signal.signal(signal.SIGCHLD, _hear)
+        signal.set_wakeup_fd(self._waking.fileno(), warn_on_full_buffer=False)
+        os.write(1, b"ready\n")
+        while sys.stdin not in (ready := select([sys.stdin, self._listening, self._woken], [], [])[0]):
+            if self._woken in ready:
+                self._woken.recv(4096)
+                self._tell_ends()
+            if self._listening in ready:
+                self._start(self._listening.accept()[0])
+
+    def _start(self, asking: socket.socket) -> None:
+        order, descriptors = _order_of(asking)
+        process = os.fork()
+        if process == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for each in (self._listening, self._woken, self._waking, asking, *self._asking.values()):
+                each.close()
+            _become(order, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        asking.sendall(struct.pack("i", process))
+        self._asking[process] = asking
+
+    def _tell_ends(self) -> None:
+        while self._asking:
+            process, status = os.waitpid(-1, os.WNOHANG)
+            if process == 0:
+                return
+            with self._asking.pop(process) as asking, suppress(BrokenPipeError):  # nobody wants to know
+                asking.sendall(struct.pack("i", os.waitstatus_to_exitcode(status)))
 
 
 def main(address: str) -> None:
-    """Listen until stdin is closed."""
+    """Load what commands need, and serve."""
+    for name in commands:
+        commands[name]  # loads its module
     for name in (*(f"journeyman.{name}" for name in _USED_BY_COMMANDS), *_USED_BY_THESE):
         import_module(name)
     gc.freeze()
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(address)
-        listening.listen()
-        os.write(1, b"ready\n")
-        watchers: list[int] = []
-        while listening in select([sys.stdin, listening], [], [])[0]:
-            asking, _ = listening.accept()
-            watcher = os.fork()
-            if watcher == 0:
-                listening.close()
-                _serve(asking)
-                os._exit(0)
-            asking.close()
-            watchers = [each for each in (*watchers, watcher) if os.waitpid(each, os.WNOHANG) == (0, 0)]
+    Server(address).serve()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from journeyman.types import ToolUse
 from tests.toolbox.playing import answered
 
 SERVERS = Path(__file__).parent / "servers"
-MODERN = (sys.executable, str(SERVERS / "modern.py"))
+ASKING, MODERN = SERVERS / "asking.py", SERVERS / "modern.py"
+"""Servers made with the SDK, which takes a second to load: the warm process starts them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from journeyman.mcp.stdio import StdioTransport
 from journeyman.mcp.tools import unique_names
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.tools.tools import AnyTool
+from tests.cli.program import Warm
 from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress, until
 from tests.toolbox.playing import answered
 
@@ -249,10 +250,9 @@ async def test_a_server_whose_listing_was_cancelled_is_listed_before_the_next_ca
         assert "the MCP server 'small' has changed this tool (description) since it was listed" in text
 
 
-async def test_a_newer_server_and_its_client_understand_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one process, since it takes a second to start."""
+async def test_a_newer_server_and_its_client_understand_each_other(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "PAUSE_S", 0)
-    async with mcp({"modern": MODERN}, parallel=True) as tools:
+    async with mcp({"modern": warm.command(program=MODERN)}, parallel=True) as tools:
         await _results_are_structured_once_and_pictures_are_pictures(by_name(tools))
         await _what_asks_for_input_without_end_is_cut_off_and_goes_on(by_name(tools))
         await _it_is_told_of_a_cancelled_call_and_tells_of_changes(tools)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.program import Warm
 from tests.mcp.test_servers_of_others import from_npm, in_suite
 
 pytestmark = [pytest.mark.timeout(90), from_npm]
@@ -18,8 +18,8 @@ FITTING = {"initialize": 1, "tools_call": 1, "elicitation-sep1034-client-default
 
 
 @pytest.mark.parametrize("scenario", FITTING)
-async def test_the_client_passes_a_scenario_of_the_conformance_suite(scenario: str, tmp_path: Path) -> None:
-    client = shlex.join([sys.executable, str(Path(__file__).parent / "conforming.py")])
+async def test_the_client_passes_a_scenario_of_the_conformance_suite(scenario: str, warm: Warm, tmp_path: Path) -> None:
+    client = shlex.join(warm.command(program=Path(__file__).parent / "conforming.py"))
     said = await in_suite("client", "--command", client, "--scenario", scenario, "-o", str(tmp_path))
     (file,) = tmp_path.glob("*/checks.json")
     checks = [each for each in json.loads(file.read_text()) if each["status"] != "INFO"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -15,24 +14,16 @@ from journeyman.errors import McpUnavailable
 from journeyman.events import Event
 from journeyman.mcp import Http, Target, mcp
 from journeyman.models.scripted import call
-from tests.mcp.small import MODERN, by_name, progress_in, stopped_at_progress
+from tests.mcp.small import by_name, progress_in, stopped_at_progress
 from tests.support.stopwatch import STALL_S, longest_stall
 from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with subprocess.Popen([*MODERN, "http"], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.kill()
-
-
-async def test_a_server_over_http_is_listed_and_called_and_goes_on_after_a_cancelled_call(address: str) -> None:
+async def test_a_server_over_http_is_listed_and_called_and_goes_on_after_a_cancelled_call(modern: str) -> None:
     events: list[Event] = []
-    async with mcp({"web": address}) as tools:
+    async with mcp({"web": modern}) as tools:
         named = by_name(tools)
         assert (await answered(named["weather"], {"town": "Bern"})).text == '{"town":"Bern","degrees":[3,5]}'
         assert (await answered(named["slowly"], {}, events=events)).text == "there"

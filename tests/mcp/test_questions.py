@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -18,41 +16,14 @@ from journeyman.events import Event, QuestionAnswered, QuestionAsked
 from journeyman.mcp import Target, mcp
 from journeyman.mcp.elicitation import DECLINE, MAX_QUESTIONS, SKIP, CallQuestions
 from journeyman.models.scripted import Scripted, call
-from tests.mcp.small import SERVERS, Small
+from tests.cli.program import Warm
+from tests.mcp.small import ASKING, Small
 from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)
 
-ASKING = str(SERVERS / "asking.py")
-OLDER = (sys.executable, ASKING, "older")
-NEWER = (sys.executable, ASKING, "newer")
 SIZE = {"type": "string", "enum": ["small", "large"], "description": "How big?"}
 ORDER = {"type": "object", "properties": {"size": SIZE}, "required": ["size"]}
-
-
-@contextmanager
-def served(*command: str) -> Generator[str]:
-    with subprocess.Popen([*command, "http"], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.kill()
-
-
-@pytest.fixture(scope="module")
-def older() -> Iterator[str]:
-    with served(*OLDER) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def newer() -> Iterator[str]:
-    with served(*NEWER) as address:
-        yield address
-
-
-@pytest.fixture(params=["older", "newer"])
-def either(request: pytest.FixtureRequest) -> str:
-    return request.getfixturevalue(str(request.param))
 
 
 class User:
@@ -83,10 +54,12 @@ async def told(target: Target, user: User, **arguments: object) -> Any:  # noqa:
     return json.loads(result.text) if result.text.startswith("[") else result.text
 
 
-@pytest.mark.parametrize("target", [OLDER, NEWER])
-async def test_the_user_of_the_chat_is_asked_in_the_name_of_the_server(target: Target) -> None:
+@pytest.mark.parametrize("form", ["older", "newer"])
+async def test_the_user_of_the_chat_is_asked_in_the_name_of_the_server(warm: Warm, form: str) -> None:
     user = User("large")
-    assert await told(target, user, form=ORDER, message="We pack it.") == [["accept", {"size": "large"}]]
+    assert await told(warm.command(form, program=ASKING), user, form=ORDER, message="We pack it.") == [
+        ["accept", {"size": "large"}]
+    ]
     (asked,) = user.asked
     assert asked.question == "The MCP server 'shop' asks: We pack it.\n\nsize: How big? [one of these]"
     assert (asked.options, asked.path) == (("small", "large", DECLINE), ("buyer",))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,21 +18,14 @@ from journeyman.mcp import (
     ServerTools,
     mcp,
 )
-from tests.mcp.small import SERVERS, Small, by_name
-from tests.mcp.test_questions import served
+from tests.mcp.small import Small, by_name
 from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.fixture(scope="module", params=["older", "newer"])
-def address(request: pytest.FixtureRequest) -> Iterator[str]:
-    with served(sys.executable, str(SERVERS / "asking.py"), str(request.param)) as address:
-        yield address
-
-
-async def test_resources_are_listed_from_all_pages(address: str) -> None:
-    async with mcp({"notes": address}) as tools:
+async def test_resources_are_listed_from_all_pages(either: str) -> None:
+    async with mcp({"notes": either}) as tools:
         notes = tools.servers["notes"]
         listed = await notes.resources()
         assert [each.uri for each in listed] == [f"note://{number}" for number in range(5)]
@@ -46,8 +37,8 @@ async def test_resources_are_listed_from_all_pages(address: str) -> None:
         assert (notes.name, [each.name for each in tools]) == ("notes", ["ask"])
 
 
-async def test_a_resource_is_read_as_text_or_bytes(address: str) -> None:
-    async with mcp({"notes": address}) as tools:
+async def test_a_resource_is_read_as_text_or_bytes(either: str) -> None:
+    async with mcp({"notes": either}) as tools:
         notes = tools.servers["notes"]
         text = ResourceContent(uri="note://1", content="The text of note://1", media_type="text/plain")
         assert await notes.read("note://1") == [text]
@@ -58,8 +49,8 @@ async def test_a_resource_is_read_as_text_or_bytes(address: str) -> None:
             await notes.read("note://damaged")
 
 
-async def test_prompts_are_listed_and_become_messages(address: str) -> None:
-    async with mcp({"notes": address}) as tools:
+async def test_prompts_are_listed_and_become_messages(either: str) -> None:
+    async with mcp({"notes": either}) as tools:
         notes = tools.servers["notes"]
         town = PromptArgument(name="town", description="Where.", is_required=True)
         greet, *others = await notes.prompts()
@@ -85,8 +76,8 @@ async def test_a_server_without_resources_and_prompts_has_none(small: Small) -> 
             await server.read("note://1")
 
 
-async def test_a_model_reads_resources_where_it_is_let(address: str) -> None:
-    async with mcp({"notes": address, "more": address}, resources=True, max_chars=2_000) as tools:
+async def test_a_model_reads_resources_where_it_is_let(either: str) -> None:
+    async with mcp({"notes": either, "more": either}, resources=True, max_chars=2_000) as tools:
         named = by_name(tools)
         assert [*named] == ["notes_ask", "more_ask", "list_resources", "read_resource"]
         assert all(each.untrusted and each.effect == "once" for each in tools)
@@ -108,14 +99,14 @@ async def test_a_model_reads_resources_where_it_is_let(address: str) -> None:
         assert (await answered(read, {"server": "others", "uri": "note://1"})).is_error
 
 
-async def test_the_user_says_what_reading_does(address: str) -> None:
-    async with mcp({"notes": address}, resources=True, effects={"read_resource": "pure"}) as tools:
+async def test_the_user_says_what_reading_does(either: str) -> None:
+    async with mcp({"notes": either}, resources=True, effects={"read_resource": "pure"}) as tools:
         assert [(each.name, each.effect) for each in tools][1:] == [
             ("list_resources", "once"),
             ("read_resource", "pure"),
         ]
     with pytest.raises(DefinitionError, match="There is no tool 'read_resource'"):
-        async with mcp({"notes": address}, effects={"read_resource": "pure"}):
+        async with mcp({"notes": either}, effects={"read_resource": "pure"}):
             pass
 
 
@@ -128,16 +119,16 @@ async def test_a_list_without_end_is_given_up(kind: str, small: Small) -> None:
         assert (await answered(tools[0], {"word": "ok"})).text == "ok"
 
 
-async def test_a_server_is_not_read_when_its_block_was_left(address: str) -> None:
-    async with mcp({"notes": address}) as tools:
+async def test_a_server_is_not_read_when_its_block_was_left(either: str) -> None:
+    async with mcp({"notes": either}) as tools:
         assert isinstance(tools, ServerTools)
         notes: ConnectedServer = tools.servers["notes"]
     with pytest.raises(Rejected, match="was ended with the block that started it"):
         await notes.read("note://1")
 
 
-async def test_a_read_that_is_cancelled_leaves_the_server_in_use(address: str) -> None:
-    async with mcp({"notes": address}) as tools:
+async def test_a_read_that_is_cancelled_leaves_the_server_in_use(either: str) -> None:
+    async with mcp({"notes": either}) as tools:
         notes = tools.servers["notes"]
         reading = asyncio.create_task(notes.read("note://long"))
         await asyncio.sleep(0)

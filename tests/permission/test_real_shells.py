@@ -17,6 +17,7 @@ from journeyman.permission.programs import RUNS_OTHERS, program_name, taken_apar
 from journeyman.permission.rules import Roots, Rules
 from journeyman.permission.shell import plain_words
 from tests.permission.places import StubShell, request
+from tests.properties.examples import examples, patient
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 
@@ -52,10 +53,12 @@ def shell() -> Iterator[StubShell]:
         yield StubShell(Path(folder), *PROGRAMS)
 
 
-few_are_plain = settings(suppress_health_check=[HealthCheck.filter_too_much])
+few_are_plain = settings(examples(2), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 """For tests of commands that are plain, which most of those tried are not; that none is would be a failure."""
 
 
+@pytest.mark.fuzz
+@patient
 @few_are_plain
 @given(command=st.one_of(commands, mostly_plain, st.text(max_size=20).map(lambda text: f"git {text}")))
 def test_what_is_plain_is_one_command_with_just_these_words(shell: StubShell, command: str) -> None:
@@ -65,6 +68,8 @@ def test_what_is_plain_is_one_command_with_just_these_words(shell: StubShell, co
     assert (shell.run(command), list(shell.folder.iterdir())) == ([words] if words[0] in PROGRAMS else [], [])
 
 
+@pytest.mark.fuzz
+@patient
 @few_are_plain
 @given(command=st.one_of(commands, st.one_of(commands, mostly_plain).map("git {}".format)))
 def test_a_command_that_a_rule_allows_runs_the_program_of_the_rule_and_no_other(shell: StubShell, command: str) -> None:

@@ -40,7 +40,7 @@ class Helper:
 def called_once(modules: Sequence[Module]) -> Iterator[Helper]:
     """Yield each private function whose name its module uses once."""
     for module in modules:
-        nodes = [*ast.walk(module.tree)]
+        nodes = module.nodes
         used = Counter(_used(node) for node in nodes)
         for node in nodes:
             if isinstance(node, Function) and _is_private(node.name) and used[node.name] == 1:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.toolbox import LocalFiles, Refusal, Workspace
+from tests.properties.examples import examples, patient
 from tests.toolbox.playing import Player
 
 OUTSIDE = [
@@ -155,6 +156,9 @@ def world(links: dict[str, str]) -> Generator[Path]:
         yield top
 
 
+@pytest.mark.fuzz
+@patient
+@examples(2)
 @given(path=PATHS, links=st.dictionaries(PLACES, TARGETS, max_size=4), inside=st.booleans())
 def test_nothing_outside_of_the_root_is_ever_touched(path: str, links: dict[str, str], inside: bool) -> None:
     with world(links) as top:
