@@ -15,6 +15,7 @@ from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
 from tests.cli.program import Warm
 from tests.support.eager import make_eager_loop
 from tests.support.journaled import is_needless
+from tests.support.shares import choose_share
 
 if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
@@ -35,8 +36,10 @@ os.environ["JOURNEYMAN_RECORD"] = "0"  # commands record where a test says so
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "contracts" / "certificates" / "idle_authority.pem")
 
 
+@pytest.hookimpl(tryfirst=True)  # before anybody shuffles, and before `-m` looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out turns that show nothing new, but where all are asked for."""
+    """Leave out turns that show nothing new, but where all are asked for; and cases that are not in the share."""
+    choose_share(config, items)
     if config.getoption("journal") == "memory":
         needless = [item for item in items if is_needless(item)]
         items[:] = [item for item in items if not is_needless(item)]

@@ -104,9 +104,9 @@ async def test_a_function_names_the_owners_that_the_command_serves_and_it_keeps_
                 assert response.status == status
 
 
-async def test_the_command_keeps_runs_in_postgres(tmp_path: Path, database: str) -> None:
+async def test_the_command_keeps_runs_in_postgres(tmp_path: Path, emptied: str) -> None:
     for _ in range(2):  # the second time it is another process, and the same run
-        async with started(tmp_path, "--store", database) as (url, _), aiohttp.ClientSession(url) as client:
+        async with started(tmp_path, "--store", emptied) as (url, _), aiohttp.ClientSession(url) as client:
             ours = {"Idempotency-Key": "r"}
             async with client.post("/agents/greeter/runs", json={"input": "Hi."}, headers=ours) as response:
                 assert (await response.json())["output"] == "Hello."
@@ -120,13 +120,13 @@ def test_a_token_and_a_function_are_not_both_asked(tmp_path: Path) -> None:
     assert (done.returncode, "Both JOURNEYMAN_SERVE_TOKEN and --authorize" in done.stderr) == (2, True)
 
 
-async def test_the_command_keeps_and_records_runs_in_one_database(tmp_path: Path, database: str) -> None:
-    async with started(tmp_path, "--store", database, "--record") as (url, process), aiohttp.ClientSession() as client:
+async def test_the_command_keeps_and_records_runs_in_one_database(tmp_path: Path, emptied: str) -> None:
+    async with started(tmp_path, "--store", emptied, "--record") as (url, process), aiohttp.ClientSession() as client:
         async with client.post(f"{url}/agents/greeter/runs", json={"input": "Ada"}) as response:
             assert (await response.json())["output"] == "Hello."
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
-    with Recordings(database) as recordings:
+    with Recordings(emptied) as recordings:
         [found] = recordings.runs()
     assert (found.kind, found.status, found.input) == ("durable", "success", "Ada")
 
