@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -15,7 +15,7 @@ from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
 from tests.cli.program import Warm
 from tests.support.eager import make_eager_loop
 from tests.support.journaled import is_needless
-from tests.support.shares import choose_share
+from tests.support.shares import IS_WHOLE, beyond_share
 
 if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
@@ -36,14 +36,18 @@ os.environ["JOURNEYMAN_RECORD"] = "0"  # commands record where a test says so
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "contracts" / "certificates" / "idle_authority.pem")
 
 
-@pytest.hookimpl(tryfirst=True)  # before anybody shuffles, and before `-m` looks at the marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before anybody shuffles, and before `-m` looks at the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Leave out turns that show nothing new, but where all are asked for; and cases that are not in the share."""
-    choose_share(config, items)
+    beyond, are_named = beyond_share(items), any("::" in word for word in config.args)
+    if not IS_WHOLE and not are_named:
+        items[:] = [item for item in items if item not in beyond]
+        config.hook.pytest_deselected(items=[*beyond])
     if config.getoption("journal") == "memory":
         needless = [item for item in items if is_needless(item)]
         items[:] = [item for item in items if not is_needless(item)]
         config.hook.pytest_deselected(items=needless)
+    return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -262,6 +262,7 @@ WORKS: dict[str, tuple[Work, object]] = {
 }
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("lost", range(10))
 @pytest.mark.parametrize("name", WORKS)
 async def test_a_lost_answer_changes_nothing(postgres: PostgresServer, emptied: str, name: str, lost: int) -> None:
@@ -307,13 +308,13 @@ async def test_an_engine_that_is_closed_while_it_connects_again_leaves_no_connec
             postgres.kill_connections("application_name = %s", name)
             between.swallow(None)
             asking = asyncio.create_task(engine.rows())
-            while between.n_heard < n_heard:
+            while between.n_heard < n_heard:  # noqa: ASYNC110 - it has no event for each answer
                 await asyncio.sleep(0)
             await engine.close()
             await asyncio.wait({asking})
             assert isinstance(asking.exception(), StoreError | None)
             async with asyncio.timeout(10):
-                while postgres.execute("SELECT FROM pg_stat_activity WHERE application_name = %s", name):
+                while postgres.execute("SELECT FROM pg_stat_activity WHERE application_name = %s", name):  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
 
 
