@@ -15,6 +15,7 @@ from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
 from tests.cli.program import Warm
 from tests.support.eager import make_eager_loop
 from tests.support.journaled import is_needless
+from tests.support.seconds import counted
 from tests.support.shares import IS_WHOLE, beyond_share
 
 if TYPE_CHECKING:
@@ -48,6 +49,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not is_needless(item)]
         config.hook.pytest_deselected(items=needless)
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """See that nobody works for long without a reason."""
+    with counted(item.nodeid):
+        return (yield)
 
 
 def pytest_collection_finish() -> None:
