@@ -16,7 +16,23 @@ import pytest
 MOST_S: Final = 2.0
 ROOMS: Final = ("chat", "durable", "record", "serve", "store", "support_tests", "team", "view")
 """Those whose list is complete."""
-REASONS: Final[dict[str, str]] = {}
+_LIVES: Final = "each case is several lives of a run, each in a process of its own"
+REASONS: Final[dict[str, str]] = {
+    "chat/test_state_machine.py::TestChatMachine": "its examples are whole conversations, made by Hypothesis",
+    "chat/test_state_machine.py::TestKeptChatMachine": "its examples are whole conversations, made by Hypothesis",
+    "durable/test_crash.py::test_a_run_that_is_killed_anywhere_ends_as_if_nobody_had_killed_it": _LIVES,
+    "durable/test_crash.py::test_no_call_takes_effect_before_it_is_on_the_disk_that_it_was_begun": (
+        "strace looks at each call of the system that a whole run makes"
+    ),
+    "durable/test_fleet.py::test_every_job_ends_once_whatever_becomes_of_its_workers_and_the_database": (
+        "forty jobs, whose workers are killed again and again"
+    ),
+    "durable/test_queues.py::test_a_run_that_was_started_with_another_model_is_done_with_that": (
+        "it loads a provider's package, if it is the first to do so"
+    ),
+    "durable/test_scheduler.py::TestScheduler": "its examples are whole histories of a store, made by Hypothesis",
+    "durable/test_scheduler.py::TestSchedulerOnBoth": "its examples are whole histories of a store, made by Hypothesis",
+}
 """Tests that may take longer, and why."""
 _IS_ASKED: Final = bool(os.environ.get("CI")) and "JOURNEYMAN_FUZZ" not in os.environ
 
@@ -26,7 +42,7 @@ def counted(test: str, *, most_s: float = MOST_S, is_asked: bool = _IS_ASKED) ->
     """Fail a test that is more work than tests may be, unless there is a reason."""
     before_s = _spent_s()
     yield
-    spent_s, name = _spent_s() - before_s, test.removeprefix("tests/").partition("[")[0]
+    spent_s, name = _spent_s() - before_s, test.removeprefix("tests/").partition("[")[0].removesuffix("::runTest")
     if is_asked and spent_s > most_s and name.partition("/")[0] in ROOMS and name not in REASONS:
         pytest.fail(
             f"It took {spent_s:.1f} s of a processor; a test may take {most_s:g} s. Make it smaller, give it the mark"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 import subprocess
 import sys
 import threading
@@ -48,6 +48,5 @@ def test_what_is_listed_may_take_longer_as_may_everything_on_a_laptop() -> None:
 @pytest.mark.parametrize("test", seconds.REASONS)
 def test_each_test_of_the_list_is_there_and_has_a_reason(test: str) -> None:
     path, _, name = test.partition("::")
-    nodes = ast.walk(ast.parse((TESTS / path).read_text("utf-8")))
-    assert name in [each.name for each in nodes if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    assert re.search(rf"^(async def |def |){name}\b", (TESTS / path).read_text("utf-8"), re.MULTILINE)
     assert len(seconds.REASONS[test].split()) > 3
