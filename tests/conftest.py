@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -14,9 +14,10 @@ from hypothesis import settings
 from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
 from tests.cli.program import Warm
 from tests.support.eager import make_eager_loop
-from tests.support.journaled import is_needless
+from tests.support.journaled import is_needless, is_second_turn
 from tests.support.seconds import counted
 from tests.support.shares import IS_WHOLE, beyond_share
+from tests.support.turns import has_turn, lost_turns
 
 if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
@@ -39,16 +40,29 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "contracts" / "certifi
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before anybody shuffles, and before `-m` looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Leave out turns that show nothing new, but where all are asked for; and cases that are not in the share."""
-    beyond, are_named = beyond_share(items), any("::" in word for word in config.args)
+    """Leave out what the share of this run has not, and turns that show nothing new; but where all are asked for.
+
+    Raises:
+        UsageError: a turn of the list is none of its test any more.
+    """
+    are_named = any("::" in each for each in config.args)
+    left_out = _turns_left_out(items, are_named=are_named) if config.getoption("journal") == "memory" else set()
+    beyond = beyond_share(items)
     if not IS_WHOLE and not are_named:
-        items[:] = [item for item in items if item not in beyond]
-        config.hook.pytest_deselected(items=[*beyond])
-    if config.getoption("journal") == "memory":
-        needless = [item for item in items if is_needless(item)]
-        items[:] = [item for item in items if not is_needless(item)]
-        config.hook.pytest_deselected(items=needless)
+        left_out |= beyond
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
     return (yield)
+
+
+def _turns_left_out(items: Sequence[pytest.Item], *, are_named: bool) -> set[pytest.Item]:
+    seldom = [item for item in items if is_second_turn(item)]
+    for item in seldom:
+        item.add_marker(pytest.mark.fuzz)
+    lost = lost_turns([item.nodeid for item in items])
+    if lost and not are_named:
+        raise pytest.UsageError(f"tests/support/turns.txt has turns that are no more: {', '.join(lost)}")
+    return {item for item in items if is_needless(item)} | {item for item in seldom if not has_turn(item)}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,12 +8,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-import anthropic as sdk
-
 from journeyman.model import Model
-from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.bridge import model as bridge
 from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import AZURE
@@ -48,6 +44,10 @@ def _authorities() -> ssl.SSLContext:
 
 @asynccontextmanager
 async def client(url: str, **more: Any) -> AsyncGenerator[Model]:  # noqa: ANN401
+    import anthropic as sdk  # noqa: PLC0415 - the packages of others take seconds, and few tests need them
+
+    from journeyman.models.anthropic.client import AnthropicClientModel  # noqa: PLC0415
+
     http = sdk.DefaultAsyncHttpxClient(verify=_authorities())
     async with sdk.AsyncAnthropic(api_key=KEY, base_url=url, http_client=http) as made:
         yield AnthropicClientModel(CLAUDE, client=made, **more)
@@ -75,5 +75,7 @@ def vertex(url: str, name: str = GEMINI, **more: Any) -> Made:  # noqa: ANN401
 
 
 def bridged(url: str, name: str = f"openai-chat:{PLAIN_GPT}", **more: Any) -> Made:  # noqa: ANN401
+    from journeyman.models.bridge import model as bridge  # noqa: PLC0415
+
     base_url = url if name.startswith("anthropic") else f"{url}/v1"
     return nullcontext(bridge.from_name(name, api_key=KEY, base_url=base_url, **more))

@@ -269,7 +269,9 @@ async def test_a_stored_answer_that_says_nothing_can_be_sent(stage: Stage, answe
     assert result.unwrap() == "Hello."
 
 
-@pytest.mark.parametrize("answer", [say(" "), say(SIGNED), say(SIGNED, "\n")], ids=str)
+@pytest.mark.parametrize(
+    "answer", [say(" "), say(SIGNED), say(SIGNED, "\n")], ids=["a blank", "a thought", "a thought and a blank"]
+)
 async def test_a_reminder_after_a_blank_answer_can_be_sent(stage: Stage, answer: Response) -> None:
     model = stage.model([answer, answer, report(1)])
     assert (await run(reporter(model, nudge=True), "Go.")).unwrap() == Report(total=1)

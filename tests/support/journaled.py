@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +126,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def is_needless(item: pytest.Item) -> bool:
     """Tell whether a test has both a journal and a wire, which know nothing of each other, and has turns with one."""
-    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    given = _given(item)
     is_only_wired = any("stage" in mark.args for mark in item.iter_markers("parametrize"))
     return given.get("journaled", "plain") != "plain" and given.get("stage") == "over http" and not is_only_wired
+
+
+def is_second_turn(item: pytest.Item) -> bool:
+    """Tell whether a test has another turn, in which it has no journal and no wire."""
+    given = _given(item)
+    is_only_wired = any("stage" in mark.args for mark in item.iter_markers("parametrize"))
+    return given.get("journaled", "plain") != "plain" or (given.get("stage") == "over http" and not is_only_wired)
+
+
+def _given(item: pytest.Item) -> Mapping[str, object]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}

@@ -1,0 +1,37 @@
+"""Which tests of the loop and the crews have their second turn, with a journal or over a wire, in `make test`.
+
+Nearly all that such a turn could show, others show, too. So a share has it, which `SHARE` draws, and those of a list,
+which together reach every branch that only second turns reach; `make fuzz` gives it to all.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+_ONE_IN: Final = 10
+_SHARE: Final = os.environ.get("JOURNEYMAN_CRASH_SEED", "7")
+_HAS_ALL: Final = "JOURNEYMAN_FUZZ" in os.environ
+ALWAYS: Final = frozenset(Path(__file__).with_name("turns.txt").read_text(encoding="utf-8").splitlines())
+"""Those that are drawn in any case."""
+
+
+class Collected(Protocol):
+    """A test, as pytest collects it."""
+
+    @property
+    def nodeid(self) -> str: ...
+
+
+def has_turn(item: Collected) -> bool:
+    """Tell whether a second turn of a test is one of those that this run has."""
+    return _HAS_ALL or item.nodeid in ALWAYS or zlib.crc32(f"{_SHARE} {item.nodeid}".encode()) % _ONE_IN == 0
+
+
+def lost_turns(collected: Sequence[str]) -> list[str]:
+    """Return what the list has of the collected files, and what is none of the collected tests."""
+    files = {each.partition("::")[0] for each in collected}
+    return sorted([each for each in ALWAYS.difference(collected) if each.partition("::")[0] in files])
