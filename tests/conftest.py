@@ -46,7 +46,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         UsageError: a turn of the list is none of its test any more.
     """
     are_named = any("::" in each for each in config.args)
-    left_out = _turns_left_out(items, are_named=are_named) if config.getoption("journal") == "memory" else set()
+    left_out = set[pytest.Item]()
+    if config.getoption("journal") == "memory":
+        left_out |= _turns_left_out(items, are_named=are_named)
     beyond = beyond_share(items)
     if not IS_WHOLE and not are_named:
         left_out |= beyond
