@@ -60,16 +60,17 @@ class Reader:
         Raises:
             StoreError, LookupError: as `Source` says.
         """
+
+        def read_source() -> T:
+            if self._source is None:
+                self._source = Source(self._path)
+            return work(self._source)
+
         async with self._alone:
-            reading = asyncio.ensure_future(asyncio.to_thread(self._read, work))
+            reading = asyncio.ensure_future(asyncio.to_thread(read_source))
             reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to look
             await ended(reading)
             return reading.result()
-
-    def _read(self, work: Callable[[Source], T]) -> T:
-        if self._source is None:
-            self._source = Source(self._path)
-        return work(self._source)
 
     async def close(self) -> None:
         """Close the file."""
