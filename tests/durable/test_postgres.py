@@ -314,7 +314,7 @@ async def test_an_engine_that_is_closed_while_it_connects_again_leaves_no_connec
             await asyncio.wait({asking})
             assert isinstance(asking.exception(), StoreError | None)
             async with asyncio.timeout(10):
-                while postgres.execute("SELECT FROM pg_stat_activity WHERE application_name = %s", name):  # noqa: ASYNC110
+                while postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", name):  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
 
 

@@ -23,7 +23,7 @@ from starlette.routing import Mount
 from journeyman import Agent, Chat, Failure, Host, Limits, Success, run, tool
 from journeyman.chat.questions import ask_user
 from journeyman.durable import Durable
-from journeyman.errors import DefinitionError, StoreError
+from journeyman.errors import DefinitionError, RunUnknown, StoreError
 from journeyman.model import Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.record import Recorder, Recordings
@@ -32,6 +32,7 @@ from journeyman.view import app, serve_view
 from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.source import Source
+from journeyman.view.steering import Given, Steering
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -472,7 +473,7 @@ async def test_who_leaves_while_the_store_is_opened_or_read_leaves_nothing_open_
     await asyncio.wait({opening})
     await reader.close()
     async with asyncio.timeout(10):
-        while postgres.execute("SELECT FROM pg_stat_activity WHERE application_name = 'journeyman reader'"):  # noqa: ASYNC110
+        while postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'journeyman reader'"):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     first = asyncio.create_task(reader.read(read_long))
     await asyncio.to_thread(begun.wait, 10)
@@ -483,6 +484,20 @@ async def test_who_leaves_while_the_store_is_opened_or_read_leaves_nothing_open_
     await asyncio.wait({first, second})
     assert (first.cancelled(), order) == (True, ["first", "second"])
     await reader.close()
+
+
+async def test_a_word_that_is_on_its_way_when_the_viewer_closes_leaves_nothing_open(
+    postgres: PostgresServer, emptied: str
+) -> None:
+    steering = Steering(emptied)
+    saying = asyncio.create_task(steering.say("nobody", Given(kind="stop", dedup="d"), is_durable=True))
+    await asyncio.sleep(0)
+    await steering.close()
+    await asyncio.wait({saying})
+    assert isinstance(saying.exception(), RunUnknown)
+    async with asyncio.timeout(10):
+        while postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'journeyman w%'"):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 async def test_the_stream_goes_on_when_the_connections_to_a_database_were_cut(
