@@ -37,6 +37,13 @@ def test_the_work_of_a_child_counts_and_waiting_does_not() -> None:
         threading.Event().wait(0.1)
 
 
+def test_who_loads_much_for_those_who_come_later_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    with seconds.counted("tests/chat/test_planted.py::test_first", most_s=0.0, is_asked=True):
+        work(0.02)
+        for number in range(51):
+            monkeypatch.setitem(sys.modules, f"planted_{number}", seconds)
+
+
 def test_what_is_listed_may_take_longer_as_may_everything_on_a_laptop() -> None:
     for test in ("loop/test_planted.py::test_of_another_room", *list(seconds.REASONS)[:1]):
         with seconds.counted(f"tests/{test}", most_s=0.0, is_asked=True):
