@@ -28,7 +28,8 @@ FRONT_PAGE = "__init__"
 TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
     " references",
-    "ports": "model budget cancel gate journal history inbox session window files processes forks proxies env_file",
+    "ports": "model budget cancel closing gate journal history inbox session window files processes forks proxies"
+    " env_file",
     "agent": "agent output prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",

@@ -57,6 +57,7 @@ from journeyman.tools.deps import (
     tool_deps_problems,
 )
 from journeyman.tools.schema import OutputSchema, anthropic_problems, output_schema, text_input
+from journeyman.tools.strict import strict_problems
 from journeyman.tools.tools import Middleware, Tool, reserved_problems, tool_problems
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 from journeyman.window import AnyStrategy, Compaction
@@ -325,6 +326,8 @@ def _compiled(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     if output.mode == "native":
         form = native_format(output, schema.input_schema)
         return Plan(input=given, output=schema, native=form, tools=tools, specs=helpers, takes_deps=frozenset(taking))
+    if output.strict and (wrong := [*strict_problems(schema.input_schema)]):
+        raise DefinitionError(f"The type of {output.name!r}", wrong)
     about = output.description.strip() or (_DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION)
     specs = [ToolSpec(name=output.name, description=about, input_schema=schema.input_schema, strict=output.strict)]
     specs += helpers

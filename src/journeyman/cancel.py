@@ -1,8 +1,8 @@
 """Stopping: the signal a caller holds, and the scope that obeys it.
 
 `Abort` is for callers. `Scope` is for the loop: it carries work in a task of its own, cancels that when the signal
-fires, the time is up or whoever waits for it is cancelled, and leaves it behind when it will not end. `ended` and
-`within` are for whoever waits for work of its own;
+fires, the time is up or whoever waits for it is cancelled, and leaves it behind when it will not end. `ended`,
+`within` and `cancel_within` are for whoever waits for work of its own;
 `is_awaited` tells whether the caller of a hook waits for what the hook returned.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock, get_ident
@@ -464,6 +464,8 @@ class Scope:
             self._press()
 
 
+_CANCELLATIONS: Final = 16
+"""How often what does not end is cancelled, at least."""
 _abandoned: Final[set[asyncio.Task[Any]]] = set()
 """Work that was left behind and goes on: a task that nobody holds may be lost to the garbage collector."""
 
@@ -491,6 +493,23 @@ async def ended(
                 on_cancel()
     if interrupted is not None:
         raise interrupted
+
+
+async def cancel_within(seconds: float, tasks: Collection[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+    """Cancel tasks again and again: each time, what keeps one of them is left. Return those that still go on
+    after so many seconds; nobody waits for them any more."""
+    clock = asyncio.get_running_loop().time
+    until_s, late = clock() + seconds, {each for each in tasks if not each.done()}
+    while late:
+        for task in late:
+            task.cancel()
+        _, late = await asyncio.wait(late, timeout=min(seconds / _CANCELLATIONS, max(0.0, until_s - clock())))
+        if clock() >= until_s:
+            break
+    for task in late:
+        _abandoned.add(task)
+        task.add_done_callback(_abandoned.discard)
+    return late
 
 
 async def within(seconds: float, work: Awaitable[object]) -> None:

@@ -26,7 +26,7 @@ from journeyman.cancel import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem, log_caught, name_and_words
 from journeyman.hosted.calls import HostedCall, hosted_calls
-from journeyman.json_numbers import read_json, write_json
+from journeyman.json_numbers import holds_written_numbers, read_json, write_json
 from journeyman.types import (
     Block,
     Effect,
@@ -150,6 +150,9 @@ class GateRequest:
     @property
     def digest(self) -> str:
         """SHA-256 over tool and arguments: what an approval is bound to."""
+        facts = [self.tool_name, self.arguments]
+        if holds_written_numbers(facts):
+            return hashlib.sha256(write_json(facts, is_sorted=True)).hexdigest()
         return hashlib.sha256(canonical_json([self.tool_name, self.arguments])).hexdigest()
 
 
@@ -468,7 +471,8 @@ class Guard:
         )
 
     def recall(self, messages: Sequence[Message], is_untrusted: Callable[[str], bool]) -> None:
-        """Tell the gates of an earlier conversation. What its user's side says after a result that is not trusted may
+        """Tell the gates of an earlier conversation. A result is as trusted as its tool was then, and is now, which
+        `is_untrusted` tells by its name. What its user's side says after a result that is not trusted may
         quote that, so it is left out."""
         if not self.memories:
             return
@@ -482,8 +486,9 @@ class Guard:
                 calls[block.id] = block
             elif isinstance(block, ToolResult):
                 call = calls[block.tool_use_id]
-                is_clean = is_clean and not is_untrusted(call.name)
-                self.see(seen_of(call, block, untrusted=is_untrusted(call.name), n_model_calls=0))
+                untrusted = bool(block.untrusted) or is_untrusted(call.name)
+                is_clean = is_clean and not untrusted
+                self.see(seen_of(call, block, untrusted=untrusted, n_model_calls=0))
             elif is_clean:
                 self.hear([block])
 

@@ -30,6 +30,7 @@ from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.events import Delivery, TaskInfo
 from journeyman.gate import Approval, Decision
 from journeyman.inbox import Outside
+from journeyman.json_numbers import read_json, write_json
 from journeyman.model import Model, Request, Tap
 from journeyman.result import ChildRecord
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolUse, Usage, adapter_of
@@ -91,7 +92,7 @@ class TypedCodec(Generic[T]):
 def as_json(value: object) -> bytes:
     """Return what is made of JSON's types as JSON. Half a surrogate pair, which it cannot carry, is replaced."""
     try:
-        return orjson.dumps(value)
+        return write_json(value)
     except TypeError:
         text = json.dumps(value, ensure_ascii=False)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
@@ -139,11 +140,15 @@ def decode_step(data: bytes) -> tuple[StepFacts, bytes]:
     Raises:
         ValueError: it is no step, or was stored by a version of this library with another form of steps.
     """
-    fields: Any = from_json(data)
+    write: Callable[[object], bytes] = write_json
+    try:
+        fields: Any = read_json(data)
+    except ValueError:  # a user's codec may write NaN, which is no JSON
+        fields, write = from_json(data), to_json
     stored = cast("dict[str, Any]", fields if isinstance(fields, dict) else {})
     if "value" not in stored or stored.get("kind") not in _KINDS:
         raise ValueError("it was stored by another version of journeyman, in a form that this one cannot read")
-    value = to_json(stored.pop("value"))
+    value = write(stored.pop("value"))
     return adapter_of(StepFacts).validate_python(stored), value
 
 

@@ -76,7 +76,8 @@ class Output(Generic[T, Needs]):
     reflection: Renderer[T, Needs] | Reflection[T, Needs] | None = None
     """A function that renders the draft, or a `Reflection` with options. None: the first output is final."""
     strict: bool = False
-    """Ask the provider to guarantee the schema, where it can do so without loss."""
+    """Ask the provider to guarantee the schema, where it can do so without loss. A type with which no provider can is
+    refused."""
     mode: Literal["tool", "native"] = "tool"
     """`tool`: the model hands in with a tool. `native`: its provider makes it answer with JSON of the type, and its
     last text is the output; it cannot be reflected on."""

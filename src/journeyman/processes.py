@@ -24,7 +24,7 @@ from journeyman.data import lazy_dataclass
 MARK: Final = "JOURNEYMAN_COMMAND"
 """The environment variable by which the processes of a command are found. It holds ids, the outermost command first."""
 _PROC = Path("/proc")
-_STATE, _VSIZE = 0, 20
+_STATE, _PARENT, _VSIZE = 0, 1, 20
 _EXEC_LOOKS = 20
 _EXEC_S = 0.000_5
 
@@ -65,6 +65,22 @@ class Processes:
             return self.mark.encode() in _environment(process)
         except (OSError, IndexError):  # it has ended by now, or is somebody else's
             return False
+
+
+def kill_children() -> None:
+    """Kill the processes that this one has started, and those that they have started, as far as the system shows them:
+    what this process would wait for if it could."""
+    parents: dict[int, int] = {}
+    for process in _all():
+        with suppress(OSError, IndexError):  # it has ended by now
+            parents[process] = int(_stat(process)[_PARENT])
+    ours, found = {os.getpid()}, set[int]()
+    while ours:
+        ours = {each for each, parent in parents.items() if parent in ours}
+        found |= ours
+    for process in found:
+        with suppress(OSError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _all() -> Iterator[int]:

@@ -23,6 +23,7 @@ from typing_extensions import TypeForm
 
 from journeyman.content.media import checked, checked_url, read
 from journeyman.data import lazy_dataclass
+from journeyman.json_numbers import read_json
 
 T = TypeVar("T")
 
@@ -218,8 +219,9 @@ class ToolUse:
 
     @property
     def input(self) -> JsonObject:
-        """The arguments, parsed again at each access, so that no reader can change the history."""
-        return from_json(self.input_json)
+        """The arguments, parsed again at each access, so that no reader can change the history. Numbers keep their
+        digits: a fraction that no double holds is a `WrittenNumber`."""
+        return read_json(self.input_json)
 
 
 @lazy_dataclass(frozen=True)
@@ -239,6 +241,9 @@ class ToolResult:
     is_error: bool = False
     tool_use_id: str = ""
     """Filled in by the loop."""
+    untrusted: bool | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """True: these may be a stranger's words, as the tool declared that made them, or says of this result. Never sent,
+    and stored with the message, so that a `TaintGate` knows it also where the tool is another one by then, or gone."""
     type: Literal["tool_result"] = field(default="tool_result", repr=False, kw_only=True)
 
     @property

@@ -7,7 +7,7 @@ import resource
 from base64 import b64decode
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from journeyman import Agent, Output, ProviderError, tool
 from journeyman.model import Request
@@ -72,6 +72,30 @@ clerk = Agent(name="clerk", model=FromFunction(paying), tools=[pay])
 planner = Agent(
     name="planner", input=Trip, model=FromFunction(lambda _: call("output", city="Oslo", days=3)), output=Output(Trip)
 )
+
+
+class Journey(BaseModel):
+    city: str
+    days: int = 1
+
+
+class Renamed(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+    town: str = Field(validation_alias="city")
+    days: int = Field(default=1, validation_alias=AliasChoices("days", "day"))
+
+
+class Anything(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    city: str = ""
+
+
+travelled = FromFunction(lambda request: request.messages[0].text)
+traveller = Agent(name="traveller", input=Journey, model=travelled)
+renamed = Agent(name="renamed", input=Renamed, model=travelled)
+open_to_all = Agent(name="open_to_all", input=Anything, model=travelled)
 
 
 def told_blocks(request: Request) -> Answer:

@@ -416,3 +416,25 @@ def test_a_line_of_openais_batches_keeps_its_custom_id(office: Office) -> None:
     assert (results[1]["custom_id"], results[1]["output"]) == ("r-1", '{"input": "Hello."}')
     assert "custom_id" not in results[2]
     assert "it has no field 'body', which --input-field names" in results[2]["error"]["message"]
+
+
+@pytest.mark.parametrize(("name", "form"), [("in.jsonl", "%s\n%s\n%s\n%s\n"), ("in.json", "[%s,%s,%s,%s]")])
+def test_a_key_that_is_misspelt_is_told_before_the_first_request(office: Office, name: str, form: str) -> None:
+    given = ('{"city": "Oslo", "dayz": 3}', '{"CITY": "Rome"}', '{"city": "Bonn", "note": 1}', '{"city": "Kyiv"}')
+    done = office("traveller", office.write(form % given, name))
+    assert done.code == 1
+    told = " ".join(done.stderr.split())
+    assert "2 lines cannot be read, and no request is sent for them; line 1: it has 'dayz', and" in told
+    assert "The agent takes no 'note' (1 line): left out." in told
+    codes = {line: record["code"] for line, record in office.results().items()}
+    assert codes == {1: "INVALID_INPUT", 2: "INVALID_INPUT", 3: "SUCCESS", 4: "SUCCESS"}
+
+
+def test_another_name_of_a_key_is_not_misspelt_and_an_agent_may_take_any_key(office: Office) -> None:
+    inputs = ('{"town": "Oslo", "day": 3}\n', "town,day\nOslo,3\n", '{"citi": "Oslo"}\n')
+    for agent, name, text in zip(
+        ("renamed", "renamed", "open_to_all"), ("in.jsonl", "in.csv", "any.jsonl"), inputs, strict=True
+    ):
+        done = office(agent, office.write(text, name))
+        assert (done.code, "takes no" in done.stderr) == (0, False), done.stderr
+        (office.folder / "out.jsonl").unlink()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -29,7 +32,11 @@ from journeyman.agent import Host
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
 from journeyman.loop.attempts import run
-from journeyman.models.scripted import Scripted, call
+from journeyman.model import Request
+from journeyman.models.scripted import FromFunction, Scripted, call
+from tests.durable.processes import in_memory
+from tests.durable.talks import talked
+from tests.serve.http_served import serving
 
 
 class Renamed(BaseModel):
@@ -132,22 +139,22 @@ async def handed_in(agent: Agent[Any, Any], input: Any) -> Any:  # noqa: ANN401 
         return (await (await durable.get("one", agent)).result()).unwrap()
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "expected"),
-    [
-        pytest.param(Renamed, {"name": "Ada"}, Renamed(name="Ada"), id="alias for writing"),
-        pytest.param(Doubled, {"given": 2}, Doubled(2), id="InitVar"),
-        pytest.param(Partial, {"name": "Ada"}, Partial(name="Ada"), id="excluded"),
-        pytest.param(Computed, {"name": "Ada"}, Computed(name="Ada"), id="computed"),
-        pytest.param(Written, {"at": 3}, Written(at=3), id="serializer"),
-        pytest.param(Packed, {"rows": "[1]"}, Packed.model_validate({"rows": "[1]"}), id="Json"),
-        pytest.param(Cents, {"cents": 2}, Cents(cents=2), id="converting"),
-        pytest.param(Secret, {"key": "s3cret"}, Secret(key=SecretStr("s3cret")), id="secret"),
-        pytest.param(Measured, {"at": "inf"}, Measured(at=math.inf), id="infinity"),
-        pytest.param(int, {"value": 2**64 + 1}, 2**64 + 1, id="large integer"),
-        pytest.param(list[int], {"value": [2**200]}, [2**200], id="larger integer"),
-    ],
-)
+OUTPUTS: list[Any] = [
+    pytest.param(Renamed, {"name": "Ada"}, Renamed(name="Ada"), id="alias for writing"),
+    pytest.param(Doubled, {"given": 2}, Doubled(2), id="InitVar"),
+    pytest.param(Partial, {"name": "Ada"}, Partial(name="Ada"), id="excluded"),
+    pytest.param(Computed, {"name": "Ada"}, Computed(name="Ada"), id="computed"),
+    pytest.param(Written, {"at": 3}, Written(at=3), id="serializer"),
+    pytest.param(Packed, {"rows": "[1]"}, Packed.model_validate({"rows": "[1]"}), id="Json"),
+    pytest.param(Cents, {"cents": 2}, Cents(cents=2), id="converting"),
+    pytest.param(Secret, {"key": "s3cret"}, Secret(key=SecretStr("s3cret")), id="secret"),
+    pytest.param(Measured, {"at": "inf"}, Measured(at=math.inf), id="infinity"),
+    pytest.param(int, {"value": 2**64 + 1}, 2**64 + 1, id="large integer"),
+    pytest.param(list[int], {"value": [2**200]}, [2**200], id="larger integer"),
+]
+
+
+@pytest.mark.parametrize(("kind", "arguments", "expected"), OUTPUTS)
 async def test_an_output_comes_back_as_it_was_handed_in(
     kind: type[object], arguments: dict[str, Any], expected: object
 ) -> None:
@@ -223,3 +230,119 @@ async def test_an_input_that_would_be_read_as_another_is_refused_before_anything
     assert isinstance(result, Failure)
     assert result.code == ErrorCode.INVALID_INPUT
     assert model.requests == []
+
+
+# -- other ways to another process ------------------------------------------------------------------------------------
+
+
+async def by_fork(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
+    memory = Memory()
+    async with Durable(InMemoryEngine(memory)) as durable:
+        await durable.run(agent, make(), id="one")
+        await durable.fork("one", at=(1, 1), id="branch")
+    async with Durable(InMemoryEngine(memory)) as durable:
+        await durable.resume("branch", agent)
+    async with Durable(InMemoryEngine(memory)) as durable:
+        return (await (await durable.get("branch", agent)).result()).unwrap()
+
+
+async def by_turn(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
+    stage, asked = in_memory(), asyncio.Event()
+
+    async def wait(_: Request) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+    stuck = replace(agent, model=FromFunction(wait))
+    assert await talked(stage, stuck, prompt=make(), until=asked) is None
+    ended = await talked(stage, agent)
+    assert ended is not None
+    return ended[0].unwrap()
+
+
+async def by_the_same_name(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
+    """A batch that goes on asks for the runs of its lines again, each by its name."""
+    memory = Memory()
+    async with Durable(InMemoryEngine(memory)) as durable:
+        await durable.start(agent, make(), id="line/1")
+    async with Durable(InMemoryEngine(memory)) as durable:
+        await durable.run(agent, make(), id="line/1")
+    async with Durable(InMemoryEngine(memory)) as durable:
+        return (await durable.run(agent, make(), id="line/1")).unwrap()
+
+
+WAYS = [pytest.param(way, id=way.__name__) for way in (by_fork, by_turn, by_the_same_name)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("kind", "arguments", "expected"), OUTPUTS)
+async def test_an_output_comes_back_as_it_was_by_every_way(
+    way: Callable[..., Any], kind: type[object], arguments: dict[str, Any], expected: object
+) -> None:
+    model = Scripted([call("output", **arguments)], repeat=True)
+    output = await way(Agent(name="clerk", model=model, output=Output(kind)), lambda: "Who?")
+    assert output == expected
+    assert type(output) is type(expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("kind", "make"), INPUTS)
+async def test_a_run_works_on_the_very_input_by_every_way(
+    way: Callable[..., Any], kind: type[object], make: Callable[[], object]
+) -> None:
+    seen: list[object] = []
+
+    def prompt(given: object) -> str:
+        seen.append(given)
+        return "Go."
+
+    model = Scripted(["Done."], repeat=True)
+    assert await way(Agent(name="clerk", model=model, input=kind, prompt=prompt), make) == "Done."
+    assert seen
+    assert all(each == make() and type(each) is type(make()) for each in seen)
+
+
+@pytest.mark.parametrize(("kind", "arguments", "expected"), [each for each in OUTPUTS if each.id != "secret"])
+async def test_a_background_run_works_on_the_very_task_and_its_output_comes_back(
+    kind: type[object], arguments: dict[str, Any], expected: object
+) -> None:
+    seen: list[object] = []
+
+    def prompt(given: object) -> str:
+        seen.append(given)
+        return "Go."
+
+    inner = Agent(
+        name="clerk",
+        model=Scripted([call("output", **arguments)], repeat=True),
+        input=kind,
+        prompt=prompt,
+        output=Output(kind),
+    )
+    task = json.dumps(arguments)
+    sends = call("subagent", agent="clerk", task=task, background=True, description="It works.", id="c")
+    outer = Agent(name="lead", model=Scripted([sends, "It works.", "Done."]), tools=[Subagents(inner)])
+    memory = Memory()
+    async with Durable(InMemoryEngine(memory)) as durable:
+        await durable.start(outer, "Go.", id="one")
+        await Worker(durable, agents=[outer]).run(until_idle=True)
+    async with Durable(InMemoryEngine(memory)) as durable:
+        (info,) = await durable.list(agent="lead/clerk")
+        output = (await (await durable.get(info.id, inner)).result()).unwrap()
+    assert (output, seen) == (expected, [expected])
+    assert type(output) is type(seen[0]) is type(expected)
+
+
+@pytest.mark.parametrize(("kind", "arguments", "expected"), OUTPUTS)
+async def test_a_served_result_is_the_same_document_after_a_restart(
+    tmp_path: Path, kind: type[object], arguments: dict[str, Any], expected: object
+) -> None:
+    model = Scripted([call("output", **arguments)])
+    agent, store = Agent(name="clerk", model=model, output=Output(kind)), str(tmp_path / "runs.db")
+    async with serving([agent], store=store) as served:
+        _, before = await served.ask("POST", "/agents/clerk/runs", {"input": "Who?"}, idempotency_key="r")
+        assert before["code"] == "SUCCESS"
+    async with serving([agent], store=store) as served:
+        assert (await served.ask("GET", "/runs/r"))[1]["result"] == before
+        assert (await served.ask("POST", "/agents/clerk/runs", {"input": "Who?"}, idempotency_key="r"))[1] == before

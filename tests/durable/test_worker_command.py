@@ -75,7 +75,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_is_not_done_in_time(
         worker.wait_for("2 runs at once")
         assert warm("run", CLERK, "Pay.", "--durable", "--detach", "--id", "other", "--store", store, cwd=tmp_path)
         worker.send(SIGTERM)
-        worker.wait_for("Stopping: what is driven has 0.1 s to end.")
+        worker.wait_for("Stopping within 0.1 s: what is driven has 0 s to end.")
         assert worker.done().code == 0
     assert shown(warm, tmp_path, store, "other")["status"] == "ready", "its queue is not served"
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from journeyman import Agent, tool
+from journeyman.closing import LEAST_S
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import StoreError
 from journeyman.models.scripted import FromFunction, call
+from tests.support.postgres import DeafSocket, PostgresServer
 
 
 class _Leaving(InMemoryEngine):
@@ -20,6 +23,31 @@ class _Leaving(InMemoryEngine):
         if self.is_away:
             raise StoreError("The store is away.", hint="Wait.", may_pass=True)
         return await super().settle(*given, **more)
+
+
+async def test_a_worker_whose_database_is_silent_ends_within_its_grace_and_closes_its_store(
+    postgres: PostgresServer,
+) -> None:
+    begun, stop = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="pure")
+    async def think() -> str:
+        """Think."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    bot = Agent(name="bot", model=FromFunction(lambda _: call("think", id="1")), tools=[think])
+    async with DeafSocket(postgres, postgres.database()) as between:
+        async with Durable(between.url) as durable:
+            await durable.start(bot, "?", id="a")
+            serving = asyncio.create_task(Worker(durable, agents=[bot]).run(stop=stop, grace_s=0.5))
+            await begun.wait()
+            between.is_silent = True
+            stop.set()
+            began_s = time.monotonic()
+            await serving
+        assert time.monotonic() - began_s < LEAST_S + 1.0
 
 
 async def test_a_worker_ends_in_time_though_its_run_cannot_be_given_back() -> None:
@@ -39,7 +67,7 @@ async def test_a_worker_ends_in_time_though_its_run_cannot_be_given_back() -> No
         await begun.wait()
         engine.is_away = True
         stop.set()
-        await asyncio.wait_for(serving, 15)
+        await asyncio.wait_for(serving, 2.5)
         row = await engine.get("a")
         assert row is not None
         assert row.status == "running"  # whoever finds it goes on with it

@@ -37,7 +37,7 @@ def test_a_signal_lets_the_calls_under_way_end_and_all_workers_of_the_program_re
     with paying(warm, tmp_path, n_workers=n_workers) as program:
         until_paying(program, n_workers)
         program.send(number)
-        program.wait_for("Stopping: what is driven has 60 s to end.")
+        program.wait_for("Stopping within 60 s: what is driven has 55 s to end.")
         (tmp_path / "go").touch()
         done = program.done()
     assert (done.code, done.stdout) == (0, " ".join(["done"] * n_workers) + "\n"), done.stderr
@@ -47,7 +47,7 @@ def test_a_second_signal_gives_what_is_driven_back_at_once(warm: Warm, tmp_path:
     with paying(warm, tmp_path) as program:
         until_paying(program)
         program.send(SIGTERM)
-        program.wait_for("Stopping: ")
+        program.wait_for("Stopping within ")
         program.send(SIGTERM)
         done = program.done()
     assert (done.code, done.stdout) == (0, "ready\n"), done.stderr

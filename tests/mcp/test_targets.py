@@ -162,6 +162,69 @@ def test_what_concerns_another_program_is_ignored_in_one_line(
     assert told in line
 
 
+WRITTEN_BY_EDITORS = """// the servers of this folder
+{
+  "servers": {  /* all
+     of them */
+    "git": {
+      "command": "uvx",
+      "args": ["mcp-server-git",],  // https://example.org
+    },
+    // "docs": {"url": "https://example.org/mcp"},
+  },
+}
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_json_is_read_as_editors_write_it(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_bytes(WRITTEN_BY_EDITORS.encode(encoding))
+    assert load_servers(file, environ={}) == to_servers({"git": GIT})
+    kept = ["//a", "/* b */", 'c", }', "d,]", "\\"]
+    file.write_bytes(json.dumps({"a": {"command": "x", "args": kept}}).encode(encoding))
+    assert load_servers(file, environ={}) == {"a": Stdio("x", kept, **LISTS)}
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (WRITTEN_BY_EDITORS.replace('"args"', "args").encode(), "key must be a string at line 7 column 7"),
+        (WRITTEN_BY_EDITORS.replace("*/", "").encode(), "at line 3"),
+        (WRITTEN_BY_EDITORS.removesuffix("}\n").encode(), "at line 11"),
+        (b'{"a": {"command": "x"}},', "trailing characters at line 1"),
+        (b'{"a": {"command": "x"},,}', "at line 1"),
+        (b'{\n"a": {"command": "stra\xdfe"}}', "line 2 is not in UTF-8"),
+        (b'{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "'a' stands in one object twice"),
+        (b'{"a": {"command": "x", "command": "y"}}', "'command' stands in one object twice"),
+        (b"[" * 5_000, "recursion limit exceeded at line 1"),
+    ],
+)
+def test_what_is_no_json_is_told_with_its_line(tmp_path: Path, raw: bytes, told: str) -> None:
+    (tmp_path / "mcp.json").write_bytes(raw)
+    with pytest.raises(DefinitionError) as caught:
+        load_servers(tmp_path / "mcp.json", environ={})
+    assert told in str(caught.value)
+    assert "Correct the file. It is JSON, in which comments and a last comma may stand." in str(caught.value)
+
+
+WORDS = ["uvx", "mcp-server-git"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"$schema": "https://example.org/c.json", "mcp": {"git": {"type": "local", "command": WORDS, "enabled": True}}},
+        {"context_servers": {"git": {"source": "custom", **GIT, "env": {}}}, "languages": {}},
+        {"context_servers": {"git": {"command": {"path": "uvx", "args": WORDS[1:], "env": None}, "settings": {}}}},
+        {"amp.mcpServers": {"git": GIT}, "amp.tab": 2},
+        {"mcp_servers": {"git": GIT}},
+    ],
+)
+def test_files_of_other_editors_list_the_same_server(tmp_path: Path, content: object) -> None:
+    assert load_servers(written(tmp_path, content), environ={}) == to_servers({"git": GIT})
+
+
 def test_other_words_for_the_fields_of_a_server_are_understood(tmp_path: Path) -> None:
     entries = {
         "Gemini's docs": {"httpUrl": "https://example.org/mcp", "excludeTools": ["drop"], "includeTools": ["*"]},
@@ -209,6 +272,7 @@ def test_two_servers_are_told_apart_where_tools_and_rules_name_them(tmp_path: Pa
         *("${input:token}", "${env.TOKEN}", "${config:a.b}", "${{ secrets.TOKEN }}", "${TOKEN", "${TOKEN:?}", "${}"),
         *("${TOKEN:-${OTHER}}", "$TOKEN", "%TOKEN%", "{{TOKEN}}", "<YOUR_TOKEN>", "$(pass token)", "{env:TOKEN}"),
         *("$env:TOKEN", "{file:/run/token}", "${command:x}", "${file:token}", "${ TOKEN }", "${op://vault/token}"),
+        *("YOUR_API_KEY", "your-token-here"),
     ],
 )
 def test_a_placeholder_that_is_not_understood_is_no_password(tmp_path: Path, value: str) -> None:

@@ -236,6 +236,21 @@ def test_a_result_is_sent_as(name: str) -> None:
     assert (anthropic["tool_use_id"], chat["tool_call_id"], responses["call_id"]) == ("t", "t", "t")
 
 
+@each
+def test_that_a_result_is_a_strangers_is_never_sent(model: AnyModel) -> None:
+    bodies = [
+        body_of(
+            model,
+            HELLO,
+            assistant(ToolUse("q", "query", "{}")),
+            user(ToolResult("Rain.", tool_use_id="q", untrusted=untrusted)),
+        )
+        for untrusted in (None, True)
+    ]
+    assert bodies[0] == bodies[1]
+    assert "untrusted" not in str(bodies)
+
+
 def test_pictures_in_results_stay_in_them_where_they_may() -> None:  # for Chat Completions see its own file
     call = assistant(ToolUse("t", "query"))
     answer = user(ToolResult((Text("a"), Text(""), Image(Url(PICTURE_URL))), tool_use_id="t"))

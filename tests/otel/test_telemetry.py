@@ -8,8 +8,10 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +24,7 @@ from journeyman.durable import Durable
 from journeyman.gate import Allow, Deny, GateRequest, Verdict
 from journeyman.model import Request, Response, Settings
 from journeyman.models.scripted import FromFunction, Scripted, call, say
-from journeyman.otel import OpenTelemetry
+from journeyman.otel import OpenTelemetry, names
 from journeyman.record import Recordings
 from journeyman.store import Store
 from journeyman.types import Usage
@@ -145,6 +147,26 @@ async def test_a_request_says_how_the_model_picks_its_words_wherever_the_provide
     names = ("temperature", "top_p", "top_k", "seed", "reasoning.level", "stream")
     assert [first.get(f"gen_ai.request.{name}") for name in names] == [1.0, 0.5, None, 7, "low", None]
     assert [second.get(f"gen_ai.request.{name}") for name in names] == [0.25, None, 40, None, None, None]
+
+
+NEWER = {
+    *("gen_ai.request.reasoning.level", "gen_ai.usage.cache_write.input_tokens", "gen_ai.token.modality"),
+    "gen_ai.evaluation.result",
+}
+"""Names of release 0.1.0 that are in no package yet, and an event."""
+
+
+def test_every_name_is_one_of_the_conventions() -> None:
+    package: Mapping[str, Any] = vars(import_module("opentelemetry.semconv._incubating.attributes.gen_ai_attributes"))
+    known = {value for name, value in package.items() if name.startswith("GEN_AI_")} | NEWER
+    values = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
+    values |= {attribute for attribute, _ in names.SAMPLING.values()}
+    metrics = ("gen_ai.client.", "gen_ai.invoke_agent.", "gen_ai.execute_tool.")
+    assert {each for each in values if each.startswith("gen_ai.") and not each.startswith(metrics)} <= known
+    providers = {each.value for each in package["GenAiProviderNameValues"]} | {"moonshot_ai"}
+    assert set(names.PROVIDERS.values()) <= providers
+    operations = {each.value for each in package["GenAiOperationNameValues"]}
+    assert {names.CHAT, names.INVOKE_AGENT, names.EXECUTE_TOOL} <= operations
 
 
 async def test_a_request_that_was_refused_counts_as_one_without_tokens(sending: Sending) -> None:

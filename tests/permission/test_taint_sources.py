@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,30 @@ import pytest
 
 from journeyman import Agent, Chat, Host, Limits, Message, Subagents, Tasks, Team, Text, Tool, ask_user, run, tool
 from journeyman.compaction import Summarise, Summary
+from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.errors import Rejected
 from journeyman.events import ApprovalRequested, ContextCompacted, Event, QuestionAsked
 from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Seen
 from journeyman.history import History
-from journeyman.model import Response
+from journeyman.hosted.tools import CodeExecution, FileSearch, WebSearch
+from journeyman.model import Response, Settings
 from journeyman.models.scripted import Answer, Scripted, call
 from journeyman.permission.taint import TaintGate
 from journeyman.team import TeamHooks
 from journeyman.toolbox import InMemoryFiles, Workspace, deferred_tools, project_memory
-from journeyman.types import Base64, Block, Document, Image, JsonObject, Opaque, ToolUse, UserContent
+from journeyman.types import (
+    Base64,
+    Block,
+    Document,
+    Image,
+    JsonObject,
+    Opaque,
+    ToolResult,
+    ToolUse,
+    UserContent,
+    dump_messages,
+    load_messages,
+)
 from tests.compaction.players import SmallWindow
 from tests.permission.places import Approver, play, results
 from tests.team.players import until_idle
@@ -366,6 +381,89 @@ async def test_what_a_provider_found_taints_a_conversation_that_goes_on(
     payer = Agent(name="payer", model=Scripted([answers(*PAY_NOW), "Done."]), tools=bank.tools())
     await run(payer, "Now act.", history=before, host=Host(gate=TaintGate()))
     assert bank.paid == paid
+
+
+# -- what is stored ---------------------------------------------------------------------------------------------------
+
+
+@tool(effect="pure")
+async def mail() -> str:
+    return MAIL
+
+
+class Trusting(Bank):
+    """The bank in a later version of the program, in which mail is a tool that is trusted."""
+
+    def tools(self) -> tuple[Tool[..., Any], Tool[..., Any]]:
+        return mail, super().tools()[1]
+
+
+async def test_a_stored_history_remembers_what_its_tools_were(bank: Bank) -> None:
+    said = (await play(bank.tools(), READ, "Read.")).history
+    for history in (said, load_messages(dump_messages(said))):
+        later = Trusting()
+        await play(later.tools(), PAY, history=history, host=Host(gate=TaintGate()))
+        assert later.paid == []
+    now = Trusting()  # what is trusted then and now leads to no question
+    trusted = (await play(now.tools(), READ, "Read.")).history
+    await play(now.tools(), PAY, history=load_messages(dump_messages(trusted)), host=Host(gate=TaintGate()))
+    assert now.paid == ["mallory@evil.example"]
+
+
+async def test_a_tool_may_say_of_one_result_that_it_is_a_strangers(bank: Bank) -> None:
+    @tool(effect="pure")
+    async def look() -> ToolResult:
+        return ToolResult(MAIL, untrusted=True)
+
+    await play([look, *bank.tools()], call("look", id="l"), PAY, host=Host(gate=TaintGate()))
+    assert bank.paid == []
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_chat_that_is_loaded_remembers_what_its_tools_were(tmp_path: Path, is_stored: bool) -> None:
+    async with Durable(tmp_path / "chats.db" if is_stored else InMemoryEngine()) as durable:
+        for bank, answers in ((Bank(), [READ, "Read."]), (Trusting(), [PAY, "Done."])):
+            agent = Agent(name="clerk", model=Scripted(answers), tools=bank.tools())
+            host = Host(gate=TaintGate(), approve=Approver())
+            with closing(durable.session("c", agent="clerk", create=True)) as session:
+                async with Chat(agent, host=host, session=session) as chat:
+                    await chat.prompt("Go on.")
+            assert bank.paid == []
+
+
+async def test_a_run_that_goes_on_in_a_later_version_of_the_program_remembers_what_its_tools_were() -> None:
+    memory, reached = Memory(), asyncio.Event()
+
+    @tool(effect="pure")
+    async def wait() -> str:
+        if not reached.is_set():  # in its first life
+            reached.set()
+            await asyncio.Event().wait()
+        return "waited"
+
+    def clerk(bank: Bank, *answers: Answer) -> Agent:
+        tools = [*bank.tools(), wait]
+        return Agent(name="clerk", model=Scripted([*answers, "Done."]), tools=tools, gate=TaintGate())
+
+    async with Durable(InMemoryEngine(memory)) as durable:
+        first = clerk(Bank(), READ, call("wait", id="w"))
+        going = asyncio.create_task(durable.run(first, "Go.", id="run"))
+        await reached.wait()
+        going.cancel()
+        await asyncio.wait({going})
+    later = Trusting()
+    async with Durable(InMemoryEngine(memory)) as durable:
+        await durable.run(clerk(later, PAY), "Go.", id="run", host=Host(approve=Approver()))
+    assert later.paid == []
+
+
+HOSTED = [(WebSearch(), True), (FileSearch(stores=("v",)), True), (CodeExecution(), False)]
+
+
+@pytest.mark.parametrize(("hosted", "untrusted"), HOSTED)
+def test_a_sub_agent_hands_in_a_strangers_words_if_its_provider_searches(hosted: Any, untrusted: bool) -> None:  # noqa: ANN401 - one of three
+    agent = Agent(name="scout", model=Scripted([]), settings=Settings(hosted=(hosted,)), description="Looks.")
+    assert Subagents(agent).untrusted is untrusted
 
 
 # -- what is told block by block, and what words tell ------------------------------------------------------------------

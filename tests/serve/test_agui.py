@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
 import subprocess
 import time
@@ -29,6 +30,7 @@ from journeyman.serve.refusals import Refusal
 from journeyman.types import Thinking
 from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, send, serving, waiter
 from tests.support.players import Door
+from tests.support.stopwatch import STALL_S, longest_stall
 
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "tests/serve/agui"
@@ -113,8 +115,10 @@ async def test_a_client_that_was_cut_off_is_told_exactly_the_rest() -> None:
         (result,) = [each for each in second if each["type"] == "TOOL_CALL_RESULT"]
         assert "the user cancelled" in result["content"]
         for body, whole in ((asked("r1", "Please send it."), first), (asked("r2", resume=resume), second)):
-            for number, event in enumerate(whole):
+            for number, event in enumerate(whole[:-1]):
                 assert await told(served, "clerk", body, last_event_id=event["id"]) == whole[number + 1 :]
+            last = {"accept": "text/event-stream", "last_event_id": whole[-1]["id"]}
+            assert await served.ask("POST", "/agents/clerk/agui", body, **last) == (204, "")
 
 
 async def test_a_thread_is_one_with_one_agent_and_a_run_one_with_one_prompt() -> None:
@@ -331,6 +335,8 @@ def many(n: int, one: object) -> list[object]:
     return [one] * n
 
 
+HELLO: Json = {"id": "1", "role": "user"}
+SAID: Json = {"type": "text", "text": "x"}
 TOO_MUCH: Mapping[str, tuple[Json, str]] = {
     "tools": ({"tools": [{**TOOLS[0], "name": f"t{number}"} for number in range(6_000)]}, "tools"),
     "properties": (
@@ -341,6 +347,9 @@ TOO_MUCH: Mapping[str, tuple[Json, str]] = {
     "wrong messages": ({"messages": many(45_000, {"id": 1, "role": "x"})}, "messages.44999"),
     "messages that are none": ({"messages": many(90_000, [])}, "messages.89999"),
     "results": ({"messages": many(1_000, results(["a"], "b")[0])}, "messages"),
+    "parts of a message": ({"messages": [{**HELLO, "content": many(20_000, SAID)}]}, "messages.0"),
+    "wrong parts of a message": ({"messages": [{**HELLO, "content": many(20_000, {"type": "x"})}]}, "messages.0"),
+    "parts of results": ({"messages": many(250, {**results(["a"], "b")[0], "content": many(40, SAID)})}, "messages.0"),
     "wrong resumes": ({"resume": many(10_000, {})}, "resume"),
 }
 
@@ -355,6 +364,37 @@ async def test_a_body_of_too_many_pieces_is_refused_before_they_are_looked_at(na
     assert time.process_time() - began_s < 0.05
     assert caught.value.issues[0]["path"].startswith(path)
     assert len(caught.value.issues) <= 20
+
+
+MUCH: Mapping[str, Json] = {
+    "properties": {
+        "tools": [{**TOOLS[0], "parameters": {"type": "object", "properties": {f"p{n}": {} for n in range(1_900)}}}]
+    },
+    "properties of a state that is not read": {"state": {f"p{n}": {} for n in range(36_000)}},
+    "properties of a message": {"messages": [{**HELLO, "content": "Hi.", **{f"p{n}": 0 for n in range(9_000)}}]},
+    "parts of a message": {"messages": [{**HELLO, "content": many(3_300, SAID)}]},
+    "messages": {"messages": [*many(20_000, {**HELLO, "content": "Hi."})]},
+}
+
+
+@pytest.mark.parametrize("name", MUCH)
+async def test_health_is_answered_while_a_large_body_is_taken(name: str) -> None:
+    threads = itertools.count()
+    async with serving([clerk()]) as served:
+
+        async def take() -> None:
+            body = asked("r", "Hi.") | MUCH[name] | {"threadId": f"t{next(threads)}"}
+            sent = json.dumps(body).encode()
+            headers = {"content-type": "application/json"}
+            async with served.client.post(f"{served.url}/agents/clerk/agui", data=sent, headers=headers) as response:
+                assert response.status == 200, await response.text()
+                await response.read()
+
+        async def both() -> None:
+            _, (status, _) = await asyncio.gather(take(), served.ask("GET", "/health"))
+            assert status == 200
+
+        assert await longest_stall(both) < STALL_S
 
 
 async def longest_step_s(stop: asyncio.Event) -> float:

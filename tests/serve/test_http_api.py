@@ -39,7 +39,9 @@ async def test_the_same_key_is_the_same_run_and_with_another_body_it_is_refused(
         assert first == again
         status, refused = await served.ask("POST", "/agents/clerk/runs", {"input": "Other."}, idempotency_key="a-1")
         assert (status, refused["error"]["code"]) == (409, "KEY_REUSED")
-        assert "its input is 'Hello.', not 'Other.'" in refused["error"]["message"]
+        assert refused["error"]["message"] == (
+            "This Idempotency-Key was used before, and its input is 'Hello.', not 'Other.'."
+        )
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,25 @@ async def test_events_are_numbered_and_may_be_gone_on_with_after_any_of_them() -
         for after in range(len(told)):
             assert await served.told("GET", f"/runs/r/events?after={after}") == told[after:]
             assert await served.told("GET", "/runs/r/events", last_event_id=str(after)) == told[after:]
+
+
+@pytest.mark.parametrize("place", ["/runs/r", "/chats/c"])
+async def test_who_has_the_last_event_is_told_that_nothing_follows(tmp_path: Path, place: str) -> None:
+    begin = "/agents/clerk/runs" if "/runs/" in place else "/agents/clerk/chats/c/turns"
+    store = str(tmp_path / "runs.db")
+    async with serving([clerk()], store=store) as served:
+        told = await served.told("POST", begin, RUN, idempotency_key="r")
+        for events in (f"{place}/events", f"{place}/events?after=1"):
+            assert await served.ask("GET", events, last_event_id=told[-1]["id"]) == (204, "")
+        assert await served.told("GET", f"{place}/events", last_event_id=told[-2]["id"]) == told[-1:]
+        assert await served.told("GET", f"{place}/events") == told
+    async with serving([clerk()], store=store) as served:  # its numbers are higher: one more time, and then no more
+        again = await served.told("GET", f"{place}/events", last_event_id=told[-1]["id"])
+        assert [each["event"] for each in again[-2:]] == ["TextDelta", "Result"]
+    for _ in range(2):
+        async with serving([clerk()], store=store) as served:
+            assert await served.ask("GET", f"{place}/events", last_event_id=again[-1]["id"]) == (204, "")
+            assert (await served.told("GET", f"{place}/events"))[-1] == again[-1]
 
 
 async def test_what_is_kept_no_more_is_told_as_a_gap() -> None:

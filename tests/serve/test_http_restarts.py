@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent
-from journeyman.durable import Durable
-from journeyman.durable.records import Change
+from journeyman.durable import Durable, InMemoryEngine, Memory
+from journeyman.durable.records import Change, Claim
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from tests.durable.processes import claimed
@@ -160,6 +160,37 @@ async def test_results_of_a_clients_tools_are_taken_at_either_server(tmp_path: P
         assert second[-1]["result"] == "It is red. and It is blue."
         third = await told(one, "painter", asked("r3", "Paint again.", tools=TOOLS))
         assert shown(third).count("TOOL_CALL_START") == 2
+
+
+class Slow(InMemoryEngine):
+    """A store that is slow to note what a run asks."""
+
+    def __init__(self) -> None:
+        super().__init__(Memory())
+        self.is_asked, self.may_note = asyncio.Event(), asyncio.Event()
+
+    async def note(self, claim: Claim, asked: bytes | None) -> None:
+        self.is_asked.set()
+        await self.may_note.wait()
+        await super().note(claim, asked)
+
+
+async def test_a_question_is_not_withdrawn_before_it_is_noted() -> None:
+    engine = Slow()
+    async with Durable(engine) as durable:
+        await durable.start(clerk(), "send", id="public:r")
+        async with serving([clerk()], store=durable) as served:
+            following = asyncio.create_task(served.told("GET", "/runs/r/events"))
+            await engine.is_asked.wait()
+            for _ in range(3):  # whoever follows the run looks at it
+                durable.hub.notify()
+                await served.ask("GET", "/health")
+            engine.may_note.set()
+            question = await served.waiting("/runs/r")
+            assert (await served.ask("POST", f"/runs/r/answers/{question['id']}", ALLOW))[0] == 202
+            events = await following
+    answers = [each for each in events if each["event"] == "ApprovalAnswered"]
+    assert [each["decision"] for each in answers] == ["allow"]
 
 
 async def test_why_a_run_is_blocked_is_for_the_operator_and_not_for_its_clients(tmp_path: Path) -> None:

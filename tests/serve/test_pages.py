@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
+from journeyman import Host, run
+from journeyman.serve import agent_server, serve_http
 from journeyman.serve.listening import LOOPBACK, naming
 from tests.serve.http_served import clerk, serving
+from tests.view.desk import viewing
 
 OWN = "127.0.0.1:8000"
 ASKED: tuple[tuple[str, str, dict[str, str], int], ...] = (
@@ -62,3 +68,30 @@ async def test_what_a_form_of_a_page_can_send_is_no_json_on_any_route(kind: str)
             place = f"{served.url}/agents/clerk/runs"
             async with served.client.post(place, data=form, headers={"Content-Type": good}) as response:
                 assert response.status == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "identity, zstd", "GZIP"])
+async def test_a_body_that_is_encoded_is_told_as_what_it_is_on_any_route(tmp_path: Path, encoding: str) -> None:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    mcp = asyncio.create_task(serve_http(agent_server(clerk()), port=0, on_ready=ready.set_result))
+    store = tmp_path / "runs.db"
+    await run(clerk(), "Hello.", host=Host(record=store))
+    async with serving([clerk()]) as served, viewing(store) as desk:
+        posts = [
+            path.format(agent="clerk", id="one", question="abcdef")
+            for method, path in served.app.routes
+            if method == "POST"
+        ]
+        places = [await ready, f"{desk.url}/api/forget", *[served.url + path for path in posts]]
+        for place in places:
+            headers = {"Content-Encoding": encoding, "Content-Type": "application/json"}
+            async with desk.session.post(place, data=gzip.compress(b"{}"), headers=headers) as response:
+                assert (response.status, response.headers["Accept-Encoding"]) == (415, "identity"), place
+                assert repr(encoding) in await response.text()
+        plain: Any = {"data": b"{}", "headers": {"Content-Encoding": "identity", "Content-Type": "application/json"}}
+        async with desk.session.post(f"{desk.url}/api/forget", **plain) as response:
+            assert response.status == 422
+        async with desk.session.post(places[-1], data=b"<>", headers={"Content-Type": "text/html"}) as response:
+            assert (response.status, "Accept-Encoding" in response.headers) == (415, False)
+    mcp.cancel()
+    await asyncio.wait({mcp})

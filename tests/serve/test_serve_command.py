@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,12 +17,16 @@ import uvicorn
 
 from examples.service.mounted import companion, service
 from journeyman import Agent
+from journeyman.closing import LEAST_S
 from journeyman.models.scripted import Scripted
 from journeyman.record import Recordings
-from tests.cli.program import Running, Warm, running
+from tests.cli.program import Running, Start, Warm, from_nothing, running
 from tests.cli.terminal import terminal
 from tests.serve.http_served import events_of
+from tests.support.postgres import DeafSocket, PostgresServer
 
+SLACK_S = 1.5
+"""So much later a process may end that has to share its processor."""
 TOKEN = "a-token-of-a-test-which-is-long"
 AGENTS = """
 import asyncio
@@ -43,11 +48,13 @@ greeter = Agent(name="greeter", model=FromFunction(reply), tools=[wait])
 
 
 @asynccontextmanager
-async def started(warm: Warm, folder: Path, *words: str, **env: str) -> AsyncGenerator[tuple[str, Running]]:
+async def started(
+    start: Start, folder: Path, *words: str, target: str = "agents.py:greeter", **env: str
+) -> AsyncGenerator[tuple[str, Running]]:
     """Start the command, and return where it serves."""
     (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
-    words = ("serve", "agents.py:greeter", "--port", "0", *words)
-    with running(*words, cwd=folder, env=env, start=warm.start) as server:
+    words = ("serve", target, "--port", "0", *words)
+    with running(*words, cwd=folder, env=env, start=start) as server:
         await asyncio.to_thread(server.wait_for, "serving at ")
         yield server.shown().split("serving at ")[1].split(";")[0].splitlines()[0], server
 
@@ -60,7 +67,7 @@ async def code_of(server: Running) -> int:
 async def test_the_command_serves_asks_for_its_token_and_ends_when_it_is_told_to(warm: Warm, tmp_path: Path) -> None:
     ours = {"Authorization": f"Bearer {TOKEN}"}
     async with (
-        started(warm, tmp_path, JOURNEYMAN_SERVE_TOKEN=TOKEN) as (url, server),
+        started(warm.start, tmp_path, JOURNEYMAN_SERVE_TOKEN=TOKEN) as (url, server),
         aiohttp.ClientSession() as client,
     ):
         for headers, status in (
@@ -89,7 +96,7 @@ async def test_a_function_names_the_owners_that_the_command_serves_and_it_keeps_
     (tmp_path / "auth.py").write_text(AUTH, encoding="utf-8")
     words = ("--authorize", "auth.py:owner", "--host", "0.0.0.0", "--allow-host", "127.0.0.1")
     async with (
-        started(warm, tmp_path, *words) as (url, _),
+        started(warm.start, tmp_path, *words) as (url, _),
         aiohttp.ClientSession(url.replace("0.0.0.0", "127.0.0.1")) as client,
     ):
         for token, status in (("of-ada", 200), ("of-eve", 404), ("of-nobody", 401)):
@@ -103,10 +110,66 @@ async def test_a_function_names_the_owners_that_the_command_serves_and_it_keeps_
 
 async def test_the_command_keeps_runs_in_postgres(warm: Warm, tmp_path: Path, emptied: str) -> None:
     for _ in range(2):  # the second time it is another process, and the same run
-        async with started(warm, tmp_path, "--store", emptied) as (url, _), aiohttp.ClientSession(url) as client:
+        async with started(warm.start, tmp_path, "--store", emptied) as (url, _), aiohttp.ClientSession(url) as client:
             ours = {"Idempotency-Key": "r"}
             async with client.post("/agents/greeter/runs", json={"input": "Hi."}, headers=ours) as response:
                 assert (await response.json())["output"] == "Hello."
+
+
+async def test_the_command_ends_within_its_grace_though_its_database_is_silent(
+    warm: Warm, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    collector = socket.create_server(("127.0.0.1", 0))  # it answers nothing, too
+    traces = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.getsockname()[1]}"}
+    async with (
+        DeafSocket(postgres, postgres.database()) as between,
+        started(warm.start, tmp_path, "--store", between.url, "--grace", "2", "--otel", **traces) as (url, server),
+        aiohttp.ClientSession(url) as client,
+    ):
+        for place, document in (
+            ("/agents/greeter/runs", {"input": "wait"}),
+            ("/agents/greeter/chats/c/turns", {"input": "wait"}),
+        ):
+            async with client.post(f"{place}", json=document, headers={"Prefer": "respond-async"}) as response:
+                assert response.status == 202, await response.text()
+        between.is_silent = True
+        server.send(signal.SIGTERM)
+        began_s = time.monotonic()
+        async with asyncio.timeout(10):
+            done = await asyncio.to_thread(server.done)
+        assert time.monotonic() - began_s < 2 + SLACK_S, done.stderr
+    collector.close()
+    assert "is left as it is" in done.stderr
+
+
+HANGING = """
+import subprocess
+from contextlib import contextmanager
+from journeyman import Agent
+from journeyman.models.scripted import Scripted
+
+@contextmanager
+def greeter():
+    with subprocess.Popen(["sh", "-c", "trap '' TERM; echo $$ > child; while true; do sleep 1; done"]) as child:
+        yield Agent(name="greeter", model=Scripted(["Hi."]))
+        child.terminate()
+"""
+
+
+async def test_the_command_ends_in_time_and_kills_a_child_that_does_not_end(tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING, encoding="utf-8")
+    async with started(from_nothing, tmp_path, "--grace", "0", target="hanging.py:greeter") as (_, server):
+        while not (tmp_path / "child").exists():  # noqa: ASYNC110 - before, the child heeds the signal
+            await asyncio.sleep(0.01)
+        server.send(signal.SIGTERM)
+        began_s = time.monotonic()
+        async with asyncio.timeout(10):
+            done = await asyncio.to_thread(server.done)
+        assert time.monotonic() - began_s < LEAST_S + SLACK_S, done.stderr
+    assert done.code != 0
+    assert "hanging.py:greeter" in done.stderr or "Not everything has ended in time" in done.stderr
+    child = int((tmp_path / "child").read_text())
+    assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
 
 
 def test_a_token_and_a_function_are_not_both_asked(warm: Warm, tmp_path: Path) -> None:
@@ -118,7 +181,7 @@ def test_a_token_and_a_function_are_not_both_asked(warm: Warm, tmp_path: Path) -
 
 async def test_the_command_keeps_and_records_runs_in_one_database(warm: Warm, tmp_path: Path, emptied: str) -> None:
     async with (
-        started(warm, tmp_path, "--store", emptied, "--record") as (url, server),
+        started(warm.start, tmp_path, "--store", emptied, "--record") as (url, server),
         aiohttp.ClientSession() as client,
     ):
         async with client.post(f"{url}/agents/greeter/runs", json={"input": "Ada"}) as response:
@@ -135,7 +198,7 @@ def test_in_a_terminal_a_server_says_where_it_is_and_then_waits_calmly(tmp_path:
     with terminal("serve", "agents.py:greeter", "--port", "0", folder=tmp_path, columns=120) as screen:
         screen.see("serving at http://127.0.0.1:")
         screen.press(b"\x03")
-        screen.see("stopping: what goes on has 30 s to end")
+        screen.see("stopping within 30 s: what goes on has 25 s to end")
         assert screen.end() == 0
         assert screen.is_calm
         assert len(screen.text.splitlines()) == 2, screen.text

@@ -12,10 +12,12 @@ from pydantic import BaseModel, field_serializer
 from journeyman import Agent, DefinitionError, Event, Host, InMemoryJournal, Output, tool
 from journeyman.budget import Allowance, Budget
 from journeyman.cancel import Abort
+from journeyman.errors import StoreError
 from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.serve import agent_server
+from journeyman.serve.server import served_tool
 from journeyman.types import Usage
 from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, last_round, next_round, text_of
 from tests.serve.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
@@ -367,3 +369,10 @@ async def test_a_listener_gets_the_events_of_all_runs(mode: str) -> None:
         await client.call_tool("echo", {"input": "1"})
         await client.call_tool("square", {"input": 1})
     assert [event.agent for event in events if isinstance(event, RunStarted)] == ["echo", "square"]
+
+
+def test_why_a_run_broke_is_for_the_operator_and_not_for_its_clients(caplog: pytest.LogCaptureFixture) -> None:
+    answered = served_tool(echo).answer(StoreError("The database at /srv/runs.db is gone.", hint="Look at 10.0.0.7."))
+    assert "/srv/runs.db" not in str(answered)
+    assert "10.0.0.7" not in str(answered)
+    assert "/srv/runs.db is gone" in caplog.text

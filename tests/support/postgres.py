@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -233,6 +234,8 @@ class DeafSocket:
         self.n_swallowed = 0
         self.stays_open = False
         """True: a connection whose answer it swallows stays as it is, and nothing more comes on it."""
+        self.is_silent = False
+        """True: no answer comes any more on any connection, and all stay open, as when the machine hangs."""
         self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> DeafSocket:
@@ -252,9 +255,8 @@ class DeafSocket:
         self.n_heard, self.swallows = 0, number
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(
-            self._pass_answers(reader, writer)
-        )  # one of the loop's own fails when it is cancelled
+        # A task that the server makes itself reports its cancellation as an error.
+        task = asyncio.create_task(self._pass_answers(reader, writer))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 
@@ -263,6 +265,8 @@ class DeafSocket:
         asking = asyncio.create_task(_pass_on(reader, to_server))
         try:
             while said := await from_server.read(1 << 20):
+                if self.is_silent:
+                    await asyncio.Event().wait()
                 if said.startswith(_NOTIFIES):
                     writer.write(said)
                     continue
@@ -287,8 +291,9 @@ class DeafSocket:
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while said := await reader.read(1 << 20):
-        writer.write(said)
+    with suppress(ConnectionError):  # whoever leaves without having read all is gone as well
+        while said := await reader.read(1 << 20):
+            writer.write(said)
     writer.close()
 
 

@@ -15,8 +15,17 @@ from typing import Final, Protocol
 _ONE_IN: Final = 10
 _SHARE: Final = os.environ.get("JOURNEYMAN_CRASH_SEED", "7")
 _HAS_ALL: Final = "JOURNEYMAN_FUZZ" in os.environ
-ALWAYS: Final = frozenset(Path(__file__).with_name("turns.txt").read_text(encoding="utf-8").splitlines())
-"""Those that are drawn in any case."""
+
+
+def name_of(nodeid: str) -> str:
+    """Return a name of a turn. The order of its parameters depends on what else is collected; that of the name does
+    not."""
+    test, _, parameters = nodeid.partition("[")
+    return f"{test}[{'-'.join(sorted(parameters.removesuffix(']').split('-')))}]"
+
+
+ALWAYS: Final = frozenset(map(name_of, Path(__file__).with_name("turns.txt").read_text(encoding="utf-8").splitlines()))
+"""The names of those that are drawn in any case."""
 
 
 class Collected(Protocol):
@@ -28,10 +37,11 @@ class Collected(Protocol):
 
 def has_turn(item: Collected) -> bool:
     """Tell whether a second turn of a test is one of those that this run has."""
-    return _HAS_ALL or item.nodeid in ALWAYS or zlib.crc32(f"{_SHARE} {item.nodeid}".encode()) % _ONE_IN == 0
+    name = name_of(item.nodeid)
+    return _HAS_ALL or name in ALWAYS or zlib.crc32(f"{_SHARE} {name}".encode()) % _ONE_IN == 0
 
 
 def lost_turns(collected: Sequence[str]) -> list[str]:
     """Return what the list has of the collected files, and what is none of the collected tests."""
     files = {each.partition("::")[0] for each in collected}
-    return sorted([each for each in ALWAYS.difference(collected) if each.partition("::")[0] in files])
+    return sorted([each for each in ALWAYS.difference(map(name_of, collected)) if each.partition("::")[0] in files])

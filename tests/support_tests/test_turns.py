@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.support.turns import ALWAYS, has_turn, lost_turns
+from tests.support.turns import ALWAYS, has_turn, lost_turns, name_of
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,7 @@ def test_a_turn_of_the_list_that_its_file_has_no_more_is_told() -> None:
     gone, *others = sorted(ALWAYS)
     assert lost_turns([*others, f"{gone.partition('::')[0]}::test_another"]) == [gone]
     assert lost_turns(["tests/loop/test_nothing_of_the_list.py::test_another"]) == []
+
+
+def test_the_order_of_the_parameters_does_not_matter() -> None:
+    assert name_of("a.py::test_a[over http-1]") == name_of("a.py::test_a[1-over http]") != name_of("a.py::test_a[1]")

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
 from typing import Annotated, Literal, Never, cast
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -15,6 +20,7 @@ from pydantic import (
     AliasChoices,
     AliasPath,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     Json,
@@ -27,6 +33,7 @@ from typing_extensions import TypedDict, TypeForm
 from journeyman.errors import InvalidArguments
 from journeyman.tools.raw_schema import RawSchema
 from journeyman.tools.schema import Fields, Parameter, output_schema
+from tests.support.stopwatch import STALL_S, longest_stall
 from tests.tools.test_schema import ANNOTATIONS, VALUES, Frozen
 
 MANY = 3_000
@@ -112,6 +119,101 @@ def test_wrong_arguments_cost_little_and_the_first_faults_are_told(
     assert time.thread_time() - began < 1  # some hundredths of it, where nothing else runs
     assert len(found) < 50
     assert any([told in each for each in found])
+
+
+class Person(BaseModel):
+    kind: Literal["person"]
+    age: int
+
+
+class Firm(BaseModel):
+    kind: Literal["firm"]
+    name: str
+
+
+class Level(BaseModel):
+    items: list[Level | int]
+
+
+class Row(BaseModel):
+    number: int
+    name: str = ""
+    size: float = 0
+
+
+class Color(Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+def refuse(value: object) -> object:
+    raise ValueError("should be something else")
+
+
+def many(item: str, size: int = 200_000) -> str:
+    return f"[{','.join([item] * (size // (len(item) + 1)))}]"
+
+
+def named(item: str, size: int = 200_000) -> str:
+    return "{" + ",".join([f'"n{n}":{item}' for n in range(size // (len(item) + 8))]) + "}"
+
+
+# of a size at which a fault takes several times as long as it may
+HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
+    "a flat union": (list[int | bool | None], many("1.5")),
+    "models that do not fit": (list[Person | Firm | Level | Point], many('{"z":1}')),
+    "a recursive union": (list[All | Any | Not | str], many("1")),
+    "a recursive union, half right": (list[All | Any | Not | str], many('{"all":[1]}', 40_000)),
+    "a recursive union around much": (All | Any | Not | str, nested(40, ",".join(['"x"'] * 10_000) + ",1", "any")),
+    "a recursive union, deep and long": (All | Any | str, nested(40, ",".join(['"x"'] * 10_000) + ",1", "any")),
+    "a recursive list, deep and long": (Level, nested(80, "1," * 20_000 + '"x"', "items")),
+    "wrong items": (list[str], many("1")),
+    "a wrong item at the end": (list[int], many("1")[:-1] + ',"x"]'),
+    "nested lists": (list[list[list[int]]], many('[["x"],["x"]]')),
+    "wrong values": (dict[str, int], named('"x"')),
+    "wrong keys": (dict[int, int], named("1")),
+    "40 missing names": (Wide, '{"rows":' + many('{"a":1}') + "}"),
+    "40 missing names of many": (cast("TypeForm[object]", list.__class_getitem__(Wide)), many('{"z":1}')),
+    "unknown names": (Closed, named("1")),
+    "unknown names of many": (list[Closed], many('{"n":1}')),
+    "tags": (list[Annotated[Person | Firm, Field(discriminator="kind")]], many('{"kind":"firm"}')),
+    "unknown tags": (list[Annotated[Person | Firm, Field(discriminator="kind")]], many('{"kind":"x"}')),
+    "a TypedDict": (list[Chosen], many('{"here":"x"}')),
+    "a dataclass": (list[Point], many('{"x":"x"}')),
+    "decimals": (list[Decimal], many('"x"')),
+    "times": (list[datetime], many('"x"')),
+    "ids": (list[UUID], many('"x"')),
+    "an enum": (list[Color], many('"x"')),
+    "a literal": (list[Literal["a"]], many('"x"')),
+    "a set": (set[int], many('"x"')),
+    "a tuple": (tuple[int, ...], many('"x"')),
+    "a validator before": (list[Annotated[int, BeforeValidator(refuse)]], many("1")),
+    "a validator behind": (list[Annotated[int, AfterValidator(refuse)]], many("1")),
+    "JSON in a text": (Json[list[int]], json.dumps(many('"x"'))),
+    "nulls that may not be absent": (list[Row], many('{"number":null,"size":null}', 100_000)),
+    "nulls that are absent": (list[Row], many('{"number":1,"size":null}', 50_000)[:-1] + ",{}]"),
+    "one long text": (int, json.dumps("9" * 1_000_000 + "x")),
+}
+
+
+@pytest.mark.parametrize(("annotation", "written"), HOSTILE.values(), ids=HOSTILE)
+async def test_no_wrong_value_stalls_the_loop(annotation: TypeForm[object], written: str) -> None:
+    fields, output = Fields([Parameter(name="it", annotation=annotation)]), output_schema(annotation)
+    as_output = f'{{"value": {written}}}' if output.is_wrapped else written
+    value = json.loads(written)
+    checks: list[Callable[[], object]] = [
+        lambda: fields.parse(f'{{"it": {written}}}', "it"),
+        lambda: output.parse(as_output),
+        lambda: output.check(value),
+    ]
+    for check in checks:
+        issues(check)  # the first time, validators are made
+        assert await longest_stall(lambda check=check: issues(check)) < STALL_S
 
 
 def test_a_python_value_that_is_wrong_costs_as_little() -> None:

@@ -278,6 +278,15 @@ def test_a_history_survives_being_stored(messages: list[Message]) -> None:
     assert tuple(load_messages(dump_messages(repaired))) == repaired
 
 
+def test_only_a_result_that_is_a_strangers_is_stored_with_that() -> None:
+    told = [Message("user", (ToolResult("x", tool_use_id="a", untrusted=each),)) for each in (None, True)]
+    plain, marked = [dump_messages([each]) for each in told]
+    assert b"untrusted" not in plain
+    assert marked == plain.replace(b'"type":"tool_result"', b'"untrusted":true,"type":"tool_result"')
+    blocks = [block for each in (plain, marked) for block in load_messages(each)[0].content]
+    assert [block.untrusted for block in blocks if isinstance(block, ToolResult)] == [None, True]
+
+
 @given(any_messages)
 def test_mending_loses_no_word_of_the_users_and_no_call_of_the_models(messages: list[Message]) -> None:
     def kept(all_messages: list[Message] | tuple[Message, ...]) -> list[str]:

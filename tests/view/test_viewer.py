@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import sqlite3
 import threading
@@ -422,6 +423,19 @@ async def test_a_format_that_is_missing_is_told_as_damage(path: Path) -> None:
         )
     with pytest.raises(StoreError, match="does not say in which format"):
         app(path)
+
+
+async def test_who_has_seen_the_end_of_a_run_is_told_that_nothing_follows(path: Path) -> None:
+    [id] = await recorded(path, "one")
+    async with viewing(path) as desk:
+        async with desk.session.get(f"{desk.url}/api/live?run={id}") as answer:
+            shown = await answer.text()
+        [last] = re.findall(r"^id: (.+)$", shown, re.MULTILINE)
+        assert f"id: {last}\nevent: run\n" in shown, "the last message alone has one"
+        asked = [await desk.status(f"/api/live?run={id}&after={after}", last_event_id=last) for after in (0, last)]
+        assert asked == [204, 204]
+        assert await desk.status(f"/api/live?run={id}", last_event_id=str(int(last) - 1)) == 200
+        assert await desk.status(f"/api/live?run={id}&after={last}") == 200
 
 
 async def test_hostile_texts_come_as_they_are(path: Path) -> None:

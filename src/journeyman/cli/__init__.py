@@ -8,11 +8,11 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from io import TextIOWrapper
 from pkgutil import resolve_name
 from typing import Final
 from unicodedata import category, name, normalize
 
+from journeyman.cli.outputs import OutputLost, guard_stream
 from journeyman.version import package_version
 
 COMMANDS: Final = {
@@ -80,17 +80,18 @@ def main() -> None:
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.dup(nothing), "w")
     codecs.register_error("journeyman", write_look_alikes)  # consoles of Windows, and some pipes, have few characters
-    output: object = sys.stdout
-    if isinstance(output, TextIOWrapper) and output.errors in ("strict", "surrogateescape"):
-        output.reconfigure(errors="journeyman")  # stderr escapes what it has not got
+    has_look_alikes = sys.stdout.errors in ("strict", "surrogateescape")  # stderr escapes what it has not got
+    sys.stdout = guard_stream(sys.stdout, may_be_lost=False, errors="journeyman" if has_look_alikes else None)
+    sys.stderr = guard_stream(sys.stderr, may_be_lost=True)
     try:
         words, fault = _read_env_files(sys.argv[1:])
         code = 2 if fault else _done(words)
         sys.stderr.write(fault)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough
+    except OutputLost as lost:
         os.dup2(nothing, 1)
-        code = 0
+        code = 1 if lost.has_reader else 0
+        sys.stderr.write(f"error: {lost}\n" if lost.has_reader else "")
     sys.exit(code)
 
 

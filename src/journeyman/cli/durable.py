@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from journeyman.agent import Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake, Refused
+from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import lasting, load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.permit.asker import Asker, asking
@@ -29,7 +30,7 @@ from journeyman.cli.run import Flag, Job, Kept, Stdout, input_of, listener_of, n
 from journeyman.cli.show.lines import arguments, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
-from journeyman.cli.show.screen import Interrupt, Screen, open_screen, stderr_console
+from journeyman.cli.show.screen import Screen, open_screen, stderr_console
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
 from journeyman.durable.handle import Handle

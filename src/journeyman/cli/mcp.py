@@ -22,11 +22,13 @@ from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli import COMMANDS
 from journeyman.cli.app import Mistake, usage
+from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout, check_names
+from journeyman.cli.outputs import OutputLost
 from journeyman.cli.run import Flag, ModelName, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
-from journeyman.cli.show.screen import Interrupt, print_error
+from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
@@ -92,7 +94,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         # The streams come first, before files are imported: these may print.
         with take() as streams, AgentLoop(timeout) as loop, _host(model, record, otel) as around:
             to_client = partial(serving.serve_stdio, streams=streams)
-            return _serve(loop, agents(loop), around, lambda server, abort: to_client(server, abort=abort))
+            return _serve(loop, agents(loop), around, lambda server, abort: to_client(server, abort=abort), http=False)
     Stdout()
     check_names(allow_host or ())
     if port is not None and not 0 <= port <= _LAST_PORT:
@@ -110,7 +112,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         )
 
     with AgentLoop(timeout) as loop, _host(model, record, otel) as around:
-        return _serve(loop, agents(loop), around, serve_at_port)
+        return _serve(loop, agents(loop), around, serve_at_port, http=True)
 
 
 @contextmanager
@@ -124,6 +126,8 @@ def _serve(
     agents: Sequence[Agent[Any, Any, Any]],
     host: Host,
     serve_with: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
+    *,
+    http: bool,
 ) -> int:
     abort = Abort()
     interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
@@ -136,6 +140,8 @@ def _serve(
         problem = error.problems[0]
         raise Mistake(problem.message, _HINTS.get(problem.code, problem.hint)) from error
     except OSError as error:
+        if not http:
+            raise OutputLost(error) from error
         raise Mistake(f"That address cannot be used: {error.strerror or error}.", "Choose another --port.") from error
     return interrupt.exit_code or 0
 

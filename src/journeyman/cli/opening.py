@@ -32,6 +32,7 @@ from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
+from journeyman.closing import Closing
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, name_and_words, quoted
 from journeyman.permission.permission import Mode
 from journeyman.skills import Skills
@@ -80,8 +81,9 @@ _GRACE_S: Final = 0.5
 class AgentLoop:
     """The event loop of one command, and the agents that are open in it until it is closed."""
 
-    def __init__(self, timeout_s: float = OPENING_S, *, rules: Path | None = None) -> None:
+    def __init__(self, timeout_s: float = OPENING_S, *, rules: Path | None = None, end: Closing | None = None) -> None:
         """`timeout_s`: how long an agent may take to open, and again to close. `rules`: a file of rules for the agents.
+        `end`: in which time the command has to end.
 
         Raises:
             Mistake: `timeout_s` is no time, or the file cannot be used.
@@ -91,6 +93,7 @@ class AgentLoop:
         self._rules: Final = None if rules is None else load_rules(rules)
         self.runner: Final = asyncio.Runner()
         self._timeout_s: Final = timeout_s
+        self._end: Final = Closing() if end is None else end
         self._open: Final[list[_OpenAgent]] = []
 
     def __enter__(self) -> AgentLoop:
@@ -173,8 +176,9 @@ class AgentLoop:
             while self._open:
                 last = self._open.pop()
                 try:
-                    with _alarm(last.late("is not closed"), after_s=last.limit_s):
-                        self.run(last.close())
+                    limit_s = self._end.part_s(last.limit_s)
+                    with _alarm(last.late("is not closed", limit_s), after_s=limit_s):
+                        self.run(last.close(limit_s))
                 except Mistake as mistake:
                     mistakes.append(mistake)
         if mistakes:
@@ -222,10 +226,11 @@ class _OpenAgent:
         self._left: Final = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def late(self, what: str) -> Mistake:
+    def late(self, what: str, within_s: float | None = None) -> Mistake:
         """Return what is said when the time is up."""
+        has_s = self._timeout_s if within_s is None else min(within_s, self._timeout_s)
         hint = "Fix what it waits for, or give it longer: --timeout SECONDS."
-        return Mistake(f"{self._target} {what} within {self._timeout_s:g} s.", hint)
+        return Mistake(f"{self._target} {what} within {has_s:.3g} s.", hint)
 
     async def open(self) -> Agent[Any, Any, Any]:
         """Return the agent.
@@ -243,8 +248,8 @@ class _OpenAgent:
         self._task.result()
         raise AssertionError("It has ended without an agent.")
 
-    async def close(self) -> None:
-        """Let what gave the agent end.
+    async def close(self, limit_s: float) -> None:
+        """Let what gave the agent end within so many seconds.
 
         Raises:
             Mistake: it does not, or it raised.
@@ -252,9 +257,9 @@ class _OpenAgent:
         if self._task is None:
             return
         self._left.set()
-        await asyncio.wait({self._task}, timeout=self.limit_s)
+        await asyncio.wait({self._task}, timeout=limit_s)
         if not self._task.done():
-            await _give_up(self._task, self.late("is not closed"))
+            await _give_up(self._task, self.late("is not closed", limit_s))
         self._task.result()
 
     async def _live(self, opened: asyncio.Future[Agent[Any, Any, Any]]) -> None:

@@ -27,6 +27,7 @@ from journeyman.cli.show.played import cassette_lines, text_of
 from journeyman.errors import StoreError, count, quoted
 from journeyman.files import make_private_folder, replace_file
 from journeyman.journal import OpenRecords
+from journeyman.json_numbers import write_json
 from journeyman.record.page import page
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, SentRequest
 from journeyman.record.recorder import Recorder
@@ -119,8 +120,8 @@ def show(
         if wire:
             return _show_wire(recordings, run, stdout, where=where, iteration=iteration)
         if json:
-            told = [adapter_of(RecordedEvent).dump_python(each, mode="json") for each in events]
-            stdout.write_json(to_json({**documents([run])[0], "events": told}))
+            told = [adapter_of(RecordedEvent).dump_python(each) for each in events]
+            stdout.write_json(write_json({**documents([run])[0], "events": told}))
             return 0
         for line in [*_facts(run), "", *[line for each in events for line in lines_of(each, full=full)]]:
             stdout.write_text(line)
@@ -206,7 +207,7 @@ _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
     "ModelResponded": lambda event, facts: (
         f"  iteration {event.iteration}: " + ": ".join(filter(None, map(text_of, map(facts.get, _OF_ANSWERS))))
     ),
-    "ToolCalled": lambda event, facts: f"    {event.tool_name}({to_json(facts.get('tool_input', {})).decode()})",
+    "ToolCalled": lambda event, facts: f"    {event.tool_name}({write_json(facts.get('tool_input', {})).decode()})",
     "ToolFinished": lambda event, facts: (
         f"    {event.tool_name}{' failed' if facts.get('is_error') else ''}: {text_of(facts.get('tool_result'))}"
     ),
@@ -233,7 +234,7 @@ def tail(run: str, /, *, store: str | None = None, json: Flag = False) -> int:
     with opened(find_store(store)) as recordings:
         for event in _followed(recordings, recordings.find(run)):
             if json:
-                stdout.write_json(to_json(adapter_of(RecordedEvent).dump_python(event, mode="json")))
+                stdout.write_json(write_json(adapter_of(RecordedEvent).dump_python(event)))
                 continue
             for line in lines_of(event):
                 stdout.write_text(line)
@@ -349,7 +350,7 @@ def write_new(place: Path, data: bytes, *, force: bool) -> None:
 def _as_jsonl(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     yield to_json({"run": documents([run])[0]}).decode()
     for event in recordings.all_events(run):
-        yield to_json({"event": adapter_of(RecordedEvent).dump_python(event, mode="json")}).decode()
+        yield write_json({"event": adapter_of(RecordedEvent).dump_python(event)}).decode()
     for request in all_requests(recordings, run):
         body = recordings.body(request)
         document = adapter_of(SentRequest).dump_python(request, mode="json")
@@ -368,7 +369,7 @@ def _as_markdown(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
             case "ModelResponded" if facts.get("text"):
                 yield from (f"## {where}, {event.attempt}/{event.iteration}", "", text_of(facts["text"]), "")
             case "ToolCalled":
-                given = to_json(facts.get("tool_input", {}), indent=2).decode()
+                given = write_json(facts.get("tool_input", {}), is_indented=True).decode()
                 yield from (f"### {event.tool_name}", "", *_fenced(given), "")
             case "ToolFinished":
                 yield from (*_fenced(text_of(facts.get("tool_result"))), "")

@@ -6,32 +6,34 @@ result alone: whatever else is printed, by the agent's file, its tools or the pr
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from threading import Timer
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from pydantic import JsonValue
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json, to_jsonable_python
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
+from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import lasting
 from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, RulesFile, SkillFolders, Timeout
+from journeyman.cli.outputs import OutputLost, guard_stream, write_all
 from journeyman.cli.permit.asker import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
-from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_screen, print_error, stderr_console
+from journeyman.cli.show.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
+from journeyman.closing import Closing
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
@@ -39,6 +41,7 @@ from journeyman.endings import Ending, ErrorCode, InvalidInputContext, ModelUnav
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count, visible_json
 from journeyman.events import Event, Listener
 from journeyman.journal import OpenRecords, Telemetry
+from journeyman.json_numbers import holds_written_numbers, read_json, write_json
 from journeyman.loop.attempts import run as run_agent
 from journeyman.result import Failure, Metadata, Result, plain_output
 from journeyman.types import Audio, Document, Image, Usage, UserContent
@@ -278,8 +281,9 @@ def recording_in(store: str | None, *, wish: bool, quiet: bool = False) -> Gener
 
 
 @contextmanager
-def telemetry_in(*, wish: bool) -> Generator[OpenTelemetry | None]:
+def telemetry_in(*, wish: bool, end: Closing | None = None) -> Generator[OpenTelemetry | None]:
     """Give what tells a collector what runs do, and send it until the block is left. None: nobody has wished for it.
+    `end`: in which time the command has to end.
 
     Raises:
         Mistake: it cannot be sent as the environment says.
@@ -294,8 +298,10 @@ def telemetry_in(*, wish: bool) -> Generator[OpenTelemetry | None]:
         raise Mistake(f"{words}.", f"Install them where journeyman is: {sys.executable} -m {hint}") from error
     except ValueError as error:
         raise Mistake(str(error), "Look at the OTEL_… variables of the environment.") from error
-    with sending as telemetry:
-        yield telemetry
+    try:
+        yield sending.telemetry
+    finally:
+        sending.close(end)
 
 
 def _perform(job: Job, screen: Screen) -> int:
@@ -514,10 +520,10 @@ def parse_input(agent: Agent[Any, Any, Any], text: str) -> object:
     if not schema.is_wrapped:
         return schema.parse_checked(text)
     try:
-        value: object = from_json(text)
+        value: object = read_json(text)
     except ValueError as error:
         raise InvalidArguments("input", [f"it is not valid JSON: {error}"]) from error
-    return schema.parse_checked(to_json({"value": value}))
+    return schema.parse_checked(write_json({"value": value}))
 
 
 # -- stdout -----------------------------------------------------------------------------------------------------------
@@ -531,6 +537,7 @@ class Stdout:
         self._descriptor = _taken(drop_others=drop_others)
         self.is_terminal = os.isatty(self._descriptor)
         self._encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        self._is_lost = False
 
     def write_text(self, text: str) -> None:
         """Write `text` and a line break. A terminal gets it without escape sequences."""
@@ -544,20 +551,26 @@ class Stdout:
 
     def write_event(self, event: Event) -> None:
         """Write an event as one line of JSON: its class, and its fields. What JSON has no form for is its `repr`."""
+        if self._is_lost:  # whoever wanted to read it is told so with the result
+            return
         named = {each.name: getattr(event, each.name) for each in fields(event)}
-        self.write_json(to_json({"event": type(event).__name__, **named}, fallback=repr, inf_nan_mode="null"))
+        document = to_jsonable_python({"event": type(event).__name__, **named}, fallback=repr, inf_nan_mode="null")
+        exact = {name: value for name, value in named.items() if holds_written_numbers(value)}
+        self.write_json(write_json({**document, **exact}))
 
     def _write(self, data: bytes) -> None:
-        with suppress(BrokenPipeError):  # the reader has seen enough
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+        try:
+            write_all(self._descriptor, data)
+        except BrokenPipeError:  # the reader has seen enough
+            self._is_lost = True
+        except OSError as error:
+            self._is_lost = True
+            raise OutputLost(error) from error
 
 
 def _taken(*, drop_others: bool) -> int:
-    printed = cast("io.TextIOWrapper[io.BufferedWriter] | None", sys.stdout)
-    if printed is not None:
-        printed.flush()
-        printed.reconfigure(line_buffering=True)
+    if sys.stdout is not None:
+        sys.stdout = guard_stream(sys.stdout, may_be_lost=True, by_line=True)  # it goes to stderr from now on
     try:
         descriptor = os.dup(_STDOUT)
     except OSError:  # closed by whoever started the program

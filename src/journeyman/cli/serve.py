@@ -21,12 +21,14 @@ from journeyman.agent import Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, tell
+from journeyman.cli.ending import TimedEnd, ending_in_time, hearing
 from journeyman.cli.loading import kind_of, load_model, load_value
 from journeyman.cli.opening import OPENING_S, AgentLoop, check_names
 from journeyman.cli.run import Flag, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import PlainScreen, hearing, stderr_console
+from journeyman.cli.show.screen import PlainScreen, stderr_console
+from journeyman.closing import time_of_work
 from journeyman.errors import DefinitionError, StoreError, quoted
 from journeyman.serve.api import AgentApp, Authorize, app
 from journeyman.serve.listening import (
@@ -84,7 +86,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         durable: Keep runs and chats in the store that JOURNEYMAN_STORE or the nearest .journeyman/runs.db names.
         authorize: A function of the request that returns its owner, or None: auth.py:owner.
         runs: How many runs go on at once.
-        grace: How many seconds what goes on has to end after the first signal.
+        grace: Within how many seconds it ends after the first signal. What goes on has most of them.
         model: Use this model instead of the agents' own.
         record: Record what happens: in the store, or else in JOURNEYMAN_STORE or the nearest .journeyman/runs.db.
         otel: Send traces and metrics to an OpenTelemetry collector, as the OTEL_… variables say. A run is a part of the
@@ -96,7 +98,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     _check(targets, grace, runs, port)
     Stdout()
     place = find_store(store, makes=True) if durable or store is not None else None
-    with _around(store, model, record, otel, debug=debug) as around, AgentLoop(timeout) as loop:
+    with _around(store, model, record, otel, grace=grace, timeout=timeout, debug=debug) as (around, loop, end):
         made = app(
             list(map(loop.agent, targets)),
             store=place and str(place.path),
@@ -112,21 +114,25 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         with _listening(host, port) as listening:
             address = f"http://{in_url(host)}:{listening.getsockname()[1]}"
             notice = f"serving at {address}; runs are kept in {place.shown if place else 'memory'}; Ctrl-C ends it"
-            loop.run(_until_told(made, guarded, listening, grace, notice=notice))
+            loop.run(_until_told(made, guarded, listening, end, notice=notice))
     return 0
 
 
 @contextmanager
-def _around(store: str | None, model: str | None, record: bool, otel: bool, *, debug: bool) -> Generator[Host]:
+def _around(
+    store: str | None, model: str | None, record: bool, otel: bool, *, grace: float, timeout: float, debug: bool
+) -> Generator[tuple[Host, AgentLoop, TimedEnd]]:
     """Give what surrounds every run until the block is left, and say in one line why it cannot be gone on with."""
     screen = PlainScreen(stderr_console())
     try:
         with (
+            ending_in_time(grace) as end,
             log_shown(screen.say, debug=debug),
             recording_in(store, wish=record) as tape,
-            telemetry_in(wish=otel) as telemetry,
+            telemetry_in(wish=otel, end=end) as telemetry,
+            AgentLoop(timeout, end=end) as loop,
         ):
-            yield Host(model=load_model(model), record=tape, telemetry=telemetry)
+            yield Host(model=load_model(model), record=tape, telemetry=telemetry), loop, end
     except DefinitionError as error:
         raise Mistake(error.problems[0].message, error.problems[0].hint) from error
     except StoreError as error:
@@ -186,20 +192,28 @@ def _authorize(named: str) -> Authorize:
 
 
 async def _until_told(
-    made: AgentApp, guarded: ASGIApp, listening: socket.socket, grace_s: float, *, notice: str
+    made: AgentApp, guarded: ASGIApp, listening: socket.socket, end: TimedEnd, *, notice: str
 ) -> None:
     """Serve until a signal says that it is enough. `notice` is shown once signals are heard."""
     loop, abort, at_once = asyncio.get_running_loop(), Abort(), asyncio.Event()
+
+    def hear(_: object) -> None:
+        end.hear()
+        loop.call_soon_threadsafe(heed)
 
     def heed() -> None:
         if abort.aborted:
             at_once.set()
         else:
-            tell(f"stopping: what goes on has {grace_s:g} s to end; once more, and it is stopped at once")
+            has_s = time_of_work(end.grace_s)
+            tell(
+                f"stopping within {end.grace_s:g} s: what goes on has {has_s:g} s to end; once more, and it is stopped"
+                " at once"
+            )
             abort.abort()
 
     async def close() -> None:
-        draining = asyncio.ensure_future(made.drain(grace_s))
+        draining = asyncio.ensure_future(made.drain(end.grace_s))
         hurrying = asyncio.ensure_future(at_once.wait())
         await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
         hurrying.cancel()
@@ -208,6 +222,6 @@ async def _until_told(
             await asyncio.wait({draining})
             await made.drain(0.0)
 
-    with hearing(lambda _: loop.call_soon_threadsafe(heed) and None):
+    with hearing(hear):
         tell(notice)
-        await serve_on(listening, guarded, abort=abort, connections=_CONNECTIONS, before_closing=close)
+        await serve_on(listening, guarded, abort=abort, connections=_CONNECTIONS, before_closing=close, closing=end)

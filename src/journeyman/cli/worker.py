@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from journeyman.agent import Host
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, opened, tell
+from journeyman.cli.ending import TimedEnd, ending_in_time
 from journeyman.cli.loading import kind_of, load_model, load_value
 from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout
 from journeyman.cli.run import DebugFlag, Flag, ModelName, OtelFlag, Stdout, recording_in, telemetry_in
@@ -27,6 +28,7 @@ from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
 from journeyman.durable.postgres.dispatchers import DISPATCHERS, DispatcherName
+from journeyman.durable.process_signals import stop_signals_heard
 from journeyman.durable.records import QueueState
 from journeyman.durable.worker import Queue, Worker
 from journeyman.errors import count, quoted
@@ -65,7 +67,7 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
         dispatcher: What brings the runs of a database: procrastinate, pgqueuer, or an object: celery.py:dispatcher.
             Without it: what the database has.
         slots: How many runs go on here at once.
-        grace: How many seconds what is driven has to end after the first signal.
+        grace: Within how many seconds it ends after the first signal. What is driven has most of them.
         mode: What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan. A run waits for an
             answer about the rest.
         record: Record what happens, in the store.
@@ -81,10 +83,11 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
     screen = PlainScreen(stderr_console())
     try:
         with (
+            ending_in_time(grace) as end,
             log_shown(screen.say, debug=debug),
-            AgentLoop(timeout) as loop,
+            AgentLoop(timeout, end=end) as loop,
             recording_in(store, wish=record) as tape,
-            telemetry_in(wish=otel) as telemetry,
+            telemetry_in(wish=otel, end=end) as telemetry,
         ):
             agents = [loop.agent(target, mode=mode) for target in targets]
             host = Host(model=load_model(model), record=tape, telemetry=telemetry)
@@ -93,14 +96,14 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
             made = partial(Worker, agents=agents, slots=slots, queues=queues, host=host)
             names = ", ".join(agent.name for agent in agents)
             tell_ready = f"Serving {names} from {place.shown}, {count(slots, 'run')} at once. Ctrl-C ends it."
-            loop.run(_served(store_opened, made, tell_ready, grace))
+            loop.run(_served(store_opened, made, tell_ready, end))
     finally:
         screen.close()
     return 0
 
 
 async def _served(
-    store: AbstractAsyncContextManager[Durable], made: Callable[[Durable], Worker], ready: str, grace_s: float
+    store: AbstractAsyncContextManager[Durable], made: Callable[[Durable], Worker], ready: str, end: TimedEnd
 ) -> None:
     async with store as durable:
         try:
@@ -108,7 +111,8 @@ async def _served(
         except ValueError as error:
             raise Mistake(str(error), "See: journeyman worker --help") from error
         tell(ready)
-        await serving.run(grace_s=grace_s)
+        with stop_signals_heard(end.hear):
+            await serving.run(grace_s=end.grace_s)
 
 
 def _dispatcher(named: str) -> DispatcherName | Dispatcher:

@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, Final
 
 from journeyman.agent import Agent
+from journeyman.cancel import cancel_within
 from journeyman.durable.drive import Drive, patiently
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving
@@ -41,6 +42,10 @@ _LOOK_S: Final = 0.01
 seconds."""
 _TOLD_S: Final = 0.05
 """When other processes say that they have written, the store is read again after so many seconds at the earliest."""
+_LAST_LOOK_S: Final = 0.25
+"""How long what reads the store beside the runs may take in the end, in seconds."""
+_GIVE_BACK_S: Final = 1.0
+"""How long it may take then to give runs back that nobody else looks for, in seconds."""
 _YEAR_2020: Final = 1_577_836_800.0
 """When it began, in seconds since 1970."""
 
@@ -105,12 +110,14 @@ class Hub:
         self._polling = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
-        """Close the store. What is driven here must have ended."""
-        adopted = list(self._adopted.values())
-        for task in (self._polling, *adopted):
+        """Close the store. What is driven here must have ended, or is left: it fails when it uses the store again."""
+        beside = {self._polling, *self._adopted.values()}
+        for task in beside:
             task.cancel()
-        await asyncio.wait({self._polling, *adopted})
-        await self.engine.close()
+        await asyncio.wait(beside, timeout=_GIVE_BACK_S if self._adopted else _LAST_LOOK_S)
+        await self.engine.close()  # now those that wait for an answer fail
+        if await cancel_within(_LAST_LOOK_S, beside):
+            _log.warning("The store of the runs does not answer, and was closed anyway.")
 
     def check(self) -> None:
         """Raise a `RuntimeError` if the store is not open here."""

@@ -11,7 +11,8 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
-from journeyman.cancel import ended
+from journeyman.cancel import cancel_within, ended
+from journeyman.closing import Closing, time_of_work
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
@@ -26,6 +27,7 @@ from journeyman.errors import (
     JourneymanError,
     ModelUnavailable,
     RunBlocked,
+    StoreError,
     SubagentMisused,
     name_and_words,
 )
@@ -39,9 +41,6 @@ _HowDriven: TypeAlias = Literal["driven", "held", "unfit", "failed"]
 
 _log = logging.getLogger("journeyman")
 _PATIENCE_S: Final = 1.0
-_LAST_WORDS_S: Final = 2.0
-"""What is driven has so many seconds to be given back, once it has had its time."""
-_HURRY_S: Final = 1.0
 _UNFIT_S: Final = 10.0
 """This worker leaves a run that it must not drive to others for so many seconds."""
 
@@ -121,57 +120,71 @@ class Worker:
     async def run(self, *, stop: asyncio.Event | None = None, grace_s: float = 30.0, until_idle: bool = False) -> None:
         """Serve until `stop` is set, or the surrounding task is cancelled. Without `stop`: until SIGTERM or Ctrl-C.
 
-        Then no more runs are claimed. Runs that are driven have `grace_s` seconds to end; after that, or at a second
-        signal, they are given back, so that another process goes on with them. A program that handles a signal itself,
-        or serves outside of its main thread, keeps it, and passes `stop`. `until_idle`: return when there is nothing
-        left to drive, which includes runs that wait because their queue is full.
+        Then no more runs are claimed, and this returns within `grace_s` seconds; within 2 if it has less, as the store
+        needs a moment. Runs that are driven have that time to end, except its last quarter, or 5 seconds. After that,
+        or at a second signal, they are given back, so that another process goes on with them; a store that does not
+        answer is not waited for. A program that handles a signal itself, or serves outside of its main thread, keeps
+        it, and passes `stop`. `until_idle`: return when there is nothing left to drive, which includes runs that wait
+        because their queue is full.
         """
         at_once = asyncio.Event()
         if stop is not None:
             await self._run_in_time(stop, at_once, grace_s=grace_s, until_idle=until_idle)
             return
         stop = asyncio.Event()
-        serving = asyncio.create_task(self._run_in_time(stop, at_once, grace_s=grace_s, until_idle=until_idle))
 
         def heed() -> None:
             if stop.is_set():
                 at_once.set()
-                serving.cancel()
                 return
-            _log.warning("Stopping: what is driven has %g s to end. Once more, and it is given back at once.", grace_s)
+            has_s = time_of_work(grace_s)
+            said = "Stopping within %g s: what is driven has %g s to end. Once more, and it is given back at once."
+            _log.warning(said, grace_s, has_s)
             stop.set()
 
         with stop_signals_heard(heed):
-            await ended(serving, on_cancel=serving.cancel)
-        if not serving.cancelled():
-            serving.result()
+            await self._run_in_time(stop, at_once, grace_s=grace_s, until_idle=until_idle)
 
     async def _run_in_time(
         self, stop: asyncio.Event, at_once: asyncio.Event, *, grace_s: float, until_idle: bool
     ) -> None:
         """Serve, and end in time whatever the store does."""
-        hurrying = asyncio.create_task(self._hurry(stop, at_once, grace_s))
+        closing = Closing(clock=asyncio.get_running_loop().time)
+        running = asyncio.create_task(self._run(stop, work_s=time_of_work(grace_s), until_idle=until_idle))
+        timing = asyncio.create_task(_spend_time_of_work(stop, at_once, closing, grace_s))
         try:
-            await self._run(stop, grace_s=grace_s, until_idle=until_idle)
+            await asyncio.wait({running, timing}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            closing.begin(GIVE_BACK_S)
+            await self._leave(running, closing)
+            raise
         finally:
-            hurrying.cancel()
+            timing.cancel()
+            await ended(timing)
+        if closing.has_begun:
+            await self._leave(running, closing)
+        if not running.done() or running.cancelled():
+            return
+        error = running.exception()
+        if isinstance(error, StoreError) and closing.has_begun:
+            _log.warning("The store could not be used in the end: %s", error)
+        elif error is not None:
+            raise error
 
-    async def _hurry(self, stop: asyncio.Event, at_once: asyncio.Event, grace_s: float) -> None:
-        """Cancel what is driven again and again once it has had its time: each time, what keeps it is left. It waits
-        for a store that is away, and whoever finds the run later goes on with it."""
-        await stop.wait()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(at_once.wait(), grace_s)
-        await asyncio.sleep(_LAST_WORDS_S)
-        while True:
-            for task in (*self._driving.values(), *self._brought):
-                task.cancel()
-            await asyncio.sleep(_HURRY_S)
+    async def _leave(self, running: asyncio.Task[None], closing: Closing) -> None:
+        """Give back what is driven; once half of the time is up, leave what keeps it. It waits for a store that is
+        away, and whoever finds the run later goes on with it."""
+        running.cancel()
+        await asyncio.wait({running}, timeout=closing.part_s())
+        late = await cancel_within(closing.part_s(), {running, *self._driving.values(), *self._brought})
+        if late:
+            runs = [id for id, task in self._driving.items() if task in late]
+            _log.warning("The store does not answer, so this is left as it is: %s", ", ".join(runs) or "the queue")
 
-    async def _run(self, stop: asyncio.Event, *, grace_s: float, until_idle: bool) -> None:
+    async def _run(self, stop: asyncio.Event, *, work_s: float, until_idle: bool) -> None:
         tickets = self._hub.engine.tickets
         if tickets is not None and not until_idle:
-            await self._serve(tickets, stop=stop, grace_s=grace_s)
+            await self._serve(tickets, stop=stop, work_s=work_s)
             return
         stopping = asyncio.ensure_future(stop.wait())
         try:
@@ -189,7 +202,7 @@ class Worker:
                 if changing.done():
                     self._full.clear()
             if self._driving:
-                await asyncio.wait(self._driving.values(), timeout=grace_s)
+                await asyncio.wait(self._driving.values(), timeout=work_s)
         finally:
             stopping.cancel()
             driving = list(self._driving.values())
@@ -228,7 +241,7 @@ class Worker:
 
     # -- what tickets bring
 
-    async def _serve(self, tickets: Tickets, *, stop: asyncio.Event, grace_s: float) -> None:
+    async def _serve(self, tickets: Tickets, *, stop: asyncio.Event, work_s: float) -> None:
         async def drive(ticket: Ticket) -> None:
             task = asyncio.current_task()
             assert task is not None
@@ -249,7 +262,7 @@ class Worker:
                 agents=self._served,
                 queues=list(self._queues),
                 slots=self._slots,
-                grace_s=grace_s,
+                grace_s=work_s,
                 stop=stop,
                 now=self._hub.now,
             )
@@ -352,3 +365,13 @@ class Worker:
             on_event=self._on_event,
             is_worker=True,
         )
+
+
+async def _spend_time_of_work(stop: asyncio.Event, at_once: asyncio.Event, closing: Closing, grace_s: float) -> None:
+    """Wait until what is driven has had its time, after the signal to stop, or until there was a second one."""
+    await stop.wait()
+    closing.begin(grace_s)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(time_of_work(grace_s)):
+            await at_once.wait()
+            closing.begin(0.0)

@@ -18,13 +18,12 @@ from functools import partial
 from itertools import count as count_from
 from typing import Any, Final, cast
 
-from pydantic_core import to_json
-
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
 from journeyman.journal import Journal, Reservation, TypedCodec, about_call
+from journeyman.json_numbers import write_json
 from journeyman.loop.record import Call, Outcome, Run, StepTally, current_tally, released
 from journeyman.loop.steps import OutcomeCodec, StepCodec, decided, facts_of, note_outcome, recall_runs, take_step
 from journeyman.loop.watch import ANYWHERE
@@ -162,7 +161,7 @@ def _meant(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
     behind = run.calls.tools.get(cast("str", given["name"]))
     if behind is None or not behind.deferred:
         return tool, use
-    return behind, ToolUse(use.id, behind.name, to_json(given["arguments"]).decode())
+    return behind, ToolUse(use.id, behind.name, write_json(given["arguments"]).decode())
 
 
 def _is_found(run: Run, tool: AnyTool) -> bool:
@@ -480,6 +479,8 @@ async def _executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments)
         outcome = await _handled(run, tool, use, arguments=arguments, context=context)
     finally:
         stop = None if context is None else context.close()
+    if tool.untrusted and outcome.error not in _NOT_RUN:  # before it is stored: the tool may be another one later
+        outcome = replace(outcome, result=replace(outcome.result, untrusted=True))
     return outcome if stop is None else replace(outcome, stop=stop)
 
 
@@ -649,18 +650,17 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
     """Stage the result of a call, count it, and tell."""
     kind, result = _kind(run, use), outcome.result
     if result.tool_use_id != use.id:
-        result = ToolResult(result.content, result.is_error, use.id)
+        result = replace(result, tool_use_id=use.id)
     if isinstance(result.content, tuple) and not any(tool.deferred for tool in run.calls.tools.values()):
-        result = ToolResult(result.parts, result.is_error, use.id)
+        result = replace(result, content=result.parts)
+    if kind == "tool" and not result.untrusted and _is_of_strangers(run, use, outcome):
+        result = replace(result, untrusted=True)
     result = run.history.answer(result)
     if run.guard is not None and run.guard.memories and kind == "tool":
-        called, meant = _meant(run, use)
-        tool = called or run.calls.tools[use.name]
-        quotes_schema = tool.untrusted == "throughout" and outcome.error == "invalid_input"
         seen = seen_of(
-            meant,
+            _meant(run, use)[1],
             result,
-            untrusted=(bool(tool.untrusted) and outcome.error not in _NOT_RUN) or quotes_schema,
+            untrusted=bool(result.untrusted),
             n_model_calls=run.ledger.n_model_calls,
             may_have_run=outcome.error not in _NOT_RUN or outcome.error == "timeout",
         )
@@ -684,6 +684,16 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
             cached=outcome.cached,
             duration_s=duration_s,
         )
+
+
+def _is_of_strangers(run: Run, use: ToolUse, outcome: Outcome) -> bool:
+    """Tell whether a result may be a stranger's words, as the tool that was called declares now."""
+    named = run.calls.tools[use.name]
+    if not named.untrusted:  # what passes calls on declares it of those behind it, too
+        return False
+    tool = _meant(run, use)[0] or named
+    quotes_schema = tool.untrusted == "throughout" and outcome.error == "invalid_input"
+    return (bool(tool.untrusted) and outcome.error not in _NOT_RUN) or quotes_schema
 
 
 def _count_failure(run: Run, name: str, outcome: Outcome) -> None:

@@ -256,6 +256,8 @@ class OutcomeCodec:
         fields: dict[str, Any] = adapter_of(_Stored).dump_python(stored, mode="json")
         if value.stop is None:
             del fields["stop"]  # steps of earlier versions have no such field either
+        if value.result.untrusted is None:
+            del fields["result"]["untrusted"]  # the same
         for name, codec, state in self._states():
             if state is not getattr(self._before, name):
                 fields[name] = from_json(codec.encode(state))

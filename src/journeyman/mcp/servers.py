@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import re
-from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from pathlib import Path, PurePath
@@ -222,7 +221,8 @@ def _is_address(url: str) -> bool:
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LEFT: Final = re.compile(r"\$\{[^}]{0,80}\}?")
 _OF_OTHERS: Final = re.compile(
-    r"(?:[A-Za-z]+\s+)?(\$[A-Z_][A-Z0-9_]*|\$env:\w+|%[A-Za-z_]\w*%|\{\{.*\}\}|<[^<>]*>|\{(?:env|file|input)[:.].*\}|\$\(.*\))"
+    r"(?:[A-Za-z]+\s+)?(\$[A-Z_][A-Z0-9_]*|\$env:\w+|%[A-Za-z_]\w*%|\{\{.*\}\}|<[^<>]*>|(?i:your[-_ ][\w -]*)"
+    r"|\{(?:env|file|input)[:.].*\}|\$\(.*\))"
 )
 """A value that is nothing but a placeholder as other programs write it, perhaps behind a word such as Bearer."""
 
@@ -238,7 +238,18 @@ _IGNORED: Final = frozenset(
     (
         *("alwaysAllow", "autoApprove", "trust", "timeout", "initTimeout", "startupTimeout", "description", "name"),
         *("title", "version", "icon", "iconUrl", "gallery", "homepage", "author", "id", "metadata", "dev", "$schema"),
-        *("inputs", "globalShortcut", "projects", "comment", "_comment", "note", "notes", "bundled"),
+        *(
+            "inputs",
+            "globalShortcut",
+            "projects",
+            "comment",
+            "_comment",
+            "note",
+            "notes",
+            "bundled",
+            "source",
+            "settings",
+        ),
     )
 )
 """What concerns only the program that wrote the file."""
@@ -246,6 +257,8 @@ _RESTRICTS: Final = re.compile(
     r"deny|denied|block|exclu|disallow|disabl|forbid|restrict|read_?only|sandbox|allow|permi|polic|only|enabl|approv",
     re.IGNORECASE,
 )
+_SECTIONS: Final = ("mcpServers", "mcp_servers", "context_servers", "amp.mcpServers")
+"""Under which names files list their servers; beside them `servers`, `mcp` and `mcp.servers`."""
 _NEEDED: Final = frozenset(("envFile", "env_file", "headersHelper"))
 """What a server would lack if it were ignored."""
 _TYPES: Final = {
@@ -284,6 +297,7 @@ class _Entry(BaseModel):
             return given
         entry = cast("dict[str, object]", given)
         ours: dict[str, object] = {}
+        entry = _in_one_form(entry)
         for key, value in entry.items():
             name = _IN_OUR_WORDS.get(key, key)
             ours[key if name in entry or name in ours else name] = value  # of two with one meaning, one stays as it is
@@ -296,13 +310,31 @@ class _Entry(BaseModel):
         return ours
 
 
+def _in_one_form(entry: dict[str, object]) -> dict[str, object]:
+    """Return an entry with its command as a program and its arguments, where it is a list of words, or has a `path`."""
+    command = entry.get("command")
+    if isinstance(command, list) and command and "args" not in entry:
+        program, *words = cast("list[object]", command)
+        return {**entry, "command": program, "args": words}
+    if isinstance(command, dict) and "path" in command:
+        inside = {key: value for key, value in cast("dict[str, object]", command).items() if value is not None}
+        program = inside.pop("path")
+        return {**inside, **entry, "command": program}
+    return entry
+
+
 def _section(value: Mapping[str, object]) -> tuple[str, object] | None:
     """Return the part of a file that lists the servers, and its name. None: all of it does."""
-    if "mcpServers" in value:
-        return "mcpServers", value["mcpServers"]
+    for name in _SECTIONS:
+        if name in value:
+            return name, value[name]
     nested: object = value.get("mcp")
-    if isinstance(nested, dict) and isinstance(listed := cast("dict[str, object]", nested).get("servers"), dict):
-        return "mcp", cast("object", listed)
+    if isinstance(nested, dict):
+        inside = cast("dict[str, object]", nested)
+        if isinstance(listed := inside.get("servers"), dict):
+            return "mcp", cast("object", listed)
+        if not any(isinstance(inside.get(key), str) for key in ("command", "url")):
+            return "mcp", inside
     listed = value.get("servers")
     if isinstance(listed, dict) and not any(isinstance(listed.get(key), str) for key in ("command", "url")):  # pyright: ignore[reportUnknownMemberType] - JSON that is checked next
         return "servers", cast("object", listed)
@@ -336,7 +368,7 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
     """
     file = Path(path)
     try:
-        content: object = from_json(file.read_bytes().removeprefix(BOM_UTF8))
+        content = _read_json(file.read_bytes())
         entries = _FILE.validate_json(to_json(_inner(content)))  # whose messages have the words of JSON
     except OSError as error:
         problem = Problem("UNREADABLE_SERVERS", f"It cannot be read: {error.strerror}.", "Check the path.")
@@ -344,7 +376,8 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
     except ValidationError as error:
         raise DefinitionError(f"The MCP configuration {file}", _faults(error)) from None  # it would show the values
     except ValueError as error:
-        problem = Problem("INVALID_ENTRY", f"At the top: Invalid JSON: {error}.", "Correct the file.")
+        hint = "Correct the file. It is JSON, in which comments and a last comma may stand."
+        problem = Problem("INVALID_ENTRY", f"At the top: Invalid JSON: {error}.", hint)
         raise DefinitionError(f"The MCP configuration {file}", [problem]) from None
     servers, problems = _read(entries, os.environ if environ is None else environ)
     _log_ignored(file, content, {name: entries[name] for name in servers})
@@ -352,6 +385,39 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
     if problems:
         raise DefinitionError(f"The MCP configuration {file}", problems)
     return servers
+
+
+_ODDITIES: Final = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA: Final = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])', re.DOTALL)
+
+
+def _read_json(raw: bytes) -> object:
+    """Return what JSON holds, as editors write it: with comments, a comma behind the last item, and in UTF-16.
+
+    Raises:
+        ValueError: it is none, at a line; or a name stands in an object twice, of which one would be lost.
+    """
+    try:
+        text = raw.decode(json.detect_encoding(raw))
+    except UnicodeDecodeError as error:
+        n_line = raw.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {n_line} is not in UTF-8") from None
+
+    def blank(found: re.Match[str]) -> str:
+        """Leave strings alone, and lines where they are."""
+        return found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0])
+
+    text = _LAST_COMMA.sub(blank, _ODDITIES.sub(blank, text))
+    content: object = from_json(text)  # which bounds how deep it may be
+
+    def check(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        names = [name for name, _ in pairs]
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise ValueError(f"{twice[0][:80]!r} stands in one object twice")
+        return dict(pairs)
+
+    json.loads(text, object_pairs_hook=check)
+    return content
 
 
 def _read(entries: Mapping[str, _Entry], environ: Mapping[str, str]) -> tuple[dict[str, Server], list[Problem]]:

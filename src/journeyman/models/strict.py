@@ -14,6 +14,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from journeyman.models.wire import as_list, as_object, as_text, to_json
+from journeyman.tools.strict import DECIDING, FORMATS, KEYWORDS, OPENAI_KEYWORDS, URI
 from journeyman.types import JsonObject
 
 TOOLS_AT_MOST: Final = 20
@@ -29,16 +30,7 @@ CHOICES_AT_MOST: Final = 500
 """How many values all `enum`s of a schema may have together for OpenAI's APIs."""
 
 _LOCAL: Final = "#/$defs/"
-_DECIDING: Final = frozenset({"$ref", "anyOf", "const", "enum", "type"})
 _TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_KEYWORDS: Final = frozenset(
-    {"$defs", "additionalProperties", "anyOf", "const", "description", "enum", "format", "items", "minItems"}
-    | {"properties", "required", "title", "type"}
-)
-_OPENAI_KEYWORDS: Final = _KEYWORDS | {
-    *("exclusiveMaximum", "exclusiveMinimum", "maximum", "maxItems", "minimum", "multipleOf")
-}
-_FORMATS: Final = frozenset({"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"})
 
 
 # -- the Messages API --------------------------------------------------------------------------------------------------
@@ -71,12 +63,12 @@ class _Walk:
     def accepts(self, value: object, above: tuple[str, ...] = ()) -> bool:
         """`above` are the definitions that this schema is part of: one that contains itself has no grammar."""
         schema = as_object(value)
-        if not schema.keys() <= _KEYWORDS | {"$ref"} or not schema.keys() & _DECIDING:
+        if not schema.keys() <= KEYWORDS | {"$ref"} or not schema.keys() & DECIDING:
             return False
         types = _types(schema)
         self.n_unions += (len(types) > 1) + ("anyOf" in schema)
         return (
-            _says_plainly(schema, formats={*_FORMATS, "uri"})
+            _says_plainly(schema, formats={*FORMATS, URI})
             and schema.get("minItems") in (None, 0, 1)
             and ("array" not in types or self.accepts(schema.get("items"), above))
             and ("object" not in types or self._accepts_object(schema, above))
@@ -133,13 +125,13 @@ def _closed(schema: JsonObject) -> JsonObject:
     if choices:
         made["anyOf"] = [_closed(as_object(choice)) for choice in choices]
     made |= {key: schema[key] for key in ("type", "enum", "const", "title") if key in schema}
-    if not made.keys() & _DECIDING:
+    if not made.keys() & DECIDING:
         raise ValueError("a part of it may be anything")
     if "object" in _types(schema):
         _close_object(schema, made)
     if "items" in schema:
         made["items"] = _closed(as_object(schema["items"]))
-    if schema.get("format") in (*_FORMATS, "uri"):
+    if schema.get("format") in (*FORMATS, URI):
         made["format"] = schema["format"]
     notes = {key: value for key, value in schema.items() if key not in _SAID and key not in made}
     said = [as_text(schema.get("description")), to_json(notes).decode() if notes else ""]
@@ -193,9 +185,9 @@ class _OpenAIWalk:
         types = _types(schema)
         self.n_choices += len(as_list(schema.get("enum")))
         return (
-            schema.keys() <= _OPENAI_KEYWORDS
+            schema.keys() <= OPENAI_KEYWORDS
             and ("anyOf" in schema or (bool(types) and types <= _TYPES))
-            and _says_plainly(schema, formats=_FORMATS)
+            and _says_plainly(schema, formats=FORMATS)
             and ("array" not in types or self.accepts(schema.get("items"), level))
             and ("object" not in types or self._accepts_object(schema, level + 1))
             and all(self.accepts(choice, level) for choice in as_list(schema.get("anyOf")))

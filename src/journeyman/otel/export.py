@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from journeyman.closing import Closing
 from journeyman.otel.telemetry import OpenTelemetry
 
 try:
@@ -52,13 +53,14 @@ class Exporting:
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(self._once)
 
-    def close(self) -> None:
-        """Send what waits, within a few seconds."""
+    def close(self, end: Closing | None = None) -> None:
+        """Send what waits, within a few seconds; `end`: within a part of what is left of that time."""
+        within_s = _LAST_S if end is None else end.part_s(_LAST_S)
         closing = threading.Thread(target=self._shut_down, name="journeyman telemetry", daemon=True)
         closing.start()
-        closing.join(_LAST_S)
+        closing.join(within_s)
         if closing.is_alive():
-            self._once.tell(f"the last of it did not go out within {_LAST_S:g} s")
+            self._once.tell(f"the last of it did not go out within {within_s:.2g} s")
 
     def _shut_down(self) -> None:
         for provider in (self._tracers, self._meters):

@@ -351,25 +351,26 @@ def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:
     while starts[-1] < len(words) and (_is_option(words[starts[-1]]) or _is_option(words[starts[-1] - 1])):
         starts.append(starts[-1] + 1)  # an option, or perhaps its value
     behind = tokens if tokens[0] == "*" else tokens[1:]
-    return not program.is_known or any(_begins(behind, words, start) for start in starts)
+    return not program.is_known or _begins(behind, words, starts)
 
 
 def _is_option(word: Word) -> bool:
     return word.text.startswith("-")
 
 
-def _begins(tokens: Sequence[str], words: Sequence[Word], start: int) -> bool:
-    """Tell whether the words from `start` on may begin as the tokens say. A `*` by itself stands for any number of
-    words; what follows it need only be tried at the first place where it fits."""
+def _begins(tokens: Sequence[str], words: Sequence[Word], starts: Sequence[int]) -> bool:
+    """Tell whether the words from one of `starts` on may begin as the tokens say. A `*` by itself stands for any number
+    of words; what follows it, as what begins at a start, need only be tried at the first place where it fits: from
+    there, all the places that follow a later one can be reached."""
     runs: list[list[str]] = [[]]
     for token in tokens:
         if token == "*":
             runs.append([])
         else:
             runs[-1].append(token)
-    place = start
+    place = 0
     for number, run in enumerate(runs):
-        places = range(place, place + 1 if number == 0 else len(words) + 1)
+        places = starts if number == 0 else range(place, len(words) + 1)
         found = next((each for each in places if _may_stand(run, words, each)), None)
         if found is None:
             return False

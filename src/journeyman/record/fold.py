@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
-
+from journeyman.json_numbers import write_json
 from journeyman.record.tables import packed, shrunk
 from journeyman.store.recordings import digest_of
 from journeyman.store.storage import Storage, Transaction
@@ -122,8 +121,8 @@ def _sound(clean: str, raw: str) -> str:
 def dumped(facts: object) -> str:
     """Return JSON values as a text. Half of a surrogate pair becomes a question mark."""
     try:
-        return orjson.dumps(facts).decode()
-    except TypeError:  # orjson's error for what UTF-8 cannot hold, or for numbers of more than 64 bits
+        return write_json(facts).decode()
+    except TypeError:  # what UTF-8 cannot hold
         return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
 
 

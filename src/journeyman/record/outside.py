@@ -11,13 +11,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from pydantic_core import from_json, to_json
-
 from journeyman.cancel import current_scope
 from journeyman.endings import START, Place
 from journeyman.errors import name_and_words
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, answer
 from journeyman.inbox import Outside, Queue, Receipt
+from journeyman.json_numbers import read_json, write_json
 from journeyman.types import JsonObject, RunPath
 
 TAKEN: Final = "SignalTaken"
@@ -132,7 +131,7 @@ class FromOutside:
             return "late", "it waits no more"
         if digest != str(word.body.get("digest") or ""):
             return "refused", "it is about another call"
-        take(DECISION.decode(to_json(word.body.get("decision"))) if word.kind == "approve" else text)
+        take(DECISION.decode(write_json(word.body.get("decision"))) if word.kind == "approve" else text)
         return "taken", ""
 
     def look(self) -> None:
@@ -178,7 +177,7 @@ class FromOutside:
                 question=approval.question,
                 tool_use_id=request.tool_use_id,
                 tool_name=request.tool_name,
-                arguments=from_json(request.input_json),
+                arguments=read_json(request.input_json),
                 digest=approval.digest,
                 offers=list(approval.offers),
                 rule=approval.rule,

@@ -12,11 +12,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from pydantic_core import from_json
-
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
+from journeyman.json_numbers import read_json
 from journeyman.record.keeping import forget
 from journeyman.record.tables import is_there, piece_of, shortened, storage_at, unfold
 from journeyman.store.address import find_store
@@ -554,7 +553,7 @@ class Recordings:
 def _json_of(text: str | bytes | None) -> JsonObject | None:
     """Return what a text says; None: there is none, or it was damaged."""
     try:
-        return None if text is None else from_json(text)
+        return None if text is None else read_json(text)
     except ValueError:
         return None
 

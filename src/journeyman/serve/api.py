@@ -48,7 +48,7 @@ from journeyman.serve.bodies import (
     wrong,
 )
 from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
-from journeyman.serve.listening import check_type
+from journeyman.serve.listening import check_encoding, check_type
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.openapi import ID, openapi
 from journeyman.serve.owned import delete_chat, delete_run, list_chats, list_runs, page_of
@@ -107,7 +107,7 @@ def app(
 
 
 _STOP_S: Final = 5.0
-"""How many seconds runs have to end when uvicorn is told to stop; at a second signal, none."""
+"""Within how many seconds runs end when uvicorn is told to stop; at a second signal, at once."""
 
 
 class AgentApp:
@@ -155,7 +155,8 @@ class AgentApp:
                     await asyncio.wait(draining)
 
     async def drain(self, grace_s: float) -> None:
-        """Begin no more runs, and give those that go on so many seconds to end. `/ready` then answers 503."""
+        """Begin no more runs, and end within so many seconds; those that go on have most of them. `/ready` then says
+        no (503)."""
         await self._hosting.drain(grace_s)
 
 
@@ -258,8 +259,10 @@ class _Endpoint:
                     )
                 asked.who, asked.owner = owner, owner_key(owner)
         if request.method == "POST":
-            if (unwelcome := check_type(request.headers)) is not None:
-                raise Refusal(unwelcome.status, "WRONG_TYPE", unwelcome.message, unwelcome.hint)
+            for code, check in (("WRONG_TYPE", check_type), ("WRONG_ENCODING", check_encoding)):
+                if (unwelcome := check(request.headers)) is not None:
+                    status, message, hint, headers = unwelcome
+                    raise Refusal(status, code, message, hint, headers=headers)
             asked.raw = await self._body(request)
             asked.body = parsed_body(asked.raw)
         above, telemetry = request.headers.get("traceparent"), self.hosting.host.telemetry
@@ -298,7 +301,9 @@ def refused(refusal: Refusal) -> Response:
     error: dict[str, object] = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
     if refusal.issues:
         error["issues"] = refusal.issues
-    headers = {"Retry-After": str(refusal.retry_s)} if refusal.retry_s is not None else {}
+    headers = dict(refusal.headers)
+    if refusal.retry_s is not None:
+        headers["Retry-After"] = str(refusal.retry_s)
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return Response(write_json({"error": error}), refusal.status, headers, media_type=_JSON)

@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple, cast
 
 from ag_ui.core.types import RunAgentInput
 from pydantic import ValidationError
-from pydantic_core import from_json, to_json
 from starlette.requests import Request
 
 from journeyman.agent import Agent
 from journeyman.errors import DefinitionError
 from journeyman.gate import DECISION, Allow, Decision, Deny, Rewrite
+from journeyman.json_numbers import read_json, write_json
 from journeyman.serve.openapi import ID, KEY
 from journeyman.serve.refusals import Refusal
 from journeyman.tools.context import ToolContext, current_asker
@@ -39,7 +39,7 @@ def parsed_body(raw: bytes) -> object:
     if not raw:
         return {}
     try:
-        return from_json(raw, allow_inf_nan=False)
+        return read_json(raw)
     except ValueError as error:
         raise Refusal(400, "NOT_JSON", f"The body is not JSON: {error}.", "Send JSON in UTF-8.") from None
 
@@ -81,7 +81,7 @@ def input_of(agent: Agent[Any, Any, Any], body: object) -> object:
             raise wrong("input", "it is not a text, or is blank")
         return value
     schema = agent.plan.input
-    return schema.parse_checked(to_json({"value": value} if schema.is_wrapped else value))
+    return schema.parse_checked(write_json({"value": value} if schema.is_wrapped else value))
 
 
 def text_of(body: object, name: str, *, default: str | None = None) -> str:
@@ -137,6 +137,8 @@ def run_input(body: object) -> RunInput:
         if messages := _items(fields.get("messages")):
             fields["messages"] = last = _last_messages(messages)
             n_before = len(messages) - len(last)
+            if _count_parts(last, _MOST_SAID) > _MOST_SAID:
+                raise wrong(f"messages.{n_before}", f"from there on they have more than {_MOST_SAID:,} parts")
     try:
         return RunInput(RunAgentInput.model_validate(fields), n_before)
     except ValidationError as error:
@@ -154,6 +156,8 @@ _MOST: Final = {"messages": 100_000, "tools": 128, "resume": 256}
 """How many of each a request may have."""
 _MOST_RESULTS: Final = 256
 """How many results of a client's tools are read."""
+_MOST_SAID: Final = 10_000
+"""How many values the messages that are read may be made of, all together."""
 _MOST_PARTS: Final = 4_000
 """How many values the tools of a client may be made of, all together."""
 
@@ -337,7 +341,7 @@ def decision_of(payload: JsonObject, path: str) -> Decision:
         Refusal: it is none.
     """
     try:
-        return DECISION.decode(to_json(payload))
+        return DECISION.decode(write_json(payload))
     except ValueError as error:
         what = str(error).splitlines()[0]
         raise Refusal(

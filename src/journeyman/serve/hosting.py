@@ -17,12 +17,11 @@ from contextvars import Context
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
-from pydantic_core import to_json
-
 from journeyman.agent import Agent, Host
-from journeyman.cancel import is_awaited
+from journeyman.cancel import cancel_within, is_awaited
 from journeyman.chat import Chat
 from journeyman.chat.questions import UNANSWERED, answered_event
+from journeyman.closing import Closing, time_of_work
 from journeyman.connect import connect
 from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Question, RunInfo, Worker
 from journeyman.durable.chats import ChatSession, TurnSuspended
@@ -44,7 +43,9 @@ from journeyman.errors import (
 )
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TextDelta
 from journeyman.gate import DECISION, Decision, Deny
+from journeyman.json_numbers import write_json
 from journeyman.model import opened
+from journeyman.serve.kept import KeptRuns
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_of
 from journeyman.session import TURN, Snapshot, turn_name
@@ -58,8 +59,6 @@ on."""
 
 _log = logging.getLogger("journeyman")
 _TICK_S: Final = 1.0
-_LAST_WORDS_S: Final = 5.0
-"""How long runs that were stopped have to end, when the server closes."""
 
 
 class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask for
@@ -86,21 +85,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._durable: Durable | None = None
         self._worker: Worker | None = None
         self._memory: Memory | None = None
-        self._lives: dict[str, Live] = {}
-        """Runs by their names, chats by the ids of their sessions after `TURN`."""
-        self._going: dict[Live, str] = {}
-        """Those that requests drive, each with its name in `_lives`: only these are looked at each second."""
-        self._idle: dict[Live, tuple[str, float]] = {}
-        """Those that have ended, only wait in the store, or are driven elsewhere, each with its name and since when
-        nothing has happened to it; the oldest first."""
-        self._chat_used_s: dict[str, float] = {}
-        """When chats that are kept in memory were last used; the oldest first."""
-        self._keys: dict[str, tuple[str, str]] = {}
-        """Of chats, the key of the newest turn, and what it was asked."""
+        self._kept: Final = KeptRuns(limits)
         self._n_going = 0
         """How many runs and turns are driven by requests, or begin."""
         self.n_followers = 0
         self.is_closing = False
+        self._closing = Closing()
+        """The time in which all of this has to end."""
         self._has_lifespan = False
         """True once the lifespan of the app has begun: then only it opens and closes."""
         self._keeper: asyncio.Task[None] | None = None
@@ -164,8 +155,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """Keep the store and the models open, and go on with what another process has left."""
         if self._durable is not None:
             raise RuntimeError("The agents are open already: an app can be opened only once.")
-        for kept in (self._lives, self._going, self._idle, self._chat_used_s, self._keys):
-            kept.clear()  # of the time before it was closed
+        self._kept.clear()
         async with AsyncExitStack() as stack:
             for model in (self.host.model or agent.model for agent in self.agents.values()):
                 with suppress(ModelUnavailable):  # the run that needs it says so
@@ -189,7 +179,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     @asynccontextmanager
     async def _beside(self) -> AsyncGenerator[None]:
         """Do what has to be done beside the requests."""
-        tasks = [asyncio.create_task(self._look_after())]
+        self._closing = Closing(clock=asyncio.get_running_loop().time)
+        looking = asyncio.create_task(self._look_after())
+        tasks = {looking}
         if self.is_stored:
             self._worker = worker = Worker(
                 self.durable,
@@ -198,22 +190,24 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 host=self.host,
                 equip=self._equip,
             )
-            tasks.append(
-                asyncio.create_task(worker.run(stop=asyncio.Event()))
-            )  # whoever runs the server handles signals
+            # Whoever runs the server handles signals.
+            tasks.add(asyncio.create_task(worker.run(stop=asyncio.Event())))
         try:
             yield
         finally:
             await self.drain(0.0)
+            looking.cancel()
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=self._closing.part_s())
+            await cancel_within(self._closing.part_s(), tasks)
 
     async def drain(self, grace_s: float) -> None:
-        """Begin nothing more; give what goes on so many seconds to end; then stop it, or leave it to another process
-        that has the store."""
+        """Begin nothing more, and end what goes on within so many seconds; what is not done after most of them is
+        stopped, or left to another process that has the store."""
         self.is_closing = True
-        going_on = [live for live in self._lives.values() if live.task is not None and not live.task.done()]
+        self._closing.begin(grace_s)
+        going_on = [live for live in self._kept if live.task is not None and not live.task.done()]
         driving = [live for live in going_on if live.is_driven]
         for live in going_on:
             if live.task is not None and not live.is_driven:  # it only waits for what another process does
@@ -221,7 +215,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         tasks = {live.task for live in driving if live.task is not None}
         if not tasks:
             return
-        await asyncio.wait(tasks, timeout=grace_s)
+        await asyncio.wait(tasks, timeout=min(time_of_work(grace_s), self._closing.left_s()))
         for live in driving:
             if live.task is not None and not live.task.done():
                 if self.is_stored:
@@ -229,23 +223,20 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                         live.task.cancel()
                 else:
                     live.abort.abort("the server is closing")
-        _, late = await asyncio.wait(tasks, timeout=_LAST_WORDS_S)
-        while late:  # each time, what keeps one of them is left: the store may be away
-            for task in late:
-                task.cancel()
-            _, late = await asyncio.wait(late, timeout=_TICK_S)
+        await asyncio.wait(tasks, timeout=self._closing.part_s())
+        # Each time, what keeps one of them is left: the store may be away.
+        late = await cancel_within(self._closing.part_s(), tasks)
+        for live in driving:
+            if live.task in late:
+                live.fail("LEFT", "The server was closed.", "The run goes on in another process of its store.")
+                _log.warning("%s does not end, and is left as it is.", live.name)
 
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            now_s = asyncio.get_running_loop().time()
-            for live, name in list(self._going.items()):
-                if live.is_driven:
-                    self._look_at(live, now_s)
-                else:
-                    del self._going[live]
-                    self._idle[live] = name, live.moved_s
-            self._forget_idle()
+            self._kept.look(self._look_at)
+            if self._memory is not None:
+                self._kept.forget_stored(self._memory, now=self.durable.hub.now())
 
     def _look_at(self, live: Live, now_s: float) -> None:
         limits, quiet_s = self.limits, now_s - live.moved_s
@@ -254,69 +245,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         elif self._memory is not None and live.open and not live.n_followers and quiet_s > limits.patience_s:
             live.abort.abort(f"nobody answered within {limits.patience_s:g} s")
 
-    def _forget_idle(self) -> None:
-        """Forget what was not used for long, and the oldest of what is too much."""
-        now_s, kept_s, most = asyncio.get_running_loop().time(), self.limits.kept_s, self.limits.kept_runs
-        for live in list(self._idle):
-            name, since_s = self._idle[live]
-            if now_s - since_s <= kept_s and len(self._idle) <= most:
-                break
-            del self._idle[live]
-            if live.is_driven:
-                self._going[live] = name
-            elif live.n_followers or (live.moved_s > since_s and len(self._idle) < most):
-                self._idle[live] = name, now_s if live.n_followers else live.moved_s
-            else:
-                if live.task is not None and live.ended is None:
-                    live.task.cancel()  # it waits for its end, which nobody wants to know any more
-                if self._drop(name, live):
-                    self._keys.pop(name, None)
-        if self._memory is not None:
-            self._memory.forget_ended(before=self.durable.hub.now() - kept_s, most=most)
-            self._forget_chats(self._memory, now_s)
-
-    def _forget_chats(self, memory: Memory, now_s: float) -> None:
-        for id in list(self._chat_used_s):
-            is_much = len(self._chat_used_s) > self.limits.kept_runs
-            if now_s - self._chat_used_s[id] <= self.limits.kept_s and not is_much:
-                return
-            live = self._lives.get(TURN + id)
-            if live is None or (is_much and live.ended is not None and not live.n_followers):
-                del self._chat_used_s[id]
-                memory.sessions.pop(id, None)
-            else:
-                self._use_chat(id)
-
-    def _use_chat(self, id: str) -> None:
-        self._chat_used_s.pop(id, None)
-        self._chat_used_s[id] = asyncio.get_running_loop().time()
-
-    def _keep(self, name: str, live: Live) -> Live:
-        """Let something be found under a name, instead of what was before it."""
-        before = self._lives.get(name)
-        if before is not None:
-            self._going.pop(before, None)
-            self._idle.pop(before, None)
-        self._lives[name] = live
-        self._going[live] = name
-        return live
-
-    def _drop(self, name: str, live: Live) -> bool:
-        """Let something be found no more under its name. False: another one is found there."""
-        self._going.pop(live, None)
-        self._idle.pop(live, None)
-        if self._lives.get(name) is not live:
-            return False
-        del self._lives[name]
-        return True
-
     def forget(self, name: str) -> None:
         """Forget what has ended here under the name of a run, or of a chat after `TURN`."""
-        live = self._lives.get(name)
-        if live is not None:
-            self._drop(name, live)
-        self._keys.pop(name, None)
-        self._chat_used_s.pop(name.removeprefix(TURN), None)
+        self._kept.forget(name)
 
     def _go(self, live: Live, driving: Coroutine[Any, Any, None]) -> None:
         """Let a request's run or turn go on."""
@@ -351,7 +282,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             Refusal: it cannot begin now, or not with this input or this name.
         """
         known = await self.durable.hub.engine.get(name)
-        begins = self._followed_of(name) is None and (known is None or known.status == "ready")
+        begins = self._kept.followed(name) is None and (known is None or known.status == "ready")
         if begins:
             self._check_room()
         self._n_going += 1
@@ -362,21 +293,17 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise invalid_input(invalid) from None
         except RunDiffers as differs:
             hint = "Take another key for another request."
-            raise Refusal(409, "KEY_REUSED", f"This Idempotency-Key was used before: {differs}", hint) from None
+            text = f"This Idempotency-Key was used before, and {differs.difference}."
+            raise Refusal(409, "KEY_REUSED", text, hint) from None
         finally:
             self._n_going -= 1
-        live = self._followed_of(name)
+        live = self._kept.followed(name)
         if live is None:
             base = 0 if known is None else known.epoch
-            live = self._keep(name, self._live(name, agent, base=base, is_tied=is_tied and self._is_tied))
+            live = self._kept.add(name, self._live(name, agent, base=base, is_tied=is_tied and self._is_tied))
             if begins:
                 self._go(live, self._drive(live, handle.id, deps))
         return await self._caught_up(live)
-
-    def _followed_of(self, name: str) -> Live | None:
-        """Return what is followed under a name, but not what was left: somebody may go on with it."""
-        live = self._lives.get(name)
-        return None if live is None or (live.ended is not None and live.ended.result is None) else live
 
     def _check_room(self) -> None:
         retry_s = self.limits.retry_s
@@ -452,9 +379,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         name = row.name or row.id
         if ":" not in name:
             return replace(program, deps=deps)
-        live = self._lives.get(name)
+        live = self._kept.get(name)
         if live is None or live.ended is not None:
-            live = self._keep(name, self._live(name, program.agent, base=row.epoch))
+            live = self._kept.add(name, self._live(name, program.agent, base=row.epoch))
         return self._program(live, program, deps)
 
     def _watch(self, live: Live) -> None:
@@ -487,6 +414,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         gone = [id for id in live.open if id not in asked]
         given = await self.durable.hub.engine.signals(run=row.id) if gone else ()
         for id in gone:
+            if id in live.here or id not in live.open:  # asked in this process, which is about to note it, or answered
+                continue
             live.withdraw(_answered(live.open[id], [each for each in given if each.body.get("digest") == id]))
         for id, question in asked.items():
             if id in live.open:
@@ -502,11 +431,11 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         text = STORE_AWAY if isinstance(error, StoreError) else "The server could not go on with the run."
         live.fail("NOT_DRIVEN", text, _OPERATOR)
 
-    async def _caught_up(self, live: Live) -> Live:
-        """See to it that those who follow a run will hear of its end."""
+    async def _caught_up(self, live: Live, *, is_over: bool = False) -> Live:
+        """See to it that those who follow a run will hear of its end; where it `is_over` already, at once."""
         if live.task is None:
             self._watch(live)
-            await asyncio.sleep(0)
+            await (live.over.wait() if is_over else asyncio.sleep(0))
         return live
 
     async def find(self, name: str) -> Live:
@@ -515,12 +444,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         Raises:
             Refusal: there is none.
         """
-        live = self._lives.get(name)
-        if live is None:
-            row = await self._row(name)
-            live = self._lives.get(name)  # as it may have been found meanwhile
-            live = live or self._keep(name, self._live(name, self.agent(row.agent), base=row.epoch))
-        return await self._caught_up(live)
+        live = self._kept.get(name)
+        if live is not None:
+            return await self._caught_up(live)
+        row = await self._row(name)
+        live = self._kept.get(name)  # as it may have been found meanwhile
+        live = live or self._kept.add(name, self._live(name, self.agent(row.agent), base=row.epoch))
+        return await self._caught_up(live, is_over=row.result is not None)
 
     async def info(self, name: str) -> RunInfo:
         """Return what is known of a run.
@@ -533,7 +463,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     async def result(self, name: str) -> bytes | None:
         """Return the document of the result of a run that is over; None: it is not."""
-        live = self._lives.get(name)
+        live = self._kept.get(name)
         if live is not None and live.ended is not None:
             return live.ended.document if live.ended.result is not None else None
         row = await self._row(name)
@@ -568,11 +498,11 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         Raises:
             Refusal: the chat is in use, is another agent's, or the key was used for another prompt.
         """
-        live = self._followed_of(TURN + id)
+        live = self._kept.followed(TURN + id)
         if (
             live is not None
             and key is not None
-            and (known := self._keys.get(TURN + id)) is not None
+            and (known := self._kept.keys.get(TURN + id)) is not None
             and known[0] == key[0]
         ):
             if known[1] != key[1]:
@@ -592,7 +522,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         Raises:
             Refusal: there is none.
         """
-        live = self._followed_of(TURN + id)
+        live = self._kept.followed(TURN + id)
         if live is not None and not (live.is_suspended and agent is not None):
             return await self._caught_up(live)
         engine, number = self.durable.hub.engine, (await self.conversation(id)).n_runs
@@ -603,14 +533,15 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 raise nothing("turn in the chat", id)
             live = self._live(id, self.agents[last.agent], base=number + 1 - _A_LIFE / 2)
             live.run = turn_name(id, number)
-            return await self._caught_up(live)
+            return await self._caught_up(live, is_over=last.result is not None)
         known = self.agents[row.agent] if agent is None or agent.name != row.agent else agent
         try:
             return await self._begin(id, known, None, key=None, is_tied=False, row=row)
         except Refusal as refusal:
             if refusal.code != "CHAT_IN_USE":
                 raise
-        live = self._lives[TURN + id]  # another process drives it; what it asks there can be answered here, too
+        live = self._kept.get(TURN + id)
+        assert live is not None  # another process drives it; what it asks there can be answered here, too
         await self._hear_of(live, row)
         return await self._caught_up(live)
 
@@ -619,7 +550,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         id = head.session or ""
         if self.is_closing:
             raise Refusal(503, "CLOSING", "The server is closing.", "Another one goes on with the turn.")
-        live = self._followed_of(TURN + id)
+        live = self._kept.followed(TURN + id)
         if live is None or not live.is_driven:
             agent = self.agents[row.agent] if live is None or live.ended is not None else live.agent
             if head.prints.get("tools") != prints_of(agent)["tools"] and not await self._is_stopped(row):
@@ -646,7 +577,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         number = (await self.durable.hub.engine.conversation(id)).n_runs
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         begun.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may have left
-        live = self._followed_of(TURN + id)
+        live = self._kept.followed(TURN + id)
         if live is not None and live.ended is None and (row is None or live.is_driven):
             # Somebody was faster.
             return live if row is not None else await self.turn(id, agent, value, key=key)
@@ -658,11 +589,11 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live.begin_life(base)
         live.number, live.run = number, turn_name(id, number + 1)
         live.is_suspended = False
-        self._keep(TURN + id, live)
+        self._kept.add(TURN + id, live)
         self._go(live, self._talk(live, value, begun, goes_on=row is not None))
         await asyncio.shield(begun)
         if key is not None:
-            self._keys[TURN + id] = key
+            self._kept.keys[TURN + id] = key
         return live
 
     def _did_not_begin(self, live: Live, *, goes_on: bool) -> None:
@@ -671,12 +602,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             self._suspended(live)
         else:
             live.is_driven = False
-            self._drop(TURN + live.name, live)
+            self._kept.drop(TURN + live.name, live)
 
     async def _talk(self, live: Live, value: object, begun: asyncio.Future[None], *, goes_on: bool) -> None:
         """Do one turn of a chat."""
         id = live.name
-        self._use_chat(id)
+        self._kept.use_chat(id)
         try:
             deps = await self._deps_of(id)
             async with self._session(id, live.agent.name) as session:
@@ -726,7 +657,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     async def turn_run(self, id: str) -> str:
         """Return the name of the run that is the turn of a chat that goes on, or would be the next."""
-        live = self._followed_of(TURN + id)
+        live = self._kept.followed(TURN + id)
         if live is not None and live.ended is None:
             return turn_name(id, live.number + max(live.n_runs, 1))
         return turn_name(id, (await self.durable.hub.engine.conversation(id)).n_runs + 1)
@@ -739,14 +670,14 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """
         engine = self.durable.hub.engine
         snapshot = await engine.conversation(id)
-        is_known = snapshot.messages or snapshot.n_runs or TURN + id in self._lives
+        is_known = snapshot.messages or snapshot.n_runs or self._kept.get(TURN + id) is not None
         if not is_known and await engine.get(turn_name(id, 1)) is None:  # its first turn may go on elsewhere
             raise nothing("chat", id)
         return snapshot
 
     def live(self, name: str) -> Live | None:
         """Return what goes on here under the name of a run, or of a chat after `TURN`, or has ended a moment ago."""
-        return self._lives.get(name)
+        return self._kept.get(name)
 
     # -- what clients say to either
 
@@ -841,7 +772,7 @@ def _answered(asked: ApprovalRequested | QuestionAsked, given: Sequence[Signal])
     if isinstance(asked, QuestionAsked):
         text = body.get("text")
         return QuestionAnswered(path=asked.path, id=asked.id, answer=text if isinstance(text, str) else None)
-    decision = DECISION.decode(to_json(body["decision"])) if "decision" in body else Deny(UNANSWERED)
+    decision = DECISION.decode(write_json(body["decision"])) if "decision" in body else Deny(UNANSWERED)
     return answered_event(asked.path, asked.id, decision)
 
 

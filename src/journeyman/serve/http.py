@@ -22,6 +22,7 @@ from journeyman.serve.listening import (
     known_hosts,
     listening_socket,
     naming,
+    refusing_encodings,
     serve_on,
 )
 
@@ -66,7 +67,8 @@ async def serve_http(
     with listening_socket(address, port) as listening:
         if on_ready is not None:
             on_ready(f"http://{in_url(address)}:{listening.getsockname()[1]}{PATH}")
-        guarded = app if token is None else asking_for(token, app)
+        read = refusing_encodings(app)
+        guarded = read if token is None else asking_for(token, read)
         await serve_on(
             listening, naming(known_hosts(address, allowed_hosts), guarded, pages=allowed_hosts), abort=abort
         )

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
 import uvicorn
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from journeyman.cancel import Abort
+from journeyman.closing import Closing
 from journeyman.errors import Problem, count
 
 SHORTEST_TOKEN: Final = 16
@@ -108,6 +110,8 @@ class Unwelcome(NamedTuple):
     status: int
     message: str
     hint: str
+    headers: Mapping[str, str] = MappingProxyType({})
+    """What the answer says beside its text."""
 
 
 def check_page(
@@ -147,6 +151,30 @@ def check_type(headers: Headers) -> Unwelcome | None:
         return None
     text = f"The body is said to be {given[:80]!r}, and not JSON."
     return Unwelcome(415, text, "Send Content-Type: application/json.")
+
+
+def check_encoding(headers: Headers) -> Unwelcome | None:
+    """Return why the body of a request is refused for its encoding: nothing here unpacks one, as a few bytes could
+    become very many."""
+    given = ", ".join(headers.getlist("content-encoding"))
+    if {each.strip().lower() for each in given.split(",")} <= {"", "identity"}:
+        return None
+    text = f"The body is said to be encoded as {given[:80]!r}, and this server decodes nothing."
+    hint = "Send it as it is, without Content-Encoding."
+    return Unwelcome(415, text, hint, {"Accept-Encoding": "identity"})  # with it, no other 415 is meant
+
+
+def refusing_encodings(app: ASGIApp) -> ASGIApp:
+    """Return `app` behind `check_encoding`."""
+
+    async def guarded(exchange: Scope, receive: Receive, send: Send) -> None:
+        refused = check_encoding(Headers(scope=exchange)) if exchange["type"] == "http" else None
+        if refused is not None:
+            text = f"{refused.message} {refused.hint}"
+            return await PlainTextResponse(text, refused.status, refused.headers)(exchange, receive, send)
+        await app(exchange, receive, send)
+
+    return guarded
 
 
 def naming(hosts: Sequence[str], app: ASGIApp, *, pages: Sequence[str] = ()) -> ASGIApp:
@@ -267,9 +295,10 @@ async def serve_on(
     abort: Abort | None = None,
     connections: int | None = None,
     before_closing: Callable[[], Awaitable[object]] | None = None,
+    closing: Closing | None = None,
 ) -> None:
     """Serve `app` until `abort` fires or this is cancelled. `before_closing` is awaited before, while
-    it still serves."""
+    it still serves. `closing`: in which time all has to end."""
     # The steps of `uvicorn.Server.serve`, except for its signal handlers: those are the program's.
     config = uvicorn.Config(
         app,
@@ -288,7 +317,7 @@ async def serve_on(
     http = uvicorn.Server(config)
     http.lifespan = config.lifespan_class(config)
 
-    closing: set[asyncio.Future[None]] = set()
+    ends: set[asyncio.Future[None]] = set()
 
     async def close() -> None:
         try:
@@ -298,7 +327,7 @@ async def serve_on(
             http.should_exit = True
 
     def stop() -> None:
-        closing.add(asyncio.ensure_future(close()))
+        ends.add(asyncio.ensure_future(close()))
 
     unsubscribe = stop if abort is None else abort.subscribe(stop)
     await http.startup(sockets=[listening])
@@ -306,6 +335,8 @@ async def serve_on(
         await http.main_loop()
     finally:
         unsubscribe()
-        for task in closing:
+        for task in ends:
             task.cancel()
+        if closing is not None:
+            config.timeout_graceful_shutdown = closing.part_s(_LAST_WORDS_S)  # pyright: ignore[reportAttributeAccessIssue] - uvicorn only hands it to asyncio, which takes parts of a second
         await http.shutdown(sockets=[listening])

@@ -282,6 +282,7 @@ def _begin(summary: str, description: str, content: Schema, *names: str) -> Sche
 def _stream(operation: dict[str, Any], errors: tuple[int, ...]) -> dict[str, Any]:
     answers = _answers(200, "Events", {}, errors)
     answers["200"]["content"] = {"text/event-stream": {}}
+    answers["204"] = {"description": "The client has the last event, and no more will come"}
     return {**operation, "responses": answers}
 
 

@@ -6,6 +6,7 @@ The name of a run, or of a chat, begins with the owner: `OWNER:KEY`. A client on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -53,6 +54,7 @@ class Refusal(JourneymanError):
         *,
         issues: Sequence[Mapping[str, str]] = (),
         retry_s: int | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(join_sentences(message, hint))
         self.status = status
@@ -62,6 +64,8 @@ class Refusal(JourneymanError):
         """The issues, each with the `path` of a value and what is wrong with it."""
         self.retry_s = retry_s
         """When the client may come back."""
+        self.headers = headers
+        """What the answer says beside its body."""
 
 
 def owner_key(owner: str) -> str:

@@ -8,6 +8,7 @@ the only property `input`; such an output is handed in as the only property `out
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
@@ -41,6 +42,7 @@ from journeyman.tools.schema import CheckedValue, Fields, OutputSchema, Paramete
 from journeyman.types import JsonObject, Usage
 from journeyman.version import package_version
 
+_log = logging.getLogger("journeyman")
 USAGE: Final = "journeyman/usage"
 """The key in a result's `_meta` under which tokens and cost stand."""
 FAILURE: Final = "journeyman/failure"
@@ -270,7 +272,8 @@ class ServedTool:
             case Failure():
                 return _failed(result.error, result.metadata.usage)
             case Exception():
-                return refusal("INTERNAL_ERROR", f"The run broke: {name_and_words(result)}.", "Report it.")
+                _log.error("A run of %s broke: %s", self.agent.name, name_and_words(result), exc_info=result)
+                return refusal("INTERNAL_ERROR", "The run broke.", "The server's log says why.")
 
     def _success(self, success: Success[Any]) -> types.CallToolResult:
         schema = self.agent.plan.output

@@ -82,6 +82,9 @@ async def serve_stdio(server: Server[Any], *, abort: Abort | None = None, stream
     """Serve the client at the other end of stdin and stdout, until it closes them or `abort` fires.
 
     Give `streams` if the program has taken them before, with `standard_streams`.
+
+    Raises:
+        OSError: what the client is told cannot be written, as on a full disk. A client that has gone is no error.
     """
     if streams is None:
         with standard_streams() as taken:
@@ -93,11 +96,23 @@ async def serve_stdio(server: Server[Any], *, abort: Abort | None = None, stream
 async def _serve(server: Server[Any], streams: Streams) -> None:
     received, inbound = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbound, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    faults: list[OSError] = []
+
+    async def send() -> None:
+        try:
+            await _send(streams.writing, sent)
+        except OSError as error:
+            tasks.cancel_scope.cancel()
+            if not isinstance(error, BrokenPipeError):  # the client has gone
+                faults.append(error)
+
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_receive, streams.reading, received)
-        tasks.start_soon(_send, streams.writing, sent, tasks.cancel_scope)
+        tasks.start_soon(send)
         await server.run(inbound, outbound, server.create_initialization_options())
         tasks.cancel_scope.cancel()
+    if faults:
+        raise faults[0]
 
 
 async def _receive(descriptor: int, received: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
@@ -124,15 +139,12 @@ async def _lines(descriptor: int) -> AsyncGenerator[bytes]:
                     yield line
 
 
-async def _send(descriptor: int, sent: MemoryObjectReceiveStream[SessionMessage], scope: anyio.CancelScope) -> None:
+async def _send(descriptor: int, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
     with _thread() as wait_for:
         async with sent:
             async for message in sent:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                try:
-                    await wait_for(partial(_write, descriptor, line))
-                except BrokenPipeError:  # the client has gone
-                    scope.cancel()
+                await wait_for(partial(_write, descriptor, line))
 
 
 def _write(descriptor: int, data: bytes) -> bytes:

@@ -86,7 +86,7 @@ class EventStream:
         self._headers = [*HEADERS, *headers]
         self._loop = asyncio.get_running_loop()
         self._news: asyncio.Future[None] = self._loop.create_future()
-        self._is_gone = False
+        self._is_gone = self._has_begun = False
         self._last_sent_s = self._loop.time()
         self._is_quiet = False
         self._send_began_s = 0.0
@@ -101,9 +101,12 @@ class EventStream:
         self._hosting.n_followers += 1
         try:
             async with self._live.followed():
-                await send({"type": "http.response.start", "status": 200, "headers": self._headers})
                 await self._follow()
                 if not self._is_gone:
+                    ended = self._live.ended
+                    goes_on_elsewhere = self._hosting.is_closing and ended is not None and ended.result is None
+                    # An EventSource asks again and again, until it hears that no more will come.
+                    await self._begin(200 if goes_on_elsewhere else 204)
                     await self._sent(b"", is_last=True)  # it may wait for the client, too
         finally:
             self._hosting.n_followers -= 1
@@ -129,7 +132,14 @@ class EventStream:
                 self._is_quiet = False
                 await self._sent(b": \n\n")
             else:
+                await self._begin()
                 await self._told()
+
+    async def _begin(self, status: int = 200) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            headers = self._headers if status == 200 else self._headers[1:]  # 204 has no content, and no type of it
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _told(self, patience_s: float | None = None) -> bool:
         """Wait for news. False: there are none."""
@@ -158,6 +168,7 @@ class EventStream:
 
     async def _sent(self, data: bytes, *, is_last: bool = False) -> None:
         self._send_began_s = self._last_sent_s = self._loop.time()
+        await self._begin()
         await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})
         self._send_began_s = 0.0
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
@@ -27,6 +27,7 @@ from journeyman.events import Event, Listener, MessageCommitted, ModelResponded,
 from journeyman.history import History
 from journeyman.inbox import current_inbox
 from journeyman.journal import Journal, Section, SentRun, SentRuns
+from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, Origin, Run, current_path, current_run, current_tally, detached
@@ -269,7 +270,7 @@ async def chain(delegation: Delegation, call: ChainCall) -> ChainResult:
 def _parsed(previous: str) -> object:
     """Return the object or list that a text is as JSON; the text itself, if it is neither."""
     try:
-        return from_json(previous) if previous.lstrip().startswith(("{", "[")) else previous
+        return read_json(previous) if previous.lstrip().startswith(("{", "[")) else previous
     except ValueError:
         return previous
 
@@ -310,7 +311,7 @@ def _has(value: object) -> str:
 
 
 def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else to_json(value).decode()
+    return value if isinstance(value, str) else write_json(value).decode()
 
 
 # -- background -------------------------------------------------------------------------------------------------------
@@ -455,7 +456,7 @@ def _report(task: TaskContext, event: Event) -> None:
             [record] = from_json(dump_messages([message]))
             task.write(record)
         case ToolCalled(tool_name=name, tool_input=arguments):
-            text = to_json(arguments).decode()
+            text = write_json(arguments).decode()
             task.write(f"[tool] {name}({text if len(text) <= _SHOWN_CHARS else f'{text[:_SHOWN_CHARS]}...'})")
         case ToolFinished(path=path, kind=kind) if kind in COUNTED and len(path) == len(task.info.path) + 1:
             task.count(n_calls=task.info.n_calls + 1)

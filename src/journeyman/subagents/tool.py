@@ -17,6 +17,7 @@ from journeyman.cancel import Abort
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
+from journeyman.hosted.tools import CodeExecution
 from journeyman.loop.prepare import host_problems
 from journeyman.loop.record import current_run
 from journeyman.model import Model
@@ -156,7 +157,9 @@ class Subagents(Tool[..., Any, Needs]):
             self.execute,
             parallel=True,
             effect=_riskiest(agents),
-            untrusted=any(tool.untrusted for agent in agents for tool in agent.tools),
+            # A stranger's words may come from a tool, or from a search of the provider's own.
+            untrusted=any(tool.untrusted for agent in agents for tool in agent.tools)
+            or any(not isinstance(each, CodeExecution) for agent in agents for each in agent.settings.hosted),
             resumes=True,
             acts_as="subagent",
         )

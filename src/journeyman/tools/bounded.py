@@ -17,6 +17,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from
 
 from journeyman.cancel import is_failure
 from journeyman.errors import InvalidArguments
+from journeyman.tools.collection import collecting_later
+from journeyman.tools.decimals import kinds_in, may_be_rounded, reading_digits, written_numbers
 from journeyman.tools.issues import bounded, faults_of, issue_lines
 from journeyman.tools.shape import Shape
 
@@ -32,6 +34,10 @@ _MAX_LOOKS: Final = 120_000
 _MAX_LOOKS_AT_EACH: Final = 10
 _MAX_VISITS: Final = 1_000
 """How often each single value may be looked at, before it is counted how many there are."""
+_MAX_COPIES: Final = 2_000_000
+"""How often values of a text may be copied because a member of a union does not fit what they are in: some 50 ms. Of a
+long text, some for each."""
+_MAX_COPIES_OF_EACH: Final = 30
 
 _TOO_LONG: Final = "checking them by their types would take too long; send less at a time, and nest it less deeply"
 
@@ -45,6 +51,8 @@ class BoundedValidator(Generic[T]):
         self._hides = hides
         self._explainers: dict[Origin, SchemaValidator] = {}
         self._names = _UnknownNames()
+        self._exact: dict[bool, SchemaValidator] = {}
+        """Those whose decimals keep their digits: the one that keeps every error, and the one that keeps none."""
 
     def check_json(self, input_json: str | bytes, subject: str) -> T:
         """Return the value that a JSON text holds.
@@ -54,10 +62,7 @@ class BoundedValidator(Generic[T]):
                 the first ones of a large value.
         """
         try:
-            if self._is_cheap_json(input_json):
-                value = self._adapter.validator.validate_json(input_json)
-            else:
-                value = self._verdict.validate_json(input_json)
+            value = self._checked_json(input_json)
             if _may_hold_nan(input_json):
                 from_json(input_json, allow_inf_nan=False)
         except ValidationError as error:
@@ -72,6 +77,16 @@ class BoundedValidator(Generic[T]):
             raise InvalidArguments(subject, [unchecked(error)]) from error
         return cast("T", value)
 
+    def _checked_json(self, input_json: str | bytes) -> object:
+        is_cheap = self._is_cheap_json(input_json)
+        if "decimal" not in self._kinds or not may_be_rounded(input_json):
+            return (self._adapter.validator if is_cheap else self._verdict).validate_json(input_json)
+        if is_cheap not in self._exact:
+            schema = reading_digits(_core_of(self._adapter), _copied)
+            self._exact[is_cheap] = _built(schema) if is_cheap else _judging(schema)
+        with written_numbers(input_json, in_texts="json" in self._kinds):
+            return self._exact[is_cheap].validate_json(input_json)
+
     def check_python(self, value: object, subject: str) -> T:
         """Return a Python value, validated.
 
@@ -81,7 +96,8 @@ class BoundedValidator(Generic[T]):
         try:
             if self._is_cheap(value):
                 return self._adapter.validate_python(value)
-            return cast("T", self._verdict.validate_python(value))
+            with collecting_later():
+                return cast("T", self._verdict.validate_python(value))
         except ValidationError as error:
             raise InvalidArguments(subject, self._issues(error)) from None
         except _TooCostly:
@@ -102,11 +118,17 @@ class BoundedValidator(Generic[T]):
         shape = self._shape
         n_values, n_holders = _n_marks(input_json)
         n_looks = n_values * shape.n_visits
-        if shape.n_visits > _MAX_VISITS:
+        may_be_deep = n_values * n_holders * shape.n_members > _MAX_COPIES
+        if may_be_deep or shape.n_visits > _MAX_VISITS:
             try:
-                n_looks = n_holders = self._counted(from_json(input_json), n_values, len(input_json))
+                value = from_json(input_json)
             except (ValueError, TypeError):
                 return True  # the check will say what is wrong
+            most = max(_MAX_COPIES, n_values * _MAX_COPIES_OF_EACH) // (shape.n_members or 1)
+            if may_be_deep and _n_levels_of_all(value, most) > most:
+                raise _TooCostly
+            if shape.n_visits > _MAX_VISITS:
+                n_looks = n_holders = self._counted(value, n_values, len(input_json))
         n_chars_copied = n_holders * shape.n_fields * len(input_json)
         return n_looks <= _MAX_LOOKS_EXPLAINED and n_chars_copied <= _MAX_CHARS_COPIED
 
@@ -148,9 +170,12 @@ class BoundedValidator(Generic[T]):
         return Shape(self._adapter.core_schema)
 
     @cached_property
+    def _kinds(self) -> frozenset[str]:
+        return kinds_in(self._adapter.core_schema)
+
+    @cached_property
     def _verdict(self) -> SchemaValidator:
-        schema = _Judging().rewrite(_core_of(self._adapter), is_final=True)
-        return _built(_refusing(schema))
+        return _judging(_core_of(self._adapter))
 
 
 class _TooCostly(Exception):
@@ -188,6 +213,23 @@ def n_values_of(value: object, most: int) -> int:
     return n_values
 
 
+def _n_levels_of_all(value: object, most: int) -> int:
+    """Count in how many lists and objects each value is, all together, no further than is needed to know that it is
+    more than `most`."""
+    level, depth, n_levels = [value], 0, 0
+    while level and n_levels <= most:
+        depth += 1
+        inside: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inside += cast("dict[object, object]", each).values()
+            elif isinstance(each, list):
+                inside += cast("list[object]", each)
+        n_levels += depth * len(inside)
+        level = inside if {dict, list} & set(map(type, inside)) else []
+    return n_levels
+
+
 def _n_marks(input_json: str | bytes) -> tuple[int, int]:
     """Return at least how many values a text holds, and how many objects and lists."""
     if isinstance(input_json, str):
@@ -217,7 +259,7 @@ _ATTEMPTS: Final = frozenset({"default", "function-plain", "function-wrap", "lax
 _HELD: Final = (
     *("schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema"),
     *("lax_schema", "strict_schema", "json_schema", "python_schema", "var_args_schema", "var_kwargs_schema"),
-    *("arguments_schema", "choices", "fields", "steps"),
+    *("arguments_schema", "choices", "definitions", "fields", "steps"),
 )
 """Where a core schema holds others: one, a list, or a dict of them."""
 _MAX_NAMES_TOLD: Final = 20
@@ -232,7 +274,11 @@ def _built(schema: _Json) -> SchemaValidator:
     return SchemaValidator(cast("CoreSchema", schema), _use_prebuilt=False)
 
 
-def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
+def _judging(schema: _Json) -> SchemaValidator:
+    return _built(_refusing(_Judging().rewrite(schema, is_final=True)))
+
+
+def _copied(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
     """Return a copy of a core schema, with all that it holds rewritten."""
 
     def held(value: Any) -> Any:  # noqa: ANN401 - a part of a core schema
@@ -248,7 +294,12 @@ def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
             case _:
                 return value
 
-    new = {**schema, **{key: held(schema[key]) for key in _HELD if key in schema}}
+    return {**schema, **{key: held(schema[key]) for key in _HELD if key in schema}}
+
+
+def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
+    """Return a copy of a core schema, with all that it holds rewritten, which gives up early, and tells less."""
+    new = _copied(schema, rewrite)
     new.pop("ref", None)  # of those that are referred to, whoever rewrites them names them
     if schema["type"] in _FAIL_FAST:
         new["fail_fast"] = True

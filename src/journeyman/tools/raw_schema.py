@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from journeyman.errors import InvalidArguments, Problem
 from journeyman.tools.issues import Fault, Rank, bounded, excerpt, holds_json, issue_lines
-from journeyman.tools.written import holds_secrets, leave_out_absent
+from journeyman.tools.written import AbsentNulls, holds_secrets
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
@@ -46,10 +46,11 @@ class RawSchema:
     A null for what may be left out is taken out of them, unless its schema allows null.
     """
 
-    __slots__ = ("_schema", "_validator", "_weight", "input_schema", "may_be_quoted")
+    __slots__ = ("_nulls", "_schema", "_validator", "_weight", "input_schema", "may_be_quoted")
 
     def __init__(self, schema: JsonObject) -> None:
         self._schema = schema
+        self._nulls = AbsentNulls(schema)
         self._validator: _Validator | None = None
         self._weight: _Weight | None = None
         self.may_be_quoted = not holds_secrets(schema)
@@ -68,7 +69,7 @@ class RawSchema:
                 wrong = "checking them by the tool's schema would take too long; send less at a time"
                 raise InvalidArguments(subject, [wrong])
             if (b"null" in input_json) if isinstance(input_json, bytes) else "null" in input_json:
-                leave_out_absent(arguments, self._schema)
+                self._nulls.leave_out(arguments)
             validator = self._validator
             if validator is None:
                 validator = self._validator = _compile(self._schema, self.input_schema)

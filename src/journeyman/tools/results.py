@@ -48,7 +48,8 @@ def to_result(value: object, *, max_chars: int | None = None, tool_use_id: str =
         text = value if kind is str else str.__str__(value)  # of an enum's text, that text
         return ToolResult(_content(text, max_chars), False, tool_use_id)
     if isinstance(value, ToolResult):
-        return ToolResult(_content(value.content, max_chars), value.is_error, tool_use_id)
+        content = _content(value.content, max_chars)
+        return ToolResult(content, value.is_error, tool_use_id, untrusted=value.untrusted or None)
     blocks = _blocks(value)
     if blocks is None:
         shown, files = arranged(value)

@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from functools import cache
 from hashlib import sha256
@@ -26,8 +27,9 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import ToolSpec
 from journeyman.tools.bounded import BoundedValidator
+from journeyman.tools.collection import LONG, collecting_later
 from journeyman.tools.issues import bounded, hides_input
-from journeyman.tools.written import holds_secrets, without_absent
+from journeyman.tools.written import AbsentNulls, holds_secrets
 from journeyman.types import JsonObject, Text, Url, UserContent
 
 UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
@@ -81,7 +83,7 @@ class Fields:
     A null for what may be left out counts as absent, unless its type allows None.
     """
 
-    __slots__ = ("_validator", "input_schema", "may_be_quoted")
+    __slots__ = ("_nulls", "_validator", "input_schema", "may_be_quoted")
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         """Compile the parameters.
@@ -99,6 +101,7 @@ class Fields:
             raise DefinitionError("The signature", _problems_of(parameters, error)) from error
         for parameter in parameters:
             _describe(self.input_schema, parameter)
+        self._nulls = AbsentNulls(self.input_schema)
 
     def parse(self, input_json: str | bytes, subject: str) -> dict[str, object]:
         """Return the arguments, checked, in objects of their own. `subject` is what error texts call them.
@@ -106,7 +109,10 @@ class Fields:
         Raises:
             InvalidArguments: they do not fit; it lists every issue, or the first ones of long arguments.
         """
-        return self._validator.check_json(without_absent(input_json, self.input_schema), subject)
+        if len(input_json) < LONG:
+            return self._validator.check_json(self._nulls.without(input_json), subject)
+        with collecting_later():
+            return self._validator.check_json(self._nulls.without(input_json), subject)
 
 
 BUILD_ERRORS = (
@@ -222,9 +228,10 @@ class OutputSchema(Generic[T]):
             InvalidArguments: they do not fit; it lists every issue.
         """
         subject = f"arguments for tool {self.name!r}"
-        if self._wrapped is None:
-            return self._validator.check_json(input_json, subject)
-        return cast("T", self._wrapped.check_json(input_json, subject)["value"])
+        with collecting_later() if len(input_json) >= LONG else nullcontext():
+            if self._wrapped is None:
+                return self._validator.check_json(input_json, subject)
+            return cast("T", self._wrapped.check_json(input_json, subject)["value"])
 
     def check(self, value: object) -> T:
         """Return a Python value, validated.

@@ -15,8 +15,8 @@ from pydantic_core import CoreSchema, from_json
 _Json = dict[str, Any]
 _Path = tuple[str | int, ...]
 
-_MAX_PAIRS: Final = 40_000
-"""How many pairs of a value and a type are looked at to count a cost: some 30 ms."""
+_MAX_PAIRS: Final = 12_000
+"""How many pairs of a value and a type that others look at, too, are looked at to count a cost: some 30 ms."""
 _FIELDS: Final = frozenset({"dataclass-args", "model-fields", "typed-dict"})
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _ITEMS: Final = frozenset({"frozenset", "generator", "list", "set"})
@@ -25,7 +25,10 @@ _ITEMS: Final = frozenset({"frozenset", "generator", "list", "set"})
 class _Node:
     """A schema, as far as it matters to the cost. It is filled after it is made, since schemas refer to themselves."""
 
-    __slots__ = ("every", "extra", "fields", "first", "is_json", "items", "keys", "one_of", "tag", "tagged")
+    __slots__ = (
+        *("cost", "every", "extra", "fields", "first", "is_json", "is_leaf", "is_shared", "items", "keys", "named"),
+        *("one_of", "tag", "tagged"),
+    )
 
     def __init__(self) -> None:
         self.every: list[_Node] = []
@@ -46,14 +49,31 @@ class _Node:
         self.is_json = False
         """True when the value is a text that holds JSON, and the rest is about what it holds."""
 
-    @property
-    def is_leaf(self) -> bool:
+        self.named: list[tuple[str, _Node]] = []
+        """Those of `fields` that have one path, of one name."""
+        self.cost = 1
+        """How often a value that holds no others is looked at."""
+        self.is_leaf = False
         """True when nothing else looks at the value, or at one in it."""
-        return not (self.every or self.one_of or self.fields or self.first or self.items or self.extra or self.keys)
+        self.is_shared = False
+        """True when several others look at the same value."""
+
+    def settle(self) -> None:
+        """Note what is asked for at each value, once all is filled."""
+        others = (self.every, self.one_of, self.fields, self.first, self.items, self.extra, self.keys)
+        self.is_leaf = not any(others)
+        self.cost = 1 + len(self.every)
+        self.is_shared = len(self.every) + len(self.one_of) > 1
+        fields, self.fields = self.fields, []
+        for paths, each in fields:
+            if len(paths) == len(paths[0]) == 1:
+                self.named.append((cast("str", paths[0][0]), each))
+            else:
+                self.fields.append((paths, each))
 
     def inside(self) -> Iterator[_Node]:
         """Give the nodes that look at values inside of the value."""
-        yield from (node for _, node in self.fields)
+        yield from (node for _, node in (*self.fields, *self.named))
         yield from self.first
         yield from (node for node in (self.extra, self.keys, self.items) if node is not None)
 
@@ -67,12 +87,17 @@ class Shape:
         self._definitions: dict[str, _Json] = {}
         self._known: dict[str, _Node] = {}
         self._root = self._node(cast("_Json", schema))
+        every = {self._root, *_reached(self._root)}
+        for node in every:
+            node.settle()
         # Where two members of a union lead back to it, every level is looked at twice as often as the one above.
-        unions = [node for node in _reached(self._root) if len(node.every) > 1]
+        unions = [node for node in every if len(node.every) > 1]
+        self.n_members = max([len(node.every) for node in unions if node in _reached(node)], default=0)
+        """The most members of a union whose members may hold it again."""
         multiplies = any(sum([node in _reached(member) for member in node.every]) > 1 for node in unions)
         self.n_visits = float("inf") if multiplies else self._visits(self._root, {})
         """How often each single value is looked at, at most; infinity if that grows with its depth."""
-        self.n_fields = 1 + max([len(node.fields) for node in (self._root, *_reached(self._root))])
+        self.n_fields = 1 + max([len(node.fields) + len(node.named) for node in every])
         """The most errors that one object may have, beside those of what is in it."""
 
     # -- from schemas to nodes ----------------------------------------------------------------------------------------
@@ -153,7 +178,8 @@ class Shape:
     @cached_property
     def branches(self) -> bool:
         """True when a value of a type may hold several of the same type in fields of its own, as a binary tree does."""
-        return any(sum([node in _reached(each) for _, each in node.fields]) > 1 for node in _reached(self._root))
+        nodes = _reached(self._root)
+        return any(sum([node in _reached(each) for _, each in (*node.fields, *node.named)]) > 1 for node in nodes)
 
     def _visits(self, node: _Node, known: dict[_Node, float]) -> float:
         if node in known:
@@ -182,24 +208,32 @@ class _TooMany(Exception):
 class _Count:
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: dict[tuple[int, int], int] = {}
+        self._known: dict[tuple[_Node, int], int] = {}
         self._parsed: list[object] = []  # so that no other value gets the id of one
 
     def of(self, node: _Node, value: object) -> int:
         if node.is_json:
             value = self._loaded(value)
-        if not isinstance(value, _HOLDERS) or node.is_leaf:
-            return _leaf(node)
-        pair = (id(node), id(cast("object", value)))
+        if node.is_leaf or not isinstance(value, _HOLDERS):
+            return node.cost
+        if not node.is_shared:
+            return self._inside(node, cast("object", value))
+        pair = (node, id(cast("object", value)))
         if pair in self._known:
             return self._known[pair]
         if len(self._known) > _MAX_PAIRS:
             raise _TooMany
         self._known[pair] = 1  # until it is known: it may hold itself
+        n_looks = self._inside(node, cast("object", value))
+        self._known[pair] = n_looks
+        return n_looks
+
+    def _inside(self, node: _Node, value: object) -> int:
         n_looks = 1
         for each in node.every:
-            n_looks += self.of(each, cast("object", value))
-        n_looks += self._of_one(node, cast("object", value))
+            n_looks += self.of(each, value)
+        if node.one_of:
+            n_looks += self._of_one(node, value)
         if isinstance(value, dict):
             n_looks += self._in_object(node, cast("dict[object, object]", value))
         else:
@@ -209,7 +243,6 @@ class _Count:
             n_looks += 0 if node.items is None else self._of_all(node.items, items)
         if n_looks > self._most:
             raise _TooMany
-        self._known[pair] = n_looks
         return n_looks
 
     def _of_one(self, node: _Node, value: object) -> int:
@@ -224,6 +257,9 @@ class _Count:
 
     def _in_object(self, node: _Node, value: dict[object, object]) -> int:
         n_looks = len(value)
+        for name, each in node.named:
+            if name in value:
+                n_looks += self.of(each, value[name])
         for paths, each in node.fields:
             for path in paths:
                 found = _at(value, path)
@@ -236,8 +272,10 @@ class _Count:
     def _of_all(self, node: _Node, values: Sequence[object]) -> int:
         if node.is_json:
             return sum([self.of(node, each) for each in values])
+        if not any([issubclass(kind, _HOLDERS) for kind in set(map(type, values))]):
+            return len(values) * node.cost
         large = [cast("object", each) for each in values if isinstance(each, _HOLDERS)]
-        n_looks = (len(values) - len(large)) * _leaf(node)
+        n_looks = (len(values) - len(large)) * node.cost
         for each in large:
             n_looks += self.of(node, each)
         return n_looks
@@ -250,10 +288,6 @@ class _Count:
         except (ValueError, TypeError):
             return value
         return self._parsed[-1]
-
-
-def _leaf(node: _Node) -> int:
-    return 1 + len(node.every)
 
 
 def _at(value: object, path: _Path) -> object:

@@ -40,6 +40,7 @@ from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema, size_problems
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
+from journeyman.tools.strict import strict_problems
 from journeyman.types import Effect, JsonObject, ToolResult
 
 P = ParamSpec("P")
@@ -370,6 +371,7 @@ def tool_problems(tool: AnyTool) -> list[Problem]:
         hint = "Correct it: https://json-schema.org/draft/2020-12 says what a schema may hold."
         text = f"The input schema of tool {tool.name!r} is faulty, so that no call could be checked: {fault}."
         wrong = [Problem("INVALID_INPUT_SCHEMA", text, hint)]
+    wrong += strict_problems(schema) if tool.strict and not wrong else []
     return [*_name_problems(tool.name), *wrong, *_option_problems(tool)]
 
 

@@ -5,19 +5,21 @@ Nothing is changed but what the schema itself says: a null for a property that m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, cast
 
-from pydantic_core import from_json, to_json
-
 from journeyman.data import lazy_dataclass
 from journeyman.errors import count
+from journeyman.json_numbers import read_json, write_json
 from journeyman.types import JsonObject
 
 _QUOTED_HEAD: Final = 700
 _QUOTED_TAIL: Final = 300
 _EITHER: Final = ("anyOf", "oneOf")
+_MAX_PLACES: Final = 1_000
+_SCALARS: Final = ("boolean", "integer", "null", "number", "string")
+_LEADING: Final = frozenset({"$ref", "allOf", *_EITHER})
 
 
 # -- arguments that are no object --------------------------------------------------------------------------------------
@@ -51,21 +53,31 @@ def holds_secrets(schema: object) -> bool:
 # -- nulls that count as absent ----------------------------------------------------------------------------------------
 
 
-def without_absent(input_json: str | bytes, schema: JsonObject) -> str | bytes:
-    """Return the arguments without the nulls that count as absent. What cannot be read stays as it is."""
-    if not (b"null" in input_json if isinstance(input_json, bytes) else "null" in input_json):
-        return input_json
-    try:
-        value: object = from_json(input_json)
-    except (ValueError, TypeError):  # the check will say what is wrong
-        return input_json
-    return to_json(value) if leave_out_absent(value, schema) else input_json
+class AbsentNulls:
+    """The nulls that count as absent in the arguments of one tool."""
 
+    __slots__ = ("_reader", "_schema")
 
-def leave_out_absent(value: object, schema: JsonObject) -> bool:
-    """Take the nulls that count as absent out of `value`, at any depth. Return whether there were any."""
-    reader = _Reader(schema)
-    return reader.clean(value, reader.place([_Clause(schema)]))
+    def __init__(self, schema: JsonObject) -> None:
+        self._schema = schema
+        self._reader = _Reader(schema)
+
+    def without(self, input_json: str | bytes) -> str | bytes:
+        """Return the arguments without those nulls. What cannot be read stays as it is."""
+        if not (b"null" in input_json if isinstance(input_json, bytes) else "null" in input_json):
+            return input_json
+        try:
+            value: object = read_json(input_json)
+        except (ValueError, TypeError):  # the check will say what is wrong
+            return input_json
+        return write_json(value) if self.leave_out(value) else input_json
+
+    def leave_out(self, value: object) -> bool:
+        """Take those nulls out of `value`, at any depth. Return whether there were any."""
+        reader = self._reader
+        if reader.n_places > _MAX_PLACES:  # some schemas have more than can be kept
+            reader = self._reader = _Reader(self._schema)
+        return reader.clean(value, reader.place([_Clause(self._schema)]))
 
 
 @lazy_dataclass(frozen=True)
@@ -86,6 +98,10 @@ class _Reader:
         """Whether null fits what a reference leads to; True for one that is being looked at."""
         self._places: dict[tuple[tuple[int, bool], ...], _Spot] = {}
 
+    @property
+    def n_places(self) -> int:
+        return len(self._places)
+
     def place(self, given: list[_Clause]) -> _Spot:
         """Return what is known of values that have to fit these clauses: there may be very many such values."""
         key = tuple(dict.fromkeys([(id(each.schema), each.is_choice) for each in given]))
@@ -95,15 +111,22 @@ class _Reader:
         return self._places[key]
 
     def clean(self, value: object, place: _Spot) -> bool:
+        if place.is_empty:
+            return False
         if isinstance(value, list):
+            if place.items.is_empty or (place.items.is_flat and not place.items.lackable):
+                items = cast("list[object]", value)
+                return any([self.clean(cast("object", item), place.items) for item in items if isinstance(item, list)])
             holders = [cast("object", item) for item in cast("list[object]", value) if isinstance(item, list | dict)]
             return any([self.clean(item, place.items) for item in holders])
         if not isinstance(value, dict):
             return False
         fields = cast("dict[str, object]", value)
-        absent = [name for name, item in fields.items() if item is None and place.may_lack(name)]
+        absent = [name for name in place.lackable if name in fields and fields[name] is None]
         for name in absent:
             del fields[name]
+        if place.is_flat:
+            return bool(absent)
         holders = [(name, cast("object", item)) for name, item in fields.items() if isinstance(item, list | dict)]
         changed = [self.clean(item, place.property(name)) for name, item in holders]
         return bool(absent) or any(changed)
@@ -155,7 +178,8 @@ class _Spot:
         self._reader = reader
         self._clauses = clauses
         self._known = [_object(_object(clause.schema).get("properties")) for clause in clauses]
-        self._lacks: dict[str, bool] = {}
+        self.is_empty = not clauses
+        """True when nothing is known of what stands here."""
         self._properties: dict[str, _Spot] = {}
 
     @cached_property
@@ -171,13 +195,17 @@ class _Spot:
             self._properties[name] = self._reader.place(given)
         return self._properties[name]
 
-    def may_lack(self, name: str) -> bool:
-        """Tell whether the schemas know a property that may be left out, and may not be null."""
-        if not any([name in properties for properties in self._known]):
-            return False
-        if name not in self._lacks:
-            self._lacks[name] = self._may_be_absent(name)
-        return self._lacks[name]
+    @cached_property
+    def is_flat(self) -> bool:
+        """True when nothing is known of what lists and objects in an object hold here."""
+        schemas = [_object(each) for known in self._known for each in known.values()]
+        return all([each.get("type") in _SCALARS and not each.keys() & _LEADING for each in schemas])
+
+    @cached_property
+    def lackable(self) -> Sequence[str]:
+        """The properties that may be left out, and may not be null."""
+        names = dict.fromkeys([name for properties in self._known for name in properties])
+        return tuple([name for name in names if self._may_be_absent(name)])
 
     def _may_be_absent(self, name: str) -> bool:
         pairs = [*zip(self._clauses, self._known, strict=True)]

@@ -328,7 +328,11 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         id = request.query_params.get("run")
         after = _event_number(request)
         if id:
-            await self._reader.read(lambda source: source.run(id))
+            run, (later, _) = await self._reader.read(
+                lambda source: (source.run(id), source.events(id, after=after, limit=1, most=1))
+            )
+            if "last-event-id" in request.headers and run["status"] != "live" and not later:
+                return Response(status_code=204)  # with which an EventSource asks no more
         newest, shown = _number(request, "newest"), request.query_params.get("shown", "").split(",")[:_MOST_SHOWN]
         stream = (
             self._live.of_run(id, after)

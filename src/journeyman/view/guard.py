@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Exchange
 
 from journeyman.errors import Problem, count
-from journeyman.serve.listening import check_page, check_type, is_loopback, is_wildcard
+from journeyman.serve.listening import check_encoding, check_page, check_type, is_loopback, is_wildcard
 
 MOST_BYTES: Final = 1_000_000
 """How long the body of a request may be."""
@@ -51,9 +51,9 @@ def access_problems(address: str, token: str | None, names: Sequence[str]) -> li
     return problems
 
 
-def refusal(status: int, error: str, hint: str) -> Response:
+def refusal(status: int, error: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an answer that says what is wrong, and what to do."""
-    return JSONResponse({"error": error, "hint": hint}, status)
+    return JSONResponse({"error": error, "hint": hint}, status, headers)
 
 
 def asked_path(exchange: Exchange) -> str:
@@ -100,10 +100,10 @@ class Doorkeeper:
         is_page = exchange["method"] == "GET" and not asked_path(exchange).startswith("/api/")
         unwelcome = check_page(exchange, self.hosts, may_be_opened=is_page)
         if unwelcome is None and exchange["method"] == "POST":
-            unwelcome = check_type(headers)
+            unwelcome = check_type(headers) or check_encoding(headers)
         if unwelcome is not None:
             hint = f"Open it as {self.hosts[0]}." if unwelcome.status in (403, 421) else unwelcome.hint
-            return refusal(unwelcome.status, unwelcome.message, hint)
+            return refusal(unwelcome.status, unwelcome.message, hint, unwelcome.headers)
         if int(headers.get("content-length") or 0) > MOST_BYTES:
             return refusal(413, f"The body is longer than {MOST_BYTES:,} bytes.", "Send less.")
         return None if self.token is None else self._asked_for(exchange, headers, self.token)

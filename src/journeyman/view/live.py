@@ -224,7 +224,8 @@ class Live:
                 yield message("words", each)
         is_new, seen.run, seen.words = run != seen.run, run, said
         if is_new:
-            yield message("run", run)
+            # Whoever comes back with this number has seen how it ended.
+            yield message("run", run, id=None if run["status"] == "live" else seen.after)
 
     async def of_all(self, newest: int = -1, shown: Sequence[str] = ()) -> AsyncGenerator[bytes]:
         """Give the runs that are new or have changed. At first those that go on; where somebody has a list already,
@@ -251,9 +252,10 @@ class Live:
                     return
 
 
-def message(kind: str, value: object) -> bytes:
+def message(kind: str, value: object, *, id: int | None = None) -> bytes:
     """Return one server-sent event."""
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), dumped(value).encode())
+    named = b"" if id is None else b"id: %d\n" % id
+    return named + b"event: %b\ndata: %b\n\n" % (kind.encode(), dumped(value).encode())
 
 
 def _gone(error: StoreError | LookupError) -> bytes:

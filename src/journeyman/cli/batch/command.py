@@ -7,14 +7,16 @@ those that the budget of the batch has stopped, have none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO, Final, cast
 
 from cyclopts import Parameter
+from pydantic import AliasChoices, AliasPath
+from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -36,6 +38,7 @@ from journeyman.cli.batch.files import (
     streamed,
 )
 from journeyman.cli.durable import SUSPENDED, StorePlace, answered_here, tell, waiting
+from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
 from journeyman.cli.permit.asker import Asker, asked_by, asking
@@ -54,19 +57,20 @@ from journeyman.cli.run import (
 )
 from journeyman.cli.show.lines import Line, clean, laid_out, one_line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import Interrupt, stderr_console
+from journeyman.cli.show.screen import stderr_console
 from journeyman.durable.durable import LINGER_S, Durable
 from journeyman.durable.records import RunInfo
 from journeyman.endings import BudgetContext, CancelledContext, Ending, InternalContext
-from journeyman.errors import InvalidArguments, JourneymanError, StoreError, count
+from journeyman.errors import InvalidArguments, JourneymanError, StoreError, count, quoted
 from journeyman.events import BatchPaused, Event
 from journeyman.events.durable import RunSuspended
 from journeyman.loop.attempts import run as run_agent
 from journeyman.loop.record import Options
 from journeyman.result import Failure, Metadata, Result
-from journeyman.types import NOTHING_USED, Usage
+from journeyman.types import NOTHING_USED, JsonObject, Usage
 
 _SHOWN_CHARACTERS: Final = 300
+_NAMED: Final = 8
 _LINGER_S: Final = 0.05
 """So long, in seconds, a durable run that only waits stays here, where nobody is to answer."""
 _STEPS: Final = 10
@@ -130,8 +134,26 @@ class Reading:
             files=self.files,
             folder=Path() if str(inputs) == "-" else inputs.parent,
             input=self.input_field,
-            schema=agent.plan.input.input_schema if is_object else None,
+            taken=taken_keys(agent) if is_object else None,
+            required=cast("list[str]", agent.plan.input.input_schema.get("required", [])) if is_object else (),
         )
+
+
+def taken_keys(agent: Agent[Any, Any, Any]) -> Mapping[str, frozenset[str]] | None:
+    """Return the keys of what an agent takes, each with what else it is called. None: it takes any key."""
+    schema = agent.plan.input.input_schema
+    if schema.get("additionalProperties"):
+        return None
+    taken = {key: {key} for key in cast("JsonObject", schema.get("properties", {}))}
+    fields = cast("dict[str, FieldInfo]", getattr(agent.input, "model_fields", {}))
+    for name, field in fields.items():
+        alias = field.validation_alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        firsts = [each.path[0] if isinstance(each, AliasPath) else each for each in choices]
+        names = {each for each in (name, *firsts) if isinstance(each, str)}
+        for key in names & taken.keys():
+            taken[key] |= names
+    return {key: frozenset(names) for key, names in taken.items()}
 
 
 def batch(  # noqa: PLR0913 - one for each option, all by name
@@ -245,6 +267,9 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
             n_bad = count(len(bad), "line")
             first = one_line(bad[0].fault, _SHOWN_CHARACTERS)
             shown.note(f"{n_bad} cannot be read, and no request is sent for them; line {bad[0].number}: {first}.")
+        if unknown := job.results.unknown:
+            names = [f"{quoted(name)} ({count(n_lines, 'line')})" for name, n_lines in unknown.most_common(_NAMED)]
+            shown.note(one_line(f"The agent takes no {', '.join(names)}: left out.", _SHOWN_CHARACTERS))
         interrupt = Interrupt(abort, lambda: shown.note("Stopping; interrupt again to quit at once."))
         may_wait = job.store is not None
         here = nullcontext() if job.ask_store else asking(job.agent, shown.paused, shown.say, may_wait=may_wait)

@@ -13,7 +13,8 @@ import json
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -28,7 +29,7 @@ from journeyman.batch.table import TableError, read_table, separator_meant
 from journeyman.cli.app import Mistake, Refused
 from journeyman.errors import count, quoted
 from journeyman.files import take_lock
-from journeyman.types import JsonObject
+from journeyman.json_numbers import holds_written_numbers, read_json, write_json
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv"]
 FORMATS: Final[Mapping[str, Format]] = {
@@ -66,6 +67,8 @@ class InputLine:
     """The caller's own name of a line that was written for OpenAI's batches."""
     files: tuple[Path, ...] = ()
     """What is sent after its text: the files of the field that `--files` names."""
+    unknown: tuple[str, ...] = ()
+    """The keys of an object that the agent does not take."""
     fault: str = ""
     """Why it cannot be read; empty if it can."""
 
@@ -79,8 +82,10 @@ class Fields:
     files: str | None = None
     """The paths of files that are sent after the line's text, from `folder` on."""
     folder: Path = Path()
-    schema: JsonObject | None = None
-    """What the agent takes, where that is an object whose fields are the columns of a table."""
+    taken: Mapping[str, frozenset[str]] | None = None
+    """What the agent takes, where that is an object that has no further keys: each key, and what else it is called."""
+    required: Sequence[str] = ()
+    """The keys of `taken` without which no input fits."""
     input: str | None = None
     """What is given to the agent; None: the whole line."""
 
@@ -91,7 +96,7 @@ class Fields:
 
     def read(self, line: InputLine) -> InputLine:
         """Return the line with what its fields say; `files` is no part of its text any more."""
-        value: object = from_json(line.text)
+        value = _value_of(line.text)
         if not isinstance(value, dict):
             return replace(line, fault="it is no object, so it has no fields")
         given = cast("dict[str, object]", value)
@@ -110,16 +115,54 @@ class Fields:
         rest = [each for name, each in given.items() if name != self.key]
         plain = rest[0] if len(rest) == 1 and isinstance(rest[0], str) else None
         files = tuple([self.folder / each for each in cast("list[str]", named) if each])
-        line = replace(line, text=json.dumps(given, ensure_ascii=False), plain=plain, files=files)
+        line = replace(line, text=_text_of(given), plain=plain, files=files)
         return self._with_input(line, given)
+
+    def near(self, name: str, given: Collection[str]) -> str | None:
+        """Return the key that a name that the agent does not take seems to mean, and that is not given."""
+        absent = {key.casefold(): key for key, names in (self.taken or {}).items() if names.isdisjoint(given)}
+        found = get_close_matches(name.casefold(), absent, 1)
+        return absent[found[0]] if found else None
+
+    def unknown(self, given: Iterable[str]) -> list[str]:
+        """Return which names the agent does not take, and say nothing of a line itself."""
+        known = {self.key, self.files}.union(*(self.taken or {}).values())
+        return [name for name in given if name not in known]
+
+    def check_keys(self, line: InputLine) -> InputLine:
+        """Return the line with the keys that the agent would not see. With one that seems to be misspelt, it cannot be
+        read: the run would be paid for without what it says."""
+        value: object = None if line.fault else read_json(line.text)
+        if not isinstance(value, dict):
+            return line
+        given = cast("dict[str, object]", value)
+        unknown = [name for name in self.unknown(given) if name != "custom_id" or line.custom_id is None]
+        for name in unknown:
+            if (near := self.near(name, given)) is not None:
+                return replace(line, fault=f"it has {quoted(name)}, and the agent takes {quoted(near)}")
+        return replace(line, unknown=tuple(unknown))
 
     def _with_input(self, line: InputLine, given: Mapping[str, object]) -> InputLine:
         if self.input is None:
             return line
         value = given.get(self.input)
-        return replace(
-            line, text=json.dumps(value, ensure_ascii=False), plain=value if isinstance(value, str) else None
-        )
+        return replace(line, text=_text_of(value), plain=value if isinstance(value, str) else None)
+
+
+def _value_of(text: str | bytes) -> object:
+    """Return the value of a JSON text, with the digits that its numbers have.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return read_json(text)
+    except ValueError:
+        return from_json(text)  # the check of the input refuses what is no JSON, such as NaN
+
+
+def _text_of(value: object) -> str:
+    return write_json(value).decode() if holds_written_numbers(value) else json.dumps(value, ensure_ascii=False)
 
 
 def format_of(inputs: Path, given: Format | None) -> Format:
@@ -211,7 +254,8 @@ def read_lines(file: BinaryIO, written: Written, fields: Fields) -> Iterator[Inp
             lines = _items(file, written)
         case "jsonl":
             lines = _documents(_utf8(file, written))
-    return _with_fields(lines, fields) if fields.are_named else lines
+    lines = _with_fields(lines, fields) if fields.are_named else lines
+    return lines if fields.taken is None or fields.input is not None else map(fields.check_keys, lines)
 
 
 def _with_fields(lines: Iterator[InputLine], fields: Fields) -> Iterator[InputLine]:
@@ -272,14 +316,14 @@ def _items(file: BinaryIO, written: Written) -> Iterator[InputLine]:
     """Give the items of a JSON array."""
     content = b"".join(_utf8(file, written)).removeprefix(b"\xef\xbb\xbf")
     try:
-        items: object = from_json(content)
+        items = _value_of(content)
     except ValueError as error:
         hint = "Correct it; or, if each line is a JSON value of its own, add --format jsonl."
         raise Mistake(f"The inputs are no JSON: {str(error)[:_SHOWN_CHARACTERS]}.", hint) from error
     if not isinstance(items, list):
         raise Mistake("The inputs are no JSON array.", "Give a list of inputs: [{…}, {…}]; or JSON lines.")
     for number, value in enumerate(cast("list[object]", items), 1):
-        text = json.dumps(value, ensure_ascii=False)
+        text = _text_of(value)
         digest = _digest(text.encode("utf-8", "surrogatepass"))
         plain = value if isinstance(value, str) else None
         yield InputLine(number=number, digest=digest, plain=plain, text=text, custom_id=_custom_id(value))
@@ -338,16 +382,12 @@ def _rows(file: BinaryIO, written: Written, fields: Fields) -> Iterator[InputLin
 def _check_columns(header: Sequence[str], fields: Fields) -> None:
     """Refuse a table that lacks what the agent needs, or has a column whose name seems to be misspelt: no row of it
     would be read as it is meant."""
-    schema = fields.schema
-    if schema is None or fields.input is not None:
+    if fields.taken is None or fields.input is not None:
         return
-    known = [*cast("JsonObject", schema.get("properties", {}))]
-    missing = [name for name in cast("list[str]", schema.get("required", [])) if name not in header]
-    used = {*known, fields.key, fields.files}
-    for name in header:
-        near = get_close_matches(name, [each for each in known if each not in header], 1) if name not in used else []
-        if near:
-            text = f"The agent takes no {quoted(name)}, but {quoted(near[0])}, which the inputs have no column for."
+    missing = [name for name in fields.required if fields.taken[name].isdisjoint(header)]
+    for name in fields.unknown(header):
+        if (near := fields.near(name, header)) is not None:
+            text = f"The agent takes no {quoted(name)}, but {quoted(near)}, which the inputs have no column for."
             raise Mistake(text, "Correct the name in the first line.")
     if missing:
         text = f"The agent needs {', '.join(map(quoted, missing))}, and the inputs have no such column."
@@ -407,6 +447,8 @@ class Results:
         self._has_keys = has_keys
         self.unreadable: Final[list[InputLine]] = []
         """The lines that cannot be read, as far as they were checked."""
+        self.unknown: Final = Counter[str]()
+        """The keys that the agent does not take, and how many of the lines that were checked have each."""
         self.n_failed = 0
         """How many of the results are failures."""
         self.was_torn = False
@@ -492,6 +534,7 @@ class Results:
         """
         n_open, n_known = 0, 0
         for line in lines:
+            self.unknown.update(line.unknown)
             if line.fault and not self.has(line):
                 self.unreadable.append(line)
             is_there = self.has(line)

@@ -35,6 +35,7 @@ from journeyman.cli.chat.plain import PlainTerminal, lines_of_stdin
 from journeyman.cli.chat.sessions import LATEST, SessionFile
 from journeyman.cli.chat.tree import recalled
 from journeyman.cli.chat.view import Entry, Keys, View
+from journeyman.cli.ending import Interrupt, TimedEnd, hearing
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, RulesFile, SkillFolders, Timeout
 from journeyman.cli.permit.asker import Asker, asking
@@ -52,15 +53,7 @@ from journeyman.cli.run import (
 )
 from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import (
-    Interrupt,
-    PlainScreen,
-    hearing,
-    is_dumb,
-    plain_console,
-    print_error,
-    stderr_console,
-)
+from journeyman.cli.show.screen import PlainScreen, is_dumb, plain_console, print_error, stderr_console
 from journeyman.endings import ErrorCode
 from journeyman.errors import InvalidArguments
 from journeyman.events import Event, QuestionAsked, TurnEnded
@@ -161,12 +154,14 @@ def _converse(
     dialog = Dialog(agent, View(), sessions, ALL, echoes=not is_plain)
     keys = _keys(dialog, loop.runner.get_loop())
     # Closing the loop may wait for a thread of the user's. The terminal ends the process then.
+    end = TimedEnd(exit_code=_TERMINATED)
     with closing(PlainTerminal(dialog.view, keys) if is_plain else _terminal(dialog, keys)) as terminal:
 
         def hear(number: signal.Signals) -> None:
             if number == signal.SIGINT:
                 terminal.interrupt()
             else:
+                end.hear()
                 terminal.leave(_TERMINATED)
 
         with log_shown(dialog.say, debug=debug), hearing(hear), closing(loop):
@@ -222,11 +217,14 @@ def _terminal(dialog: Dialog, keys: Keys) -> AnyTerminal:
         raise Mistake(
             f"A chat in a terminal needs {missing}, which is not installed.", f"{install}; or chat with --plain."
         ) from error
-    return open_terminal(dialog.view, keys, partial(suggested, dialog), history=_writable(data_folder() / "entered"))
+    return open_terminal(dialog.view, keys, partial(suggested, dialog), history=_file_of_entries())
 
 
-def _writable(path: Path) -> Path | None:
-    """Return the file if it can be written, by nobody else: what was entered may be private."""
+def _file_of_entries() -> Path | None:
+    """Return the file of what was entered, if it can be written, by nobody else: it may be private."""
+    if (folder := data_folder()) is None:
+        return None
+    path = folder / "entered"
     try:
         make_private_folder(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

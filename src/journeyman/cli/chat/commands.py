@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -269,7 +270,7 @@ def _output(dialog: Dialog, rest: str) -> Iterator[Line]:
 
 
 def _export(dialog: Dialog, rest: str) -> Iterator[Line]:
-    path = Path(rest).expanduser()
+    path = Path(os.path.expanduser(rest))  # noqa: PTH111 - it stays as it is for who has no home
     messages = dialog.chat.messages
     try:
         with open(path, "xb", opener=private) as file:

@@ -15,8 +15,9 @@ from threading import Lock, Thread, Timer
 from typing import Final
 
 from journeyman.cli.chat.view import SAY, Entry, Keys, Prompt, View
+from journeyman.cli.ending import end_process
 from journeyman.cli.show.lines import Line, laid_out
-from journeyman.cli.show.screen import end_process, plain_console
+from journeyman.cli.show.screen import plain_console
 
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C."""

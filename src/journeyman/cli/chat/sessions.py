@@ -27,6 +27,7 @@ from journeyman.store.repair import StoreRepaired
 from journeyman.store.store import SessionInfo, Store
 from journeyman.tasks.tasks import Tasks
 
+_PLACE: Final = "Set XDG_DATA_HOME to a folder that you may write to, or give --session-file FILE."
 LATEST: Final = "latest"
 """The id that stands for the agent's conversation that was written to last."""
 
@@ -50,13 +51,20 @@ class SessionFile:
 
     @property
     def path(self) -> str:
-        """Where they are: a path, or a URL."""
+        """Where they are: a path, or a URL.
+
+        Raises:
+            Mistake: there is no place for them.
+        """
         if self.given is not None:
             return self.given
+        folder = data_folder()
+        if folder is None:
+            raise Mistake("Conversations have no place here: you have no home directory, and HOME is not set.", _PLACE)
         if not self.of_folder:
-            return str(data_folder() / "sessions.sqlite")
+            return str(folder / "sessions.sqlite")
         digest = hashlib.sha256(os.fsencode(Path.cwd())).hexdigest()[:12]
-        return str(data_folder() / "folders" / f"{Path.cwd().name[:40]}-{digest}.sqlite")
+        return str(folder / "folders" / f"{Path.cwd().name[:40]}-{digest}.sqlite")
 
     @property
     def shown(self) -> str:
@@ -142,5 +150,4 @@ def make_folder(folder: Path) -> None:
     try:
         make_private_folder(folder)
     except OSError as error:
-        hint = "Set XDG_DATA_HOME to a folder that you may write to, or give --session-file FILE."
-        raise Mistake(f"The folder {folder} cannot be made: {error.strerror}.", hint) from error
+        raise Mistake(f"The folder {folder} cannot be made: {error.strerror}.", _PLACE) from error

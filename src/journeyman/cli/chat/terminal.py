@@ -39,9 +39,9 @@ from rich.text import Text
 from journeyman.cli.chat.line import InputLine, Suggest
 from journeyman.cli.chat.plain import INTERRUPTED, LEAVING, after_grace
 from journeyman.cli.chat.view import SAY, Entry, Keys, View
+from journeyman.cli.ending import end_process
 from journeyman.cli.show.lines import WIDEST, Line, laid_out
 from journeyman.cli.show.markdown import end_of, markdown_rows
-from journeyman.cli.show.screen import end_process
 
 _STDIN: Final = 0
 _PRINTED: Final = (1, 2)

@@ -10,6 +10,7 @@ import hashlib
 import os
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -38,10 +39,15 @@ _DENIALS_SHOWN: Final = 5
 _SHOWN_CHARACTERS: Final = 300
 
 
-def data_folder() -> Path:
-    """Return the folder in which this program keeps what outlives it."""
+def data_folder() -> Path | None:
+    """Return the folder in which this program keeps what outlives it. None: its user has no home, as a container may
+    be run by a user who is in no list."""
     given = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(given) if given.startswith("/") else Path.home() / ".local" / "share") / "journeyman"
+    if given.startswith("/"):
+        return Path(given) / "journeyman"
+    with suppress(RuntimeError):
+        return Path.home() / ".local" / "share" / "journeyman"
+    return None
 
 
 class _RulesSection(BaseModel):
@@ -103,9 +109,12 @@ def with_policy(
 
 def _permission(name: str, target: str, mode: Mode, rules: FileRules) -> Permission:
     place = hashlib.sha256(os.path.abspath(target).encode("utf-8", "surrogatepass")).hexdigest()[:12]  # noqa: PTH100 - it may be no path
-    path = data_folder() / "approvals" / f"{name}-{place}.json"
-    above = next(each for each in path.parents if each.exists())
-    kept = path if os.access(above, os.W_OK | os.X_OK) else None  # in memory, where nothing can be kept
+    folder = data_folder()
+    kept: Path | None = None  # in memory, where nothing can be kept
+    if folder is not None:
+        path = folder / "approvals" / f"{name}-{place}.json"
+        above = next((each for each in path.parents if os.path.exists(each)), path)  # noqa: PTH110 - false also where one may not look
+        kept = path if os.access(above, os.W_OK | os.X_OK) else None
     return Policy(mode, Approvals(kept, expires_s=_EXPIRES_S), rules)
 
 

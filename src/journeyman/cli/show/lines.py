@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from journeyman.errors import count
+from journeyman.json_numbers import write_json
 from journeyman.types import JsonObject, Usage
 
 Mark: TypeAlias = Literal[
@@ -210,7 +211,8 @@ def all_arguments(given: JsonObject) -> str:
         case [(_, str() as text)]:
             return one_line(text, 300)
         case pairs:
-            return one_line(", ".join(f"{name}={to_json(value, fallback=repr).decode()}" for name, value in pairs), 300)
+            told = [f"{name}={write_json(value, default=repr).decode()}" for name, value in pairs]
+            return one_line(", ".join(told), 300)
 
 
 def ran(given: str, result: str) -> str:

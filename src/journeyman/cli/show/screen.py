@@ -8,20 +8,17 @@ SIGTERM: the first stops the run and keeps what it gathered, the second quits at
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event as Flag
 from threading import Lock, Thread
-from typing import Final, NoReturn, Protocol
+from typing import Final, Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from journeyman.cancel import Abort
 from journeyman.cli.show.lines import Line, laid_out, one_line, speaks_unicode
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
@@ -32,8 +29,6 @@ _BETWEEN_PAINTS_S: Final = 0.1
 _ERROR: Final = "error:"
 _ERROR_ROWS: Final = 40
 _STOPPING: Final = Line(mark="stopped", text="stopping; interrupt again to quit at once")
-_REASONS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
-_SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
 class Screen(Protocol):
@@ -209,74 +204,3 @@ class LiveScreen:
 
     def _laid_out(self, lines: Sequence[Line]) -> list[RenderableType]:
         return [row for line in lines for row in laid_out(line, self._console)]
-
-
-# -- Ctrl-C and SIGTERM ------------------------------------------------------------------------------------------------
-
-
-class Interrupt:
-    """Listens for signals while its block runs."""
-
-    def __init__(self, abort: Abort, on_first: Callable[[], None]) -> None:
-        self._abort = abort
-        self._on_first = on_first
-        self.exit_code: int | None = None
-        """128 and the number of the first signal, as shells count; None while there was none."""
-        self.has_ended = False
-        """True when there is nothing left to stop: the next signal quits."""
-
-    def listening(self) -> AbstractContextManager[None]:
-        """Listen. A signal that the caller of the program ignores stays ignored."""
-        return hearing(self._hear)
-
-    def _hear(self, number: signal.Signals) -> None:
-        if self.exit_code is not None or self.has_ended:
-            _quit(128 + number)
-        self.exit_code = 128 + number
-        self._on_first()
-        self._abort.abort(_REASONS[number])
-
-
-@contextmanager
-def hearing(hear: Callable[[signal.Signals], None]) -> Generator[None]:
-    """Call `hear`, in a thread of its own, for each Ctrl-C and SIGTERM while the block runs."""
-    heard, told = socket.socketpair()
-    told.setblocking(False)
-    numbers = [number for number in _REASONS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _do_nothing) for number in numbers}
-    wakeup_before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-    Thread(target=_listen, args=(heard, hear), name="journeyman-signals", daemon=True).start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(wakeup_before)
-        for number, previous in before.items():
-            signal.signal(number, previous)
-        told.close()
-
-
-def _listen(heard: socket.socket, hear: Callable[[signal.Signals], None]) -> None:
-    with heard:
-        while received := heard.recv(1):
-            if received[0] in _REASONS:
-                hear(signal.Signals(received[0]))
-
-
-def _do_nothing(number: int, frame: object) -> None:
-    """Stand where Python's own handler would raise KeyboardInterrupt."""
-
-
-def _quit(exit_code: int) -> None:
-    """End the process without waiting for anything, with a visible cursor on a line of its own."""
-    end_process(exit_code, terminal=2, last=b"\r\n" + _SHOW_CURSOR)
-
-
-def end_process(exit_code: int, *, terminal: int, last: bytes) -> NoReturn:
-    """End the process at once, also where the terminal is gone. Nothing comes after `last`, whatever threads draw."""
-    try:
-        if os.isatty(terminal):
-            kept = os.dup(terminal)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
-            os.write(kept, last)
-    finally:
-        os._exit(exit_code)

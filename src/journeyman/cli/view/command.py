@@ -12,9 +12,9 @@ from typing import Final
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, tell
+from journeyman.cli.ending import Interrupt
 from journeyman.cli.recorded import FORMS
 from journeyman.cli.run import Flag, Stdout
-from journeyman.cli.show.screen import Interrupt
 from journeyman.errors import DefinitionError, StoreError
 from journeyman.view.server import serve_view
 

@@ -87,6 +87,10 @@ class Connections:
         self._held: Connection | None = None
         """Holds the owner's lock."""
         self._free: list[Connection] = []
+        self._used: set[Connection] = set()
+        """Those that are lent."""
+        self._attempts = set[asyncio.Timeout]()
+        """What goes on with them, or waits for one: its time is up when all is closed."""
         self._room = asyncio.Semaphore(_MOST_LENT)
         self._holding = asyncio.Lock()
         self._looked_s = -_POLL_S
@@ -113,12 +117,15 @@ class Connections:
         self._is_open = True
 
     def close(self) -> None:
-        """Close all connections, from any event loop."""
+        """Close all connections, from any event loop. What waits for an answer fails: a driver that is interrupted
+        would ask the database to cancel the statement, and wait for that."""
         self._is_open = False
         self._close_held()
-        for each in self._free:
+        for each in (*self._free, *self._used):
             each.pgconn.finish()
         self._free.clear()
+        for attempt in self._attempts:
+            attempt.reschedule(0.0)
 
     def has_news(self) -> bool:
         """Tell whether another process may have written, without waiting for the database."""
@@ -185,12 +192,12 @@ class Connections:
         while True:
             is_begun = False
             try:
-                async with self._lent() as connection:
+                async with self._until_closed(), self._lent() as connection:
                     is_begun = True
                     async with asyncio.timeout(None if takes_long else self._answer_s):
                         return await work(connection, is_again)
             except Exception as error:
-                fault = self._fault(error, "used")
+                fault = self._fault(error, "used") if self._is_open else self._closed()
                 if not fault.may_pass or not self._is_open or loop.time() > until:
                     raise fault from error
             is_again = is_again or is_begun
@@ -204,12 +211,23 @@ class Connections:
         return self.database.explained(error, what)
 
     @asynccontextmanager
+    async def _until_closed(self) -> AsyncGenerator[None]:
+        """Do what is in the block until all is closed: then it fails with a `TimeoutError`."""
+        async with asyncio.timeout(None) as attempt:
+            self._attempts.add(attempt)
+            try:
+                yield
+            finally:
+                self._attempts.discard(attempt)
+
+    @asynccontextmanager
     async def _lent(self) -> AsyncGenerator[Connection]:
         self._check_open()
         async with self._room:
             if self._held is None or self._held.closed:
                 await self._hold_again()
             connection = self._free.pop() if self._free else await self.connected()
+            self._used.add(connection)
             try:
                 yield connection
             except BaseException as error:
@@ -220,11 +238,15 @@ class Connections:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise StoreError(f"{self.place} was closed.", hint="Open another Durable on it.")
+            raise self._closed()
+
+    def _closed(self) -> StoreError:
+        return StoreError(f"{self.place} was closed.", hint="Open another Durable on it.")
 
     def _give_back(self, connection: Connection) -> None:
         from psycopg.pq import TransactionStatus  # noqa: PLC0415 - an optional package
 
+        self._used.discard(connection)
         if self._is_open and connection.info.transaction_status == TransactionStatus.IDLE:
             self._free.append(connection)
         else:

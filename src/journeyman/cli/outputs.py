@@ -1,0 +1,81 @@
+"""Stdout and stderr of the command line where they take nothing: a full disk, or a reader who has left.
+
+A lost stdout ends the command, and one place says so. What stderr does not take is dropped: it costs no result.
+"""
+
+from __future__ import annotations
+
+import os
+from io import BufferedWriter, FileIO, TextIOWrapper
+from select import select
+from typing import Any, TextIO, cast
+
+
+class OutputLost(Exception):
+    """Stdout takes nothing more."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"Stdout takes no more: {error.strerror or error}. Make room, or send it elsewhere.")
+        self.has_reader = not isinstance(error, BrokenPipeError)
+        """False: whoever read it has seen enough, which is no error."""
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write all of it, however slowly it is read.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(descriptor, left) :]
+        except BlockingIOError:  # the pipe is shared with a program that does not wait for pipes
+            select([], [descriptor], [])
+
+
+class _Guarded(FileIO):
+    """A descriptor of which a fault is either `OutputLost`, or nothing that anybody hears of."""
+
+    def __init__(self, stream: TextIO, *, may_be_lost: bool) -> None:
+        super().__init__(stream.fileno(), "wb", closefd=False)
+        self._stream = stream  # which may close the descriptor when nobody has it any more
+        self._may_be_lost = may_be_lost
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - all that has the buffer protocol
+        written = memoryview(data)
+        try:
+            write_all(self.fileno(), written)
+        except OSError as error:
+            if not self._may_be_lost:
+                raise OutputLost(error) from error
+        return written.nbytes
+
+
+def guard_stream(stream: TextIO, *, may_be_lost: bool, errors: str | None = None, by_line: bool = False) -> TextIO:
+    """Return what writes where a standard stream does. Of one that is not a file the stream itself is returned: a
+    console of Windows, or what a test has put there.
+
+    Args:
+        stream: The stream.
+        may_be_lost: What it does not take is dropped, instead of raising `OutputLost`.
+        errors: What becomes of characters that its encoding has not; None: what the stream does.
+        by_line: Write each line as it comes, as a stream to a terminal does.
+    """
+    if type(stream) is not TextIOWrapper:
+        return stream
+    buffer: object = stream.buffer
+    if not isinstance(getattr(buffer, "raw", buffer), FileIO):
+        return stream
+    stream.flush()
+    guarded = _Guarded(stream, may_be_lost=may_be_lost)
+    return TextIOWrapper(
+        cast("BufferedWriter", guarded)
+        if isinstance(buffer, FileIO)
+        else BufferedWriter(guarded),  # python -u has none
+        encoding=stream.encoding,
+        errors=errors or stream.errors,
+        newline=None,
+        line_buffering=by_line or stream.line_buffering,
+        write_through=stream.write_through,
+    )
