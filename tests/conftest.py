@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -15,6 +15,8 @@ from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
 from tests.cli.program import Warm
 from tests.support.eager import make_eager_loop
 from tests.support.journaled import is_needless, is_second_turn
+from tests.support.seconds import counted
+from tests.support.shares import IS_WHOLE, beyond_share
 from tests.support.skips import fault_of
 from tests.support.turns import has_turn, lost_turns
 
@@ -37,24 +39,40 @@ os.environ["JOURNEYMAN_RECORD"] = "0"  # commands record where a test says so
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "contracts" / "certificates" / "idle_authority.pem")
 
 
-@pytest.hookimpl(tryfirst=True)  # what has the mark `fuzz` is chosen after this
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out turns that show nothing new, and most of those that seldom do; but where all are asked for.
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before anybody shuffles, and before `-m` looks at the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Leave out what the share of this run has not, and turns that show nothing new; but where all are asked for.
 
     Raises:
         UsageError: a turn of the list is none of its test any more.
     """
-    if config.getoption("journal") != "memory":
-        return
+    are_named = any("::" in each for each in config.args)
+    left_out = set[pytest.Item]()
+    if config.getoption("journal") == "memory":
+        left_out |= _turns_left_out(items, are_named=are_named)
+    beyond = beyond_share(items)
+    if not IS_WHOLE and not are_named:
+        left_out |= beyond
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
+    return (yield)
+
+
+def _turns_left_out(items: Sequence[pytest.Item], *, are_named: bool) -> set[pytest.Item]:
     seldom = [item for item in items if is_second_turn(item)]
     for item in seldom:
         item.add_marker(pytest.mark.fuzz)
     lost = lost_turns([item.nodeid for item in items])
-    if lost and not any("::" in each for each in config.args):
+    if lost and not are_named:
         raise pytest.UsageError(f"tests/support/turns.txt has turns that are no more: {', '.join(lost)}")
-    left_out = {id(item) for item in items if is_needless(item)} | {id(item) for item in seldom if not has_turn(item)}
-    config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
-    items[:] = [item for item in items if id(item) not in left_out]
+    return {item for item in items if is_needless(item)} | {item for item in seldom if not has_turn(item)}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """See that nobody works for long without a reason."""
+    with counted(item.nodeid):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

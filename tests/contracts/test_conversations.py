@@ -15,8 +15,8 @@ from journeyman.events import Event
 from tests.contracts.carriers import CARRIERS, SCRIPTED, Carrier
 from tests.contracts.conversations import CONVERSATIONS, Conversation
 from tests.contracts.outcome import Outcome, outcome
-from tests.properties.examples import thinned
 from tests.support.recorder import Recorder, check_balance
+from tests.support.shares import thinned
 
 
 async def carried(carrier: Carrier, conversation: Conversation, *, watched: bool) -> Outcome:

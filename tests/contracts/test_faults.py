@@ -25,8 +25,8 @@ from tests.contracts.faults import FAULTS, Fault, context
 from tests.contracts.makers import KEY
 from tests.contracts.patient_clock import on_patient_clock
 from tests.models.raw_server import RawServer, http
-from tests.properties.examples import thinned
 from tests.support.recorder import Recorder, check_balance
+from tests.support.shares import thinned
 
 ROWS = [(adapter, met) for fault in FAULTS for adapter in ADAPTERS if (met := adapter.meets(fault)) is not None]
 ONE_IN = 5

@@ -6,8 +6,8 @@ The tests that use it run once for each engine that there is: what holds for one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,7 +53,7 @@ async def at_once(_: str) -> None:
 class Process:  # noqa: PLR0904 - those of the port
     """The engine of one process. Once that is dead, nothing reaches the store any more."""
 
-    def __init__(self, engine: Engine, *, die: Callable[[str], None], is_elsewhere: bool = False) -> None:
+    def __init__(self, engine: Engine, *, die: Callable[[str], None]) -> None:
         self.engine = engine
         self.owner = engine.owner
         self.tickets: Tickets | None = None
@@ -67,7 +67,6 @@ class Process:  # noqa: PLR0904 - those of the port
         self.is_open = False
         self.is_dead = False
         self._die = die
-        self._is_elsewhere = is_elsewhere
 
     def kill(self) -> None:
         """Let the process be dead, in the middle of whatever it does."""
@@ -80,29 +79,14 @@ class Process:  # noqa: PLR0904 - those of the port
         if self.is_dead:
             raise asyncio.CancelledError
         await self.before(name)
-        async with self._time_stands_still():
-            done = await work()
+        done = await work()
         await self.after(name)
         if self.is_dead:
             raise asyncio.CancelledError
         return done
 
-    @asynccontextmanager
-    async def _time_stands_still(self) -> AsyncGenerator[None]:
-        """Hold a virtual clock, if the answer comes from another process."""
-        loop = asyncio.get_running_loop()
-        clock = loop if self._is_elsewhere and isinstance(loop, VirtualClock) else None
-        if clock is not None:
-            clock.n_working += 1
-        try:
-            yield
-        finally:
-            if clock is not None:
-                clock.n_working -= 1
-
     async def open(self) -> None:
-        async with self._time_stands_still():
-            await self.engine.open()
+        await self.engine.open()
         self.is_open = True
 
     async def close(self) -> None:
@@ -245,7 +229,7 @@ class Stage:
 
     def process(self) -> Process:
         """Begin a process, which has not opened the store yet."""
-        process = Process(self.make(), die=self.die, is_elsewhere=self.is_elsewhere)
+        process = Process(self.make(), die=self.die)
         self.processes.append(process)
         return process
 
@@ -310,13 +294,31 @@ def in_file(path: Path) -> Stage:
     )
 
 
+@contextmanager
+def time_stands_still() -> Generator[None]:
+    """Hold a virtual clock while another process, which knows nothing of it, is asked."""
+    loop = asyncio.get_running_loop()
+    clock = loop if isinstance(loop, VirtualClock) else None
+    if clock is not None:
+        clock.n_working += 1
+    try:
+        yield
+    finally:
+        if clock is not None:
+            clock.n_working -= 1
+
+
 class MortalPostgresEngine(PostgresEngine):
-    """An engine whose process may die: then it makes no connection any more."""
+    """An engine whose process may die: then it makes no connection any more. Whoever asks it, time stands still."""
 
     is_dead = False
 
     async def open(self) -> None:
-        connect = self.connections.connected
+        connect, patiently = self.connections.connected, self.connections.patiently
+
+        async def held(work: Callable[..., Awaitable[Any]], **options: bool) -> Any:  # noqa: ANN401 - whatever `work` returns
+            with time_stands_still():
+                return await patiently(work, **options)
 
         async def connected(*, is_direct: bool = False) -> Any:  # noqa: ANN401 - of the driver
             if self.is_dead:
@@ -327,8 +329,9 @@ class MortalPostgresEngine(PostgresEngine):
                 raise asyncio.CancelledError
             return connection
 
-        self.connections.connected = connected
-        await super().open()
+        self.connections.connected, self.connections.patiently = connected, held
+        with time_stands_still():
+            await super().open()
 
 
 def in_postgres(server: PostgresServer, url: str) -> Stage:

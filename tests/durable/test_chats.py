@@ -69,6 +69,7 @@ async def test_a_call_of_a_turn_that_must_not_be_made_twice_is_unknown_in_every_
 _LIMITS: list[dict[str, Any]] = [{"tokens": 1_700}, {"cost": 2.0}, {"calls": 5}, {"seconds": 95}]
 
 
+@pytest.mark.share(one_in=5)
 @pytest.mark.parametrize(("n_lives", "limits"), [(n, _LIMITS[n % 4]) for n in range(1, 7)], ids=str)
 @virtual_clock
 async def test_a_turn_ends_by_its_limits_as_in_one_life_and_has_used_as_much(

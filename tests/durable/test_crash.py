@@ -20,7 +20,7 @@ from tests.durable.crash import SKIPPED
 from tests.durable.crash_program import EFFECTS
 from tests.durable.crash_trace import OPTIONS, late_calls
 
-_CRASH = os.environ.get("JOURNEYMAN_CRASH", "24")
+_CRASH = os.environ.get("JOURNEYMAN_CRASH", "12")
 """How many cases: a number, or `all`."""
 _SEED = os.environ.get("JOURNEYMAN_CRASH_SEED", "7")
 _WORKERS = int(os.environ.get("JOURNEYMAN_CRASH_WORKERS", "1"))

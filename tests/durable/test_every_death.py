@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, cast
@@ -44,6 +44,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.result import ChildRecord
 from journeyman.types import Text, ToolResult
+from tests.support.shares import thinned
 
 AnyAgent = Agent[Any, Any, Any]
 _PRICE: Final = Price(input=1_000_000 / 1_024, output=1_000_000 / 512)
@@ -419,6 +420,12 @@ def _timeless(value: Any) -> Any:  # noqa: ANN401 - JSON, or records of children
             return value
 
 
+def _deaths(kind: str, n_written: int, *, one_in: int = 4) -> Sequence[int]:
+    """Return after how many steps to die: with each kind of agent, others."""
+    return thinned(range(1, n_written + 1), one_in, first=[*_KINDS].index(kind))
+
+
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", _KINDS)
 async def test_a_death_after_any_step_changes_nothing_in_a_journal(kind: str) -> None:
     whole = Kept()
@@ -427,7 +434,7 @@ async def test_a_death_after_any_step_changes_nothing_in_a_journal(kind: str) ->
     expected = seen(lived)
     assert lived.metadata.children or not kind.startswith("in a tool")
     assert expected == seen(await run(_KINDS[kind](), "Go.", host=host)), "as without a journal"
-    for n_steps in range(1, len(whole.written) + 1):
+    for n_steps in _deaths(kind, len(whole.written)):
         journal = InMemoryJournal()
         for key, value in whole.written[:n_steps]:
             journal.put(key, value)
@@ -435,13 +442,14 @@ async def test_a_death_after_any_step_changes_nothing_in_a_journal(kind: str) ->
         assert seen(result) == expected, f"after {whole.written[n_steps - 1][0]}"
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", _KINDS)
 async def test_a_death_after_any_step_changes_nothing_in_a_durable_run(kind: str) -> None:
     memory, host = Memory(), Host(approve=approve)
     async with Durable(InMemoryEngine(memory)) as durable:
         expected = seen(await durable.run(_KINDS[kind](), "Go.", id="run", host=host))
     [(id, row)] = memory.rows.items()
-    for n_steps in range(1, len(memory.records[id]) + 1):
+    for n_steps in _deaths(kind, len(memory.records[id])):
         left = Memory()
         left.put(replace(row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
         left.records[id] = dict(islice(memory.records[id].items(), n_steps))
@@ -450,6 +458,7 @@ async def test_a_death_after_any_step_changes_nothing_in_a_durable_run(kind: str
         assert seen(result) == expected, f"after {[*left.records[id].values()][-1].key}"
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", ["plain", "kept_going", "in a tool: run"])
 async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: str) -> None:
     memory = Memory()
@@ -459,7 +468,7 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
     ):
         expected = seen(await chat.prompt("Go."))
     [(id, row)] = memory.rows.items()
-    for n_steps in range(1, len(memory.records[id]) + 1):
+    for n_steps in _deaths(kind, len(memory.records[id]), one_in=2):
         left = Memory()
         left.put(replace(row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
         left.records[id] = dict(islice(memory.records[id].items(), n_steps))

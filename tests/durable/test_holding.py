@@ -20,7 +20,7 @@ from tests.support.clock import virtual_clock
 @virtual_clock
 async def test_a_word_that_comes_while_a_run_is_being_held_is_not_lost(stage: Stage, kind: Any) -> None:  # noqa: ANN401 - a kind
     """It comes after the run has decided to leave, and before it is stored that it is held."""
-    world, process = World(), stage.process()
+    world, process = World(slowest_s=5.0), stage.process()  # the hold is heard long before the call has ended
     agent = Agent(name="clerk", model=following([do("idempotent", "A"), "Done."]), tools=world.tools())
     sent: list[Signal] = []
 

@@ -16,7 +16,7 @@ _PAGE = pages.ROOT / "docs" / "postgres.md"
 _URL = "postgresql://ann@db.example/orders"
 
 
-def test_the_commands_of_the_page_lead_to_three_workers(warm: Warm, tmp_path: Path, database: str) -> None:
+def test_the_commands_of_the_page_lead_to_three_workers(warm: Warm, tmp_path: Path, emptied: str) -> None:
     (tmp_path / "agents.py").write_text(next(pages.python_blocks(_PAGE)), "utf-8")
     blocks = re.findall(r"^```sh\n(.*?)^```$", _PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     commands = [shlex.split(line) for block in blocks for line in block.splitlines()]
@@ -27,7 +27,7 @@ def test_the_commands_of_the_page_lead_to_three_workers(warm: Warm, tmp_path: Pa
             if program == "export":
                 name, _, value = words[0].partition("=")
                 assert value == _URL
-                env[name] = database
+                env[name] = emptied
             elif words[0] == "worker":
                 workers = [
                     stack.enter_context(running(*words, cwd=tmp_path, env=env, start=warm.start)) for _ in range(3)

@@ -63,16 +63,16 @@ async def test_a_run_that_was_started_with_another_model_is_done_with_that(
 
 
 async def test_workers_whose_clocks_are_a_day_apart_do_each_run_once(stage: Stage) -> None:
-    world, a_day_s = World(), 86_400.0
+    world, a_day_s, n_runs = World(), 86_400.0, 16
     agent = Agent(name="clerk", model=following([do("once", "A"), do("once", "B"), "Done."]), tools=world.tools())
     async with (
         stage.durable() as durable,
         Durable(stage.process(), now=lambda: stage.now() + a_day_s) as ahead,
         Durable(stage.process(), now=lambda: stage.now() - a_day_s) as behind,
     ):
-        handles = [await durable.start(agent, "Go.") for _ in range(50)]
+        handles = [await durable.start(agent, "Go.") for _ in range(n_runs)]
         while {(await handle.info()).status for handle in handles} != {"done"}:
             working = [Worker(each, agents=[agent], slots=4).run(until_idle=True) for each in (ahead, behind)]
             await asyncio.wait_for(asyncio.gather(*working), 30)
         assert {(await handle.info()).lives for handle in handles} == {1}
-    assert sorted(world.done) == ["A"] * 50 + ["B"] * 50
+    assert sorted(world.done) == ["A"] * n_runs + ["B"] * n_runs

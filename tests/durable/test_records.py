@@ -130,6 +130,7 @@ _WRONG = {
 }
 
 
+@pytest.mark.share(one_in=3)  # each record, in one of the engines
 @pytest.mark.parametrize("name", _WRONG)
 @virtual_clock
 async def test_a_record_that_cannot_be_read_blocks_its_run(stage: Stage, name: str) -> None:

@@ -302,12 +302,7 @@ class SchedulerOnPostgres(Scheduler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.database = self.server.database(ddl())
-        self.stages.append(in_postgres(self.server, self.server.url(self.database)))
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.server.drop(self.database)
+        self.stages.append(in_postgres(self.server, self.server.url(self.server.emptied(ddl()))))
 
 
 _EXAMPLES: Final = settings.get_profile("journeyman").max_examples

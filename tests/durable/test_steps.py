@@ -40,6 +40,7 @@ def without_unknown(told: list[str], expected: list[str]) -> list[str]:
 # -- at the same time --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.share(one_in=5)
 @pytest.mark.parametrize("seed", range(6))
 @virtual_clock
 async def test_parallel_calls_are_each_stored_under_their_own_step_however_long_they_take(
@@ -60,6 +61,7 @@ async def test_parallel_calls_are_each_stored_under_their_own_step_however_long_
     assert [what for what in world.twice() if what.startswith("o")] == []
 
 
+@pytest.mark.share(one_in=5)
 @pytest.mark.parametrize("seed", range(4))
 @virtual_clock
 async def test_sub_agents_five_levels_deep_go_on_where_they_were(stage: Stage, seed: int) -> None:
@@ -226,6 +228,7 @@ def a_tired_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN4
     return Agent(name="clerk", model=model, tools=world.tools(), limits=Limits(iterations=30, **limits))
 
 
+@pytest.mark.share(one_in=5)
 @pytest.mark.parametrize("n_lives", range(1, 7))
 @pytest.mark.parametrize("limits", [{"tokens": 1_700}, {"cost": 2.0}, {"calls": 5}, {}], ids=str)
 @virtual_clock
@@ -253,6 +256,7 @@ async def test_what_a_run_uses_and_where_its_limits_end_it_is_the_same_in_any_nu
     assert seen.lives == n_lives
 
 
+@pytest.mark.share(one_in=5)
 @pytest.mark.parametrize("n_lives", range(1, 7))
 @virtual_clock
 async def test_a_deadline_counts_the_work_of_all_lives_and_not_the_time_between(stage: Stage, n_lives: int) -> None:

@@ -17,6 +17,7 @@ from tests.durable.world import World, asked, asking_agent, following, is_cancel
 from tests.support.clock import virtual_clock
 
 
+@pytest.mark.share(one_in=3)  # each call, with one of the engines
 @pytest.mark.parametrize("n", range(40))
 @virtual_clock
 async def test_a_store_that_cannot_be_reached_at_one_call_never_ends_a_run(stage: Stage, n: int) -> None:

@@ -41,10 +41,16 @@ def jobs(request: pytest.FixtureRequest) -> Jobs:
 
 @pytest.fixture
 def database(postgres: PostgresServer, jobs: Jobs) -> Iterator[str]:
-    """The address of a database, in which the tables are."""
+    """The address of a database, in which the tables are, for tests that change them."""
     name = postgres.database(ddl(jobs.name))
     yield postgres.url(name)
     postgres.drop(name)
+
+
+@pytest.fixture
+def emptied(postgres: PostgresServer, jobs: Jobs) -> str:
+    """The address of a database with empty tables, in which nobody else is."""
+    return postgres.url(postgres.emptied(ddl(jobs.name)))
 
 
 @asynccontextmanager
@@ -82,19 +88,19 @@ def talker() -> Agent[str, str]:
     return Agent(name="clerk", model=FromFunction(lambda _: "Done."))
 
 
-async def test_what_is_started_is_done_by_a_worker_and_leaves_no_job_behind(database: str, jobs: Jobs) -> None:
-    async with Durable(database) as left, Durable(database) as right, serving(right, talker(), slots=3):
+async def test_what_is_started_is_done_by_a_worker_and_leaves_no_job_behind(emptied: str, jobs: Jobs) -> None:
+    async with Durable(emptied) as left, Durable(emptied) as right, serving(right, talker(), slots=3):
         handles = [
             await left.start(talker(), f"{n}", queue=queue) for n, queue in enumerate(["default", "mail", "a" * 300])
         ]
         for handle in handles:
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
-        async with engine_on(database) as engine:
+        async with engine_on(emptied) as engine:
             await until(lambda: has_no_job(engine, jobs))
 
 
 async def test_a_run_that_a_worker_could_not_begin_gets_another_ticket(
-    database: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    emptied: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("journeyman.durable.worker._PATIENCE_S", 0.05)
     asked = list[str]()
@@ -105,18 +111,18 @@ async def test_a_run_that_a_worker_could_not_begin_gets_another_ticket(
             raise OSError("not yet")
         return program
 
-    async with Durable(database) as durable, serving(durable, talker(), equip=equip):
+    async with Durable(emptied) as durable, serving(durable, talker(), equip=equip):
         handle = await durable.start(talker(), "Go.")
         assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
         assert asked == [handle.id] * 3
-        async with engine_on(database) as engine:
+        async with engine_on(emptied) as engine:
             await until(lambda: has_no_job(engine, jobs))
 
 
 async def test_a_ticket_is_written_with_what_makes_its_run_ready_and_what_goes_on_comes_first(
-    database: str, jobs: Jobs
+    emptied: str, jobs: Jobs
 ) -> None:
-    async with engine_on(database) as engine:
+    async with engine_on(emptied) as engine:
         await engine.add(a_row("begins", priority=3))
         await engine.add(a_row("driven"), is_queued=False)
         assert await asked_of(engine, jobs.all) == [("begins", 0, 6, "todo")]
@@ -138,13 +144,13 @@ async def test_a_ticket_is_written_with_what_makes_its_run_ready_and_what_goes_o
         assert (await found(engine, "begins")).epoch == 2
 
 
-async def test_an_approval_wakes_a_run_in_another_process(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_approval_wakes_a_run_in_another_process(emptied: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("drive._LOOK_S", "postgres.connections._POLL_S"):  # nobody waits for the next look
         monkeypatch.setattr(f"journeyman.durable.{place}", 3_600.0)
     world = World()
     async with (
-        Durable(database, linger_s=0.05) as left,
-        Durable(database, linger_s=0.05) as right,
+        Durable(emptied, linger_s=0.05) as left,
+        Durable(emptied, linger_s=0.05) as right,
         serving(right, asking_agent(world)),
     ):
         handle = await left.start(asking_agent(world), "Pay.")
@@ -158,7 +164,7 @@ async def test_an_approval_wakes_a_run_in_another_process(database: str, monkeyp
     assert world.done == ["A"]
 
 
-async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(database: str) -> None:
+async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(emptied: str) -> None:
     n_now, most, two = 0, 0, asyncio.Event()
 
     async def answer(request: Request) -> str:
@@ -175,8 +181,8 @@ async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(database:
     agent = Agent(name="clerk", model=FromFunction(answer))
     queues = {"batch": Queue(at_once=2)}
     async with (
-        Durable(database) as left,
-        Durable(database) as right,
+        Durable(emptied) as left,
+        Durable(emptied) as right,
         serving(left, agent, queues=queues),
         serving(right, agent, queues=queues),
     ):
@@ -206,8 +212,8 @@ async def test_a_ticket_that_is_brought_again_is_done_once(database: str, jobs: 
         assert (world.done, (await handle.info()).lives) == (["A", "B"], 1)
 
 
-async def test_a_ticket_that_was_lost_is_written_again_by_the_sweep(database: str, jobs: Jobs) -> None:  # D2
-    async with engine_on(database) as engine:
+async def test_a_ticket_that_was_lost_is_written_again_by_the_sweep(emptied: str, jobs: Jobs) -> None:  # D2
+    async with engine_on(emptied) as engine:
         await engine.add(a_row("ready"))
         await engine.add(a_row("waits"))
         await engine.settle(await claimed(engine, "waits"), Change(status="waiting", wake=START + 30), now=START)
@@ -221,8 +227,8 @@ async def test_a_ticket_that_was_lost_is_written_again_by_the_sweep(database: st
         assert await engine.sweep(now=START + 120) == 0, "one process looks, every 30 seconds"
 
 
-async def test_a_ticket_of_a_transaction_that_fails_was_never_written(database: str, jobs: Jobs) -> None:  # D5
-    async with engine_on(database) as engine:
+async def test_a_ticket_of_a_transaction_that_fails_was_never_written(emptied: str, jobs: Jobs) -> None:  # D5
+    async with engine_on(emptied) as engine:
         await engine.add(a_row("a"))
 
         async def work(connection: Connection, _: bool) -> None:
@@ -259,9 +265,9 @@ async def test_what_a_silent_worker_has_is_done_by_another_and_its_acknowledgeme
         assert sorted([*awake.done, *sleeping.done]) == ["A", "B", "B"]
 
 
-async def test_a_run_whose_worker_dies_before_it_claims_it_is_done_by_another(database: str, jobs: Jobs) -> None:  # D7
+async def test_a_run_whose_worker_dies_before_it_claims_it_is_done_by_another(emptied: str, jobs: Jobs) -> None:  # D7
     world = World()
-    async with engine_on(database) as engine, Durable(PostgresEngine(database, lease_s=0.4)) as durable:
+    async with engine_on(emptied) as engine, Durable(PostgresEngine(emptied, lease_s=0.4)) as durable:
         handle = await durable.start(paying(world), "Go.")
         await asked_of(engine, *jobs.fetched)
         assert [each[3] for each in await asked_of(engine, jobs.all)] == ["doing"]
@@ -270,11 +276,11 @@ async def test_a_run_whose_worker_dies_before_it_claims_it_is_done_by_another(da
         assert (world.done, (await handle.info()).lives) == (["A", "B"], 1)
 
 
-async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_another(database: str) -> None:  # D7
+async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_another(emptied: str) -> None:  # D7
     world = World()
-    async with Durable(PostgresEngine(database, grace_s=0.0)) as durable:
+    async with Durable(PostgresEngine(emptied, grace_s=0.0)) as durable:
         handle = await durable.start(paying(world), "Go.")
-        async with engine_on(database) as dead:
+        async with engine_on(emptied) as dead:
             await claimed(dead, handle.id, gen=0, now=durable.hub.now())
         async with serving(durable, paying(world)):
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
@@ -282,10 +288,10 @@ async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_anothe
 
 
 async def test_a_worker_goes_on_whichever_answer_of_the_database_is_lost(  # D8
-    postgres: PostgresServer, database: str
+    postgres: PostgresServer, emptied: str
 ) -> None:
     world = World()
-    async with DeafSocket(postgres, str(conninfo_to_dict(database)["dbname"])) as deaf, Durable(database) as sound:
+    async with DeafSocket(postgres, str(conninfo_to_dict(emptied)["dbname"])) as deaf, Durable(emptied) as sound:
         engine = PostgresEngine(deaf.url, grace_s=0.0, lease_s=2.0)
         async with Durable(engine) as durable, serving(durable, paying(world)):
             for n in range(16):
@@ -295,9 +301,9 @@ async def test_a_worker_goes_on_whichever_answer_of_the_database_is_lost(  # D8
     assert deaf.n_swallowed > 3
 
 
-async def test_a_worker_that_is_stopped_gives_back_what_it_drives_by_a_ticket(database: str, jobs: Jobs) -> None:
+async def test_a_worker_that_is_stopped_gives_back_what_it_drives_by_a_ticket(emptied: str, jobs: Jobs) -> None:
     world = World(dies_in="B")
-    async with engine_on(database) as engine, Durable(database) as durable:
+    async with engine_on(emptied) as engine, Durable(emptied) as durable:
         handle = await durable.start(paying(world), "Go.")
         stop = asyncio.Event()
         working = asyncio.create_task(Worker(durable, agents=[paying(world)]).run(stop=stop, grace_s=0.05))
@@ -319,21 +325,21 @@ async def test_older_tables_are_named(database: str, jobs: Jobs) -> None:
 
 
 async def test_without_the_package_one_line_says_what_to_install(
-    database: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    emptied: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, jobs.name, None)
     extra = {"procrastinate": "postgres", "pgqueuer": "pgqueuer"}[jobs.name]
     with pytest.raises(StoreError, match=rf"package {jobs.name}, .*pip install 'journeyman\[{extra}\]'"):
-        async with engine_on(database):
+        async with engine_on(emptied):
             raise AssertionError("it was opened")
 
 
-async def test_a_database_says_who_brings_its_runs_and_another_is_refused(database: str, jobs: Jobs) -> None:
+async def test_a_database_says_who_brings_its_runs_and_another_is_refused(emptied: str, jobs: Jobs) -> None:
     other: DispatcherName = "pgqueuer" if jobs.name == "procrastinate" else "procrastinate"
-    async with Durable(database), Durable(database, dispatcher=jobs.name):
+    async with Durable(emptied), Durable(emptied, dispatcher=jobs.name):
         pass
     with pytest.raises(StoreError, match=rf"brought by {jobs.name}, not by {other}.*Name {jobs.name}"):
-        async with Durable(database, dispatcher=other):
+        async with Durable(emptied, dispatcher=other):
             raise AssertionError("it was opened")
 
 

@@ -181,6 +181,7 @@ async def suspended(stage: Stage, agent: Agent[str, str]) -> Question:
         return question
 
 
+@pytest.mark.share(one_in=4)
 @pytest.mark.parametrize("by", DRIVERS)
 @pytest.mark.parametrize("late_s", [0.0, 3_600.0, -1.0])
 @virtual_clock

@@ -85,6 +85,7 @@ async def test_an_answer_that_comes_while_no_process_is_there_is_taken_by_the_ne
     assert world.done == ["A"]
 
 
+@pytest.mark.share(one_in=4)
 @pytest.mark.parametrize("seed", range(10))
 @virtual_clock
 async def test_no_answer_is_lost_that_races_with_the_suspension_of_its_run(stage: Stage, seed: int) -> None:

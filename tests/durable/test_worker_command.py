@@ -127,14 +127,14 @@ def test_a_worker_takes_the_dispatcher_that_it_is_given_and_records_beside_its_r
     postgres.drop(name)
 
 
-def test_a_command_that_is_named_on_a_database_shows_no_password(warm: Warm, tmp_path: Path, database: str) -> None:
-    named = database.replace("postgresql:///", "postgresql://tests:sesame@/")
+def test_a_command_that_is_named_on_a_database_shows_no_password(warm: Warm, tmp_path: Path, emptied: str) -> None:
+    named = emptied.replace("postgresql:///", "postgresql://tests:sesame@/")
     careful = f"{AGENTS}:careful"
     done = warm("run", careful, "Pay.", "--durable", "--id", "pay", "--store", named, cwd=tmp_path)
     assert done.code == 3
     assert "journeyman approve pay " in done.stderr
     assert "sesame" not in done.stderr
-    digest = str(shown(warm, tmp_path, database)["waits_for"][0]["digest"])  # pyright: ignore[reportIndexIssue, reportUnknownArgumentType]
-    assert warm("approve", "pay", digest, "--store", database, cwd=tmp_path).code == 0
-    resumed = warm("resume", "pay", "--store", database, cwd=tmp_path)
+    digest = str(shown(warm, tmp_path, emptied)["waits_for"][0]["digest"])  # pyright: ignore[reportIndexIssue, reportUnknownArgumentType]
+    assert warm("approve", "pay", digest, "--store", emptied, cwd=tmp_path).code == 0
+    resumed = warm("resume", "pay", "--store", emptied, cwd=tmp_path)
     assert (resumed.code, resumed.stdout) == (0, "All is paid.\n"), resumed.stderr

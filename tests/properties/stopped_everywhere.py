@@ -11,12 +11,12 @@ from typing import TypeAlias
 
 from journeyman import Failure, Limits, Success, Text
 from journeyman.types import ToolUse
-from tests.properties.examples import thinned
 from tests.properties.played_model import Fault, PlayedModel, Turn
 from tests.properties.world import Act, ReflectionPlan, Site, ToolPlan, World
 from tests.properties.world_run import WorldRun
 from tests.support.counting_loop import CountingLoop, the_counting_loop
 from tests.support.run_record import RunRecord
+from tests.support.shares import thinned
 
 SLOW = Site("async", (Act("slow", 0.5),))
 TURNS = (

@@ -124,7 +124,7 @@ async def test_a_full_disk_costs_the_recordings_that_go_on_and_no_later_ones(
 
 
 async def test_a_slow_disk_costs_reports_of_progress_and_nothing_else(path: Path, warm: Warm) -> None:
-    n_reports = MOST_WAITING + 3_000
+    n_reports = MOST_WAITING + 1_500
 
     @tool
     async def report(ctx: ToolContext) -> str:
@@ -143,7 +143,7 @@ async def test_a_slow_disk_costs_reports_of_progress_and_nothing_else(path: Path
         events = list(recordings.all_events(found))
     kinds = [event.kind for event in events if event.kind != "ToolProgress"]
     assert found.dropped == n_reports - (len(events) - len(kinds))
-    assert found.dropped >= 2_000
+    assert found.dropped >= 500
     shown = warm("show", "last", "--store", str(path)).stdout.splitlines()
     assert [line for line in shown if "left out" in line] == [
         f"incomplete:  {found.dropped:,} reports of progress left out"

@@ -41,8 +41,8 @@ async def through_this_loop(database: str) -> AsyncGenerator[str]:
         await asyncio.wait(tasks)
 
 
-async def test_no_chat_in_a_database_keeps_the_event_loop_waiting(database: str) -> None:
-    async with through_this_loop(database) as url, serving([clerk()], store=url) as served:
+async def test_no_chat_in_a_database_keeps_the_event_loop_waiting(emptied: str) -> None:
+    async with through_this_loop(emptied) as url, serving([clerk()], store=url) as served:
         for number in range(2):
             place = "/agents/clerk/chats/c/turns"
             async with asyncio.timeout(30):

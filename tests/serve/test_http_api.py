@@ -446,12 +446,12 @@ async def test_a_chat_that_another_server_uses_says_who_has_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("how", ["run", "turn"])
-async def test_runs_and_chats_are_kept_in_postgres(database: str, how: str) -> None:
+async def test_runs_and_chats_are_kept_in_postgres(emptied: str, how: str) -> None:
     begin, shown = ("runs", "/runs/r") if how == "run" else ("chats/r/turns", "/chats/r")
-    async with serving([clerk()], store=database) as served:
+    async with serving([clerk()], store=emptied) as served:
         await served.ask("POST", f"/agents/clerk/{begin}", {"input": "send"}, idempotency_key="r", **DETACHED)
         question = await served.waiting(shown)
-    async with serving([clerk()], store=database) as served:
+    async with serving([clerk()], store=emptied) as served:
         following = asyncio.create_task(served.told("GET", f"{shown}/events"))
         assert (await served.waiting(shown))["id"] == question["id"]
         answer = f"{shown}/answers/{question['id']}"

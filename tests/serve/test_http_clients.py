@@ -21,8 +21,9 @@ import pytest
 from journeyman import Agent
 from journeyman.models.scripted import FromFunction
 from journeyman.serve import ServeLimits
+from tests.cli.program import Warm
 from tests.serve.http_served import AppOptions, Served, events_of, serving, waiter
-from tests.serve.test_serve_command import started
+from tests.serve.test_serve_command import code_of, started
 from tests.support.clock import virtual_clock
 from tests.support.players import Door
 
@@ -262,20 +263,20 @@ async def goes_on(client: aiohttp.ClientSession, number: int) -> bool:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("is_stored", [False, True], ids=["plain", "stored"])
-async def test_a_signal_ends_all_runs_as_it_is_said(tmp_path: Path, is_stored: bool) -> None:
+async def test_a_signal_ends_all_runs_as_it_is_said(warm: Warm, tmp_path: Path, is_stored: bool) -> None:
     store = ("--store", "runs.db") if is_stored else ()
     n_runs = 20 if is_stored and "JOURNEYMAN_FUZZ" not in os.environ else 100
     async with (
-        started(tmp_path, "--grace", "0", "--runs", "100", *store) as (url, process),
+        started(warm.start, tmp_path, "--grace", "0", "--runs", "100", *store) as (url, server),
         aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as client,
     ):
         asking = [asyncio.create_task(asked_for(client, number)) for number in range(n_runs)]
         for number in range(n_runs):
             while not await goes_on(client, number):
                 pass
-        process.send_signal(signal.SIGTERM)
+        server.send(signal.SIGTERM)
         texts = await asyncio.gather(*asking)
         status, said = ("503", "The server was closed.") if is_stored else ("200", "EXECUTION_CANCELLED")
         assert [text for text in texts if said not in text] == []
         assert {text[:3] for text in texts[::2]} == {status}
-        assert await process.wait() == 0
+        assert await code_of(server) == 0

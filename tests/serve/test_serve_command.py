@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -23,6 +20,7 @@ from journeyman import Agent
 from journeyman.closing import LEAST_S
 from journeyman.models.scripted import Scripted
 from journeyman.record import Recordings
+from tests.cli.program import Running, Start, Warm, from_nothing, running
 from tests.cli.terminal import terminal
 from tests.serve.http_served import events_of
 from tests.support.postgres import DeafSocket, PostgresServer
@@ -51,28 +49,27 @@ greeter = Agent(name="greeter", model=FromFunction(reply), tools=[wait])
 
 @asynccontextmanager
 async def started(
-    folder: Path, *words: str, target: str = "agents.py:greeter", **env: str
-) -> AsyncGenerator[tuple[str, asyncio.subprocess.Process]]:
+    start: Start, folder: Path, *words: str, target: str = "agents.py:greeter", **env: str
+) -> AsyncGenerator[tuple[str, Running]]:
     """Start the command, and return where it serves."""
     (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
-    command = (sys.executable, "-m", "journeyman", "serve", target, "--port", "0", *words)
-    process = await asyncio.create_subprocess_exec(
-        *command, cwd=folder, env={**os.environ, **env}, stderr=subprocess.PIPE
-    )
-    assert process.stderr is not None
-    try:
-        while "serving at " not in (line := (await process.stderr.readline()).decode()):
-            assert line, "it has ended"
-        yield line.split("serving at ")[1].split(";")[0], process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+    words = ("serve", target, "--port", "0", *words)
+    with running(*words, cwd=folder, env=env, start=start) as server:
+        await asyncio.to_thread(server.wait_for, "serving at ")
+        yield server.shown().split("serving at ")[1].split(";")[0].splitlines()[0], server
 
 
-async def test_the_command_serves_asks_for_its_token_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+async def code_of(server: Running) -> int:
+    """Wait until the command has ended, and return its exit code."""
+    return (await asyncio.to_thread(server.done)).code
+
+
+async def test_the_command_serves_asks_for_its_token_and_ends_when_it_is_told_to(warm: Warm, tmp_path: Path) -> None:
     ours = {"Authorization": f"Bearer {TOKEN}"}
-    async with started(tmp_path, JOURNEYMAN_SERVE_TOKEN=TOKEN) as (url, process), aiohttp.ClientSession() as client:
+    async with (
+        started(warm.start, tmp_path, JOURNEYMAN_SERVE_TOKEN=TOKEN) as (url, server),
+        aiohttp.ClientSession() as client,
+    ):
         for headers, status in (
             ({}, 401),
             ({"Authorization": "Bearer wrong"}, 401),
@@ -83,8 +80,8 @@ async def test_the_command_serves_asks_for_its_token_and_ends_when_it_is_told_to
         ):
             async with client.get(f"{url}/ready", headers=headers) as response:
                 assert response.status == status, headers
-        process.send_signal(signal.SIGTERM)
-        assert await process.wait() == 0
+        server.send(signal.SIGTERM)
+        assert await code_of(server) == 0
 
 
 AUTH = """
@@ -94,12 +91,12 @@ def owner(request):
 
 
 async def test_a_function_names_the_owners_that_the_command_serves_and_it_keeps_their_runs_apart(
-    tmp_path: Path,
+    warm: Warm, tmp_path: Path
 ) -> None:
     (tmp_path / "auth.py").write_text(AUTH, encoding="utf-8")
     words = ("--authorize", "auth.py:owner", "--host", "0.0.0.0", "--allow-host", "127.0.0.1")
     async with (
-        started(tmp_path, *words) as (url, _),
+        started(warm.start, tmp_path, *words) as (url, _),
         aiohttp.ClientSession(url.replace("0.0.0.0", "127.0.0.1")) as client,
     ):
         for token, status in (("of-ada", 200), ("of-eve", 404), ("of-nobody", 401)):
@@ -111,22 +108,22 @@ async def test_a_function_names_the_owners_that_the_command_serves_and_it_keeps_
                 assert response.status == status
 
 
-async def test_the_command_keeps_runs_in_postgres(tmp_path: Path, database: str) -> None:
+async def test_the_command_keeps_runs_in_postgres(warm: Warm, tmp_path: Path, emptied: str) -> None:
     for _ in range(2):  # the second time it is another process, and the same run
-        async with started(tmp_path, "--store", database) as (url, _), aiohttp.ClientSession(url) as client:
+        async with started(warm.start, tmp_path, "--store", emptied) as (url, _), aiohttp.ClientSession(url) as client:
             ours = {"Idempotency-Key": "r"}
             async with client.post("/agents/greeter/runs", json={"input": "Hi."}, headers=ours) as response:
                 assert (await response.json())["output"] == "Hello."
 
 
 async def test_the_command_ends_within_its_grace_though_its_database_is_silent(
-    tmp_path: Path, postgres: PostgresServer
+    warm: Warm, tmp_path: Path, postgres: PostgresServer
 ) -> None:
     collector = socket.create_server(("127.0.0.1", 0))  # it answers nothing, too
     traces = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.getsockname()[1]}"}
     async with (
         DeafSocket(postgres, postgres.database()) as between,
-        started(tmp_path, "--store", between.url, "--grace", "2", "--otel", **traces) as (url, process),
+        started(warm.start, tmp_path, "--store", between.url, "--grace", "2", "--otel", **traces) as (url, server),
         aiohttp.ClientSession(url) as client,
     ):
         for place, document in (
@@ -136,13 +133,13 @@ async def test_the_command_ends_within_its_grace_though_its_database_is_silent(
             async with client.post(f"{place}", json=document, headers={"Prefer": "respond-async"}) as response:
                 assert response.status == 202, await response.text()
         between.is_silent = True
-        process.send_signal(signal.SIGTERM)
+        server.send(signal.SIGTERM)
         began_s = time.monotonic()
         async with asyncio.timeout(10):
-            _, said = await process.communicate()
-        assert time.monotonic() - began_s < 2 + SLACK_S, said
+            done = await asyncio.to_thread(server.done)
+        assert time.monotonic() - began_s < 2 + SLACK_S, done.stderr
     collector.close()
-    assert b"is left as it is" in said
+    assert "is left as it is" in done.stderr
 
 
 HANGING = """
@@ -161,33 +158,37 @@ def greeter():
 
 async def test_the_command_ends_in_time_and_kills_a_child_that_does_not_end(tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text(HANGING, encoding="utf-8")
-    async with started(tmp_path, "--grace", "0", target="hanging.py:greeter") as (_, process):
-        process.send_signal(signal.SIGTERM)
+    async with started(from_nothing, tmp_path, "--grace", "0", target="hanging.py:greeter") as (_, server):
+        while not (tmp_path / "child").exists():  # noqa: ASYNC110 - before, the child heeds the signal
+            await asyncio.sleep(0.01)
+        server.send(signal.SIGTERM)
         began_s = time.monotonic()
         async with asyncio.timeout(10):
-            _, said = await process.communicate()
-        assert time.monotonic() - began_s < LEAST_S + SLACK_S, said
-    assert process.returncode != 0
-    assert b"hanging.py:greeter" in said or b"Not everything has ended in time" in said
+            done = await asyncio.to_thread(server.done)
+        assert time.monotonic() - began_s < LEAST_S + SLACK_S, done.stderr
+    assert done.code != 0
+    assert "hanging.py:greeter" in done.stderr or "Not everything has ended in time" in done.stderr
     child = int((tmp_path / "child").read_text())
     assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
 
 
-def test_a_token_and_a_function_are_not_both_asked(tmp_path: Path) -> None:
+def test_a_token_and_a_function_are_not_both_asked(warm: Warm, tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(AGENTS, encoding="utf-8")
-    command = [sys.executable, "-m", "journeyman", "serve", "agents.py:greeter", "--authorize", "auth.py:owner"]
-    env = {**os.environ, "JOURNEYMAN_SERVE_TOKEN": TOKEN}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode, "Both JOURNEYMAN_SERVE_TOKEN and --authorize" in done.stderr) == (2, True)
+    env = {"JOURNEYMAN_SERVE_TOKEN": TOKEN}
+    done = warm("serve", "agents.py:greeter", "--authorize", "auth.py:owner", cwd=tmp_path, env=env)
+    assert (done.code, "Both JOURNEYMAN_SERVE_TOKEN and --authorize" in done.stderr) == (2, True)
 
 
-async def test_the_command_keeps_and_records_runs_in_one_database(tmp_path: Path, database: str) -> None:
-    async with started(tmp_path, "--store", database, "--record") as (url, process), aiohttp.ClientSession() as client:
+async def test_the_command_keeps_and_records_runs_in_one_database(warm: Warm, tmp_path: Path, emptied: str) -> None:
+    async with (
+        started(warm.start, tmp_path, "--store", emptied, "--record") as (url, server),
+        aiohttp.ClientSession() as client,
+    ):
         async with client.post(f"{url}/agents/greeter/runs", json={"input": "Ada"}) as response:
             assert (await response.json())["output"] == "Hello."
-        process.send_signal(signal.SIGTERM)
-        assert await process.wait() == 0
-    with Recordings(database) as recordings:
+        server.send(signal.SIGTERM)
+        assert await code_of(server) == 0
+    with Recordings(emptied) as recordings:
         [found] = recordings.runs()
     assert (found.kind, found.status, found.input) == ("durable", "success", "Ada")
 
@@ -216,11 +217,12 @@ def test_in_a_terminal_a_server_says_where_it_is_and_then_waits_calmly(tmp_path:
         (("agents.py:greeter", "agents.py:greeter"), "2 agents are called 'greeter'."),
     ],
 )
-def test_what_cannot_be_served_is_refused_in_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_served_is_refused_in_one_line(
+    warm: Warm, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
     (tmp_path / "agents.py").write_text(AGENTS, encoding="utf-8")
-    command = [sys.executable, "-m", "journeyman", "serve", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode, done.stdout) == (2, "")
+    done = warm("serve", *words, cwd=tmp_path)
+    assert (done.code, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 

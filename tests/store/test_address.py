@@ -16,7 +16,7 @@ from journeyman.store import Store
 from journeyman.store.address import read_address
 from journeyman.store.database import without_password
 from journeyman.view import app
-from tests.cli.program import assert_one_error_line, journeyman
+from tests.cli.program import Warm, assert_one_error_line
 
 URL = "postgresql://ann:hunter2@127.0.0.1:1/orders"
 
@@ -105,7 +105,7 @@ def test_no_password_of_a_url_is_shown(secret: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "folder", "mode", "database"])
-def test_serve_says_why_a_store_cannot_be_opened(tmp_path: Path, kind: str) -> None:
+def test_serve_says_why_a_store_cannot_be_opened(warm: Warm, tmp_path: Path, kind: str) -> None:
     (tmp_path / "agents.py").write_text(
         "from journeyman import Agent\nfrom journeyman.models.scripted import Scripted\n"
         "scout = Agent(name='scout', model=Scripted('ok'))\n"
@@ -117,6 +117,6 @@ def test_serve_says_why_a_store_cannot_be_opened(tmp_path: Path, kind: str) -> N
         store.write_text("This is no database. " * 20)
         store.chmod(0o660 if kind == "mode" else 0o600)
     named = URL if kind == "database" else "runs.db"
-    done = journeyman("serve", "agents.py:scout", "--port", "0", "--store", named, cwd=tmp_path)
+    done = warm("serve", "agents.py:scout", "--port", "0", "--store", named, cwd=tmp_path)
     assert_one_error_line(done, 2, ["orders" if kind == "database" else "runs.db"])
     assert "hunter2" not in done.error

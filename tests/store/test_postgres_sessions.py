@@ -193,13 +193,13 @@ async def test_a_session_that_is_deleted_while_it_is_open_says_so(emptied: str) 
 
 
 async def test_a_chat_goes_on_when_the_database_was_stopped_in_the_middle(
-    postgres: PostgresServer, database: str
+    postgres: PostgresServer, emptied: str
 ) -> None:
-    async with Chat.open(talker(), database, id="a", create=True) as chat:
+    async with Chat.open(talker(), emptied, id="a", create=True) as chat:
         await chat.prompt("One.")
         postgres.restart()
         await chat.prompt("Two.")
-    assert texts(PostgresSessions(database)) == ["One.", "<One.>", "Two.", "<Two.>"]
+    assert texts(PostgresSessions(emptied)) == ["One.", "<One.>", "Two.", "<Two.>"]
 
 
 async def test_what_could_not_be_written_is_part_of_the_next_step(postgres: PostgresServer, database: str) -> None:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -59,7 +60,8 @@ class PostgresServer:
             raise NoPostgres(f"these tests start Postgres on Linux only, and this is {sys.platform}")
         self._user: dict[str, Any] = {}
         self._templates: dict[str, str] = {}
-        self._kept: psycopg.Connection[Any] | None = None
+        self._kept: dict[str, tuple[str, psycopg.Connection[Any]]] = {}
+        """The database that is emptied each time, with a connection, by the statements that have made its tables."""
         self.folder = Path(tempfile.mkdtemp(prefix="jmpg", dir="/tmp"))  # the path of a socket has 107 characters
         try:
             if os.geteuid() == 0:
@@ -151,16 +153,18 @@ class PostgresServer:
 
     def emptied(self, tables: str) -> str:
         """Return a database, with these tables, that is made once and emptied each time: a new one takes ten times as
-        long. Nobody else is connected to it."""
-        if self._kept is None or self._kept.closed:
-            self._kept = psycopg.connect(self.url(self.database(tables)), autocommit=True)
-        database = self._kept.info.dbname
-        self.kill_connections("datname = %s AND pid <> %s", database, self._kept.info.backend_pid)
-        there = self._kept.execute(_FILLED).fetchall()
+        long. Nobody else is connected to it. A test that changes tables needs one of its own."""
+        database, kept = self._kept.get(tables, (None, None))
+        if database is None or kept is None or kept.closed:
+            database = database or self.database(tables)
+            kept = psycopg.connect(self.url(database), autocommit=True)
+            self._kept[tables] = (database, kept)
+        self.kill_connections("datname = %s AND pid <> %s", database, kept.info.backend_pid)
+        there = kept.execute(_FILLED).fetchall()
         if there:
-            self._kept.execute(f"TRUNCATE {', '.join(name for (name,) in there)} CASCADE".encode())
-        self._kept.execute(_NUMBERED)
-        self._kept.execute(b"UPDATE jm_version SET swept = NULL")
+            kept.execute(f"TRUNCATE {', '.join(name for (name,) in there)} CASCADE".encode())
+        kept.execute(_NUMBERED)
+        kept.execute(b"UPDATE jm_version SET swept = NULL")
         return database
 
     @property
@@ -186,18 +190,16 @@ class PostgresServer:
 
     def restart(self) -> None:
         """Stop it as a power cut of the database would, and start it again."""
-        self._connection.close()
-        if self._kept is not None:
-            self._kept.close()
+        for each in (self._connection, *[connection for _, connection in self._kept.values()]):
+            each.close()
         self._server.send_signal(signal.SIGQUIT)
         self._server.wait(_START_S)
         self._start()
 
     def stop(self) -> None:
         """Stop it, and remove all that it had."""
-        self._connection.close()
-        if self._kept is not None:
-            self._kept.close()
+        for each in (self._connection, *[connection for _, connection in self._kept.values()]):
+            each.close()
         self._server.send_signal(signal.SIGINT)
         try:
             self._server.wait(_START_S)
@@ -252,11 +254,13 @@ class DeafSocket:
     def swallow(self, number: int | None) -> None:
         self.n_heard, self.swallows = 0, number
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task that the server makes itself reports its cancellation as an error.
+        task = asyncio.create_task(self._pass_answers(reader, writer))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
+
+    async def _pass_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_unix_connection(self._to)
         asking = asyncio.create_task(_pass_on(reader, to_server))
         try:
@@ -277,6 +281,8 @@ class DeafSocket:
                 if self._hides_number and (at := said.find(b"K\0\0\0\x0c")) >= 0:
                     said = said[: at + 5] + b"\x7f\0\0\0" + said[at + 9 :]
                 writer.write(said)
+        except ConnectionError:  # one of the two is gone, and now it is for the other, too
+            return
         finally:
             asking.cancel()
             writer.close()
@@ -285,8 +291,9 @@ class DeafSocket:
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while said := await reader.read(1 << 20):
-        writer.write(said)
+    with suppress(ConnectionError):  # whoever leaves without having read all is gone as well
+        while said := await reader.read(1 << 20):
+            writer.write(said)
     writer.close()
 
 

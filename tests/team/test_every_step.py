@@ -19,9 +19,10 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.team import TeamHooks, TeamSpawnRequest
 from journeyman.team.members import LEADER
-from tests.properties.examples import examples, patient, thinned
+from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop, the_counting_loop
 from tests.support.recorder import Recorder
+from tests.support.shares import thinned
 from tests.team.players import MAIL, fates
 
 NAMES = ("ada", "max", "eve")
@@ -199,8 +200,8 @@ async def run_checked(plan: Plan) -> int:
 def test_something_happens_before_every_step(what: What) -> None:  # S3, S16.6
     async def scenario() -> int:
         steps = await run_checked(Plan(writes=tuple(WRITES), slow_s=1.0))
-        names, one_in = (NAMES, 5) if what in ("stop", "cancel") else (NAMES[-1:], 3)
-        for step, name in thinned([*product(range(1, steps + 1), names)], one_in):
+        names, one_in = (NAMES, 16) if what in ("stop", "cancel") else (NAMES[-1:], 10)
+        for step, name in thinned([*product(range(1, steps + 1), names)], one_in, first=WHATS.index(what)):
             await run_checked(Plan(writes=tuple(WRITES), slow_s=1.0, disturbances=(Disturbance(step, what, name),)))
         return steps
 

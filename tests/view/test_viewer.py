@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import sqlite3
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -23,14 +24,16 @@ from starlette.routing import Mount
 from journeyman import Agent, Chat, Failure, Host, Limits, Success, run, tool
 from journeyman.chat.questions import ask_user
 from journeyman.durable import Durable
-from journeyman.errors import DefinitionError, StoreError
+from journeyman.errors import DefinitionError, RunUnknown, StoreError
 from journeyman.model import Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.types import Text
 from journeyman.view import app, serve_view
 from journeyman.view.guard import Doorkeeper
-from journeyman.view.live import MOST_WATCHERS
+from journeyman.view.live import MOST_WATCHERS, Reader
+from journeyman.view.source import Source
+from journeyman.view.steering import Given, Steering
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -466,6 +469,49 @@ async def test_the_stream_tells_when_the_store_is_gone(path: Path) -> None:
         path.rename(path.with_name("elsewhere.db"))
         kinds = [kind async for kind, _ in stream]
     assert kinds[-1] == "gone"
+
+
+async def test_who_leaves_while_the_store_is_opened_or_read_leaves_nothing_open_and_nobody_reads_beside(
+    postgres: PostgresServer, emptied: str
+) -> None:
+    reader, begun, may_end, order = Reader(emptied), threading.Event(), threading.Event(), list[str]()
+
+    def read_long(_: Source) -> None:
+        begun.set()
+        may_end.wait(10)
+        order.append("first")
+
+    opening = asyncio.create_task(reader.read(lambda _: None))
+    await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.wait({opening})
+    await reader.close()
+    async with asyncio.timeout(10):
+        while postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'journeyman reader'"):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    first = asyncio.create_task(reader.read(read_long))
+    await asyncio.to_thread(begun.wait, 10)
+    first.cancel()
+    second = asyncio.create_task(reader.read(lambda _: order.append("second")))
+    await asyncio.wait({second}, timeout=0.05)
+    may_end.set()
+    await asyncio.wait({first, second})
+    assert (first.cancelled(), order) == (True, ["first", "second"])
+    await reader.close()
+
+
+async def test_a_word_that_is_on_its_way_when_the_viewer_closes_leaves_nothing_open(
+    postgres: PostgresServer, emptied: str
+) -> None:
+    steering = Steering(emptied)
+    saying = asyncio.create_task(steering.say("nobody", Given(kind="stop", dedup="d"), is_durable=True))
+    await asyncio.sleep(0)
+    await steering.close()
+    await asyncio.wait({saying})
+    assert isinstance(saying.exception(), RunUnknown)
+    async with asyncio.timeout(10):
+        while postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'journeyman w%'"):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 async def test_the_stream_goes_on_when_the_connections_to_a_database_were_cut(

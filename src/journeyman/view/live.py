@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from journeyman.cancel import ended
 from journeyman.errors import StoreError
 from journeyman.record.fold import dumped
 from journeyman.view.source import Document, Source
@@ -53,15 +54,23 @@ class Reader:
         self._alone = asyncio.Lock()
 
     async def read(self, work: Callable[[Source], T]) -> T:
-        """Return what `work` makes of the source.
+        """Return what `work` makes of the source. Whoever cancels this waits until the thread has ended: what it opens
+        would be left open, and the next one would read in another thread at the same time.
 
         Raises:
             StoreError, LookupError: as `Source` says.
         """
-        async with self._alone:
+
+        def read_source() -> T:
             if self._source is None:
-                self._source = await asyncio.to_thread(Source, self._path)
-            return await asyncio.to_thread(work, self._source)
+                self._source = Source(self._path)
+            return work(self._source)
+
+        async with self._alone:
+            reading = asyncio.ensure_future(asyncio.to_thread(read_source))
+            reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to look
+            await ended(reading)
+            return reading.result()
 
     async def close(self) -> None:
         """Close the file."""

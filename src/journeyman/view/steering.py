@@ -76,8 +76,9 @@ class Steering:
         """What was answered to the last ones: a second click is answered as the first was."""
 
     async def close(self) -> None:
-        """Close what was opened."""
-        await self._open.aclose()
+        """Close what was opened, once nobody opens anything any more."""
+        async with self._alone:
+            await self._open.aclose()
 
     async def say(self, id: str, given: Given, *, is_durable: bool) -> SteeringAnswer:
         """Say something to a run.

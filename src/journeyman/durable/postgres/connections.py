@@ -222,8 +222,7 @@ class Connections:
 
     @asynccontextmanager
     async def _lent(self) -> AsyncGenerator[Connection]:
-        if not self._is_open:
-            raise self._closed()
+        self._check_open()
         async with self._room:
             if self._held is None or self._held.closed:
                 await self._hold_again()
@@ -236,6 +235,10 @@ class Connections:
                 await self._look_after(connection, is_lost=getattr(error, "sqlstate", None) == _READ_ONLY)
                 raise
             self._give_back(connection)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise self._closed()
 
     def _closed(self) -> StoreError:
         return StoreError(f"{self.place} was closed.", hint="Open another Durable on it.")
@@ -295,6 +298,7 @@ class Connections:
                 held = await self._hold()
                 try:
                     await self._on_renewed(held)
+                    self._check_open()  # who has closed it meanwhile did not see this connection, nor its lock
                 except BaseException:
                     held.pgconn.finish()
                     raise
