@@ -17,6 +17,8 @@ import pytest
 MOST_S: Final = 2.0
 ROOMS: Final = ("chat", "durable", "record", "serve", "store", "support_tests", "team", "view")
 """Those whose list is complete."""
+_BUSY: Final = 3.0
+"""By how much a second of a slow processor that is shared may be longer than one here."""
 _RESTARTS: Final = "it waits for the end of the database, and so is told all that this has done by then"
 _LIVES: Final = "each case is several lives of a run, each in a process of its own"
 REASONS: Final[dict[str, str]] = {
@@ -50,7 +52,7 @@ _IS_ASKED: Final = bool(os.environ.get("CI")) and "JOURNEYMAN_FUZZ" not in os.en
 
 
 @contextmanager
-def counted(test: str, *, most_s: float = MOST_S, is_asked: bool = _IS_ASKED) -> Generator[None]:
+def counted(test: str, *, most_s: float = _BUSY * MOST_S, is_asked: bool = _IS_ASKED) -> Generator[None]:
     """Fail a test that is more work than tests may be, unless there is a reason."""
     before_s, n_loaded = _spent_s(), len(sys.modules)
     yield
