@@ -16,13 +16,14 @@ ANYWHERE: Final = (
     *("there is no SIGTERM", "signals of POSIX", "there are no groups", "an open file cannot be moved"),
     *("there is no fork here", "this system does not fork", "needs /dev/zero"),
     "only root can give a folder to another user",
+    *("only Linux has a device that is always full", "the rights of root are given up as on Linux"),
     # many more cases, when somebody asks for them
     r"500 clients, four times: make fuzz",
     *(r"many requests: make fuzz", r"it takes a while: make crash", r"`make fuzz` does it"),
     # a row of a table in which there is nothing to try
     *(r"the server cannot fail with '\w+'", "the service says no limit"),
     r"The package for [\w-]+ is installed, so it cannot be missing\.",
-    r"(anthropic|openai|google|chat|responses|scripted|bridge)[\w -]*: .+",
+    r"(anthropic|openai|google|gemini|chat|responses|scripted|bridge)[\w. -]*: .+",
     # programs and servers of others that no lock brings
     *(r"(bash|fish|zsh) is not installed", "pgbouncer is not installed", r"strace is not installed: .+"),
     *(r"strace may not look here: .+", "no server of Temporal: TEMPORAL_ADDRESS is not set"),
