@@ -77,7 +77,7 @@ def test_a_planted_skip_fails(tmp_path: Path, ci: str, counts: str) -> None:
     told = subprocess.run(
         [sys.executable, *words],
         cwd=ROOT,
-        env={**os.environ, "JOURNEYMAN_CI": ci, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "JOURNEYMAN_CI": ci, "JOURNEYMAN_NPM": "", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -36,6 +36,9 @@ class TimedEnd(Closing):
         self._exit_code: Final = exit_code
         self._has_changed: Final = threading.Event()
         self._is_over = False
+        self._is_up = False
+        """True once the time is up, and what is left is being ended."""
+        self._deciding: Final = threading.Lock()
         self._watching: threading.Thread | None = None
 
     def begin(self, within_s: float) -> None:
@@ -50,20 +53,26 @@ class TimedEnd(Closing):
         self.begin(0.0 if self.has_begun else self.grace_s)
 
     def finish(self) -> None:
-        """Note that nothing waits any more but threads, for which Python waits at its end."""
-        if not _threads():
-            self._is_over = True
-            self._has_changed.set()
+        """Note that nothing waits any more but threads, for which Python waits at its end. Where the time is up, this
+        waits for the end of the process: what was killed does not count as having ended."""
+        with self._deciding:
+            if not self._is_up and not _threads():
+                self._is_over = True
+                self._has_changed.set()
+        if self._is_up and self._watching is not None:
+            self._watching.join()
 
     def _watch(self) -> None:
         while not self._is_over and (left_s := self.left_s()) > 0:
             self._has_changed.wait(left_s)
             self._has_changed.clear()
-        if not self._is_over:
-            kill_children()
+        with self._deciding:
+            self._is_up = not self._is_over
+        if self._is_up:
             names = ", ".join(_threads())
             said = f"Not everything has ended in time, and is left{f': {names}' if names else ''}."
             print_error(said, "Look at what was told before this, or give it longer, if it has --grace.")
+            kill_children()
             end_process(self._exit_code, terminal=2, last=b"")
 
 
