@@ -34,8 +34,8 @@ _MAX_LOOKS: Final = 120_000
 _MAX_LOOKS_AT_EACH: Final = 10
 _MAX_VISITS: Final = 1_000
 """How often each single value may be looked at, before it is counted how many there are."""
-_MAX_COPIES: Final = 2_000_000
-"""How often values of a text may be copied because a member of a union does not fit what they are in: some 50 ms. Of a
+_MAX_COPIES: Final = 1_000_000
+"""How often values of a text may be copied because a member of a union does not fit what they are in: some 40 ms. Of a
 long text, some for each."""
 _MAX_COPIES_OF_EACH: Final = 30
 
