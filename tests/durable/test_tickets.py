@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -19,7 +19,7 @@ from journeyman.durable import Durable, PostgresEngine, Queue, Worker, ddl
 from journeyman.durable.dispatch import Ticket
 from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.program import Program
-from journeyman.durable.records import Change, Row
+from journeyman.durable.records import Change, Claim, Row
 from journeyman.errors import StoreError
 from journeyman.gate import Allow
 from journeyman.model import Request
@@ -57,8 +57,10 @@ def emptied(postgres: PostgresServer, jobs: Jobs) -> str:
 async def engine_on(url: str, lease_s: float = 10.0) -> AsyncGenerator[PostgresEngine]:
     engine = PostgresEngine(url, grace_s=0.0, lease_s=lease_s)
     await engine.open()
-    yield engine
-    await engine.close()
+    try:
+        yield engine
+    finally:
+        await engine.close()
 
 
 async def has_no_job(engine: PostgresEngine, jobs: Jobs) -> bool:
@@ -210,6 +212,38 @@ async def test_a_ticket_that_is_brought_again_is_done_once(database: str, jobs: 
             await asked_of(engine, jobs.again)
             await until(lambda: has_no_job(engine, jobs))
         assert (world.done, (await handle.info()).lives) == (["A", "B"], 1)
+
+
+class SlowToTell(PostgresEngine):
+    """An engine that tells of a claim some time after it was stored, as a busy machine does."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.is_stored, self.may_tell = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, id: str, **options: Any) -> Claim | None:  # noqa: ANN401 - as the engine takes them
+        claim = await super().claim(id, **options)
+        self.is_stored.set()
+        await self.may_tell.wait()
+        return claim
+
+
+async def test_a_ticket_that_is_brought_again_while_its_run_is_claimed_here_is_void(database: str, jobs: Jobs) -> None:
+    world = World()
+    async with engine_on(database) as engine, Durable(slow := SlowToTell(database)) as durable:
+        handle = await durable.start(paying(world), "Go.")
+        await asked_of(engine, jobs.kept)
+        async with serving(durable, paying(world)):
+            await slow.is_stored.wait()
+            await asked_of(engine, jobs.again)
+            await until(lambda: has_one_job(engine, jobs))
+            slow.may_tell.set()
+            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+        assert (world.done, (await handle.info()).lives) == (["A", "B"], 1)
+
+
+async def has_one_job(engine: PostgresEngine, jobs: Jobs) -> bool:
+    return len(await asked_of(engine, jobs.all)) == 1
 
 
 async def test_a_ticket_that_was_lost_is_written_again_by_the_sweep(emptied: str, jobs: Jobs) -> None:  # D2

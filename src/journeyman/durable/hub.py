@@ -71,6 +71,8 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._drives: dict[str, Drive] = {}
+        self._claiming: list[str] = []
+        """The runs of claims that are under way; they may be stored already."""
         self._adopted: dict[str, asyncio.Task[None]] = {}
         """What drives the runs here that others have sent out and no worker looks for."""
         self._newest_signal = 0
@@ -197,6 +199,10 @@ class Hub:
         """Tell whether a run is driven here."""
         return id in self._drives
 
+    def has_taken(self, id: str) -> bool:
+        """Tell whether a run that is stored as claimed from here is driven, or will be at once."""
+        return id in self._drives or id in self._claiming
+
     def release(self, id: str) -> None:
         """Give a run back that is driven here, once the steps that are under way have ended."""
         if id in self._drives:
@@ -244,9 +250,13 @@ class Hub:
             return Leaving(how="blocked", why=row.why or "")
         claim, began_s = None, asyncio.get_running_loop().time()
         if id not in self._drives:
-            claim = await self.engine.claim(
-                id, now=self.now(), also=also, steal=steal, head=head, at_once=at_once, gen=gen
-            )
+            self._claiming.append(id)
+            try:
+                claim = await self.engine.claim(
+                    id, now=self.now(), also=also, steal=steal, head=head, at_once=at_once, gen=gen
+                )
+            finally:
+                self._claiming.remove(id)  # nothing is waited for between this and its drive
         if claim is None:
             row = await self.row(id)
             if row.status == "running" and also:

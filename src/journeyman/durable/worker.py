@@ -277,7 +277,7 @@ class Worker:
             return
         now = self._hub.now()
         if row.status == "running":
-            if not self._hub.drives(row.id):  # it was brought before to somebody who is silent
+            if not self._hub.has_taken(row.id):  # it was brought before to somebody who is silent
                 await tickets.hand_over(ticket, now=now)
         elif self._hub.drives(row.id):  # that life of it is fenced, or about to end, and here cannot be two
             await tickets.hand_over(ticket, now=now, after_s=_PATIENCE_S)
@@ -305,7 +305,9 @@ class Worker:
         row = await self._hub.engine.get(ticket.run)
         was_not_begun = row is not None and row.status == "ready" and outcome == "failed"
         is_ours = row is not None and (row.status, row.owner) == ("running", self._hub.engine.owner)
-        if was_not_begun or (is_ours and not self._hub.drives(ticket.run)):  # its records could not be read or written
+        if was_not_begun or (
+            is_ours and not self._hub.has_taken(ticket.run)
+        ):  # its records could not be read or written
             await tickets.hand_over(ticket, now=self._hub.now())
 
     async def _look_after(self, tickets: Tickets) -> None:
