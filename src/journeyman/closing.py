@@ -22,7 +22,7 @@ def time_of_work(within_s: float) -> float:
     return max(0.0, within_s - min(_LAST_WORDS_S, max(within_s, LEAST_S) / 4))
 
 
-class Closing:
+class TimeToEnd:
     """The end of a process, or of a part of it. It may be asked in any thread."""
 
     def __init__(self, within_s: float | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,7 +9,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman.closing import LEAST_S, Closing, time_of_work
+from journeyman.closing import LEAST_S, TimeToEnd, time_of_work
 
 SECONDS = st.floats(0, 1e6)
 PROGRAM = """
@@ -33,7 +33,7 @@ def test_what_goes_on_has_most_of_the_time_and_never_all_of_it(grace_s: float) -
 @given(st.lists(st.tuples(SECONDS, SECONDS), min_size=1))
 def test_no_number_of_those_that_wait_and_no_second_signal_makes_an_end_later(times: list[tuple[float, float]]) -> None:
     now_s = 0.0
-    closing = Closing(times[0][0], clock=lambda: now_s)
+    closing = TimeToEnd(times[0][0], clock=lambda: now_s)
     ends_s = max(times[0][0], LEAST_S)
     for most_s, again_s in times:
         closing.begin(again_s)
@@ -43,7 +43,7 @@ def test_no_number_of_those_that_wait_and_no_second_signal_makes_an_end_later(ti
 
 
 def test_an_end_that_has_not_begun_has_all_the_time() -> None:
-    assert (Closing().has_begun, Closing().part_s(5.0)) == (False, 5.0)
+    assert (TimeToEnd().has_begun, TimeToEnd().part_s(5.0)) == (False, 5.0)
 
 
 def test_a_process_ends_in_time_though_a_thread_waits_for_good_and_says_so() -> None:

@@ -302,6 +302,8 @@ async def test_a_connection_that_is_half_open_keeps_nobody_waiting(postgres: Pos
 async def test_an_engine_that_is_closed_while_it_connects_again_leaves_no_connection_and_no_lock(
     postgres: PostgresServer, emptied: str
 ) -> None:
+    gc.collect()
+    gc.freeze()  # below, only what is made here is looked through
     async with DeafSocket(postgres, str(conninfo_to_dict(emptied)["dbname"])) as between:
         for n_heard in range(6):
             engine = await opened(between.url)

@@ -8,7 +8,7 @@ import pytest
 from journeyman.model import Prefix, ToolSpec
 from journeyman.models.openai import chat_decode, chat_encode, responses_decode, responses_encode
 from journeyman.models.openai.endpoint import OPENAI
-from journeyman.models.wire import safe_name, shortened
+from journeyman.models.wire import safe_name, shorten_names
 from journeyman.types import Message, Text, ToolUse
 from tests.models.decoding import fed, summed
 
@@ -33,7 +33,7 @@ def test_short_names_are_the_same_in_tools_and_history() -> None:
 @pytest.mark.parametrize("is_chat", [True, False])
 def test_a_call_by_the_short_name_is_one_of_the_tool(is_chat: bool) -> None:
     short = safe_name(NAMES[1], longest=64)
-    names = shortened(TOOLS, longest=64)
+    names = shorten_names(TOOLS, longest=64)
     if is_chat:
         function = {"index": 0, "id": "1", "function": {"name": short, "arguments": "{}"}}
         choice = {"index": 0, "delta": {"tool_calls": [function]}, "finish_reason": "tool_calls"}

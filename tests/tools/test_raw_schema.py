@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from journeyman.errors import InvalidArguments
 from journeyman.tools import written
-from journeyman.tools.schema import flattened
+from journeyman.tools.schema import flatten
 from journeyman.tools.tools import Tool, ToolContext, tool_problems
 from journeyman.types import JsonObject
 from tests.tools.contexts import context_for
@@ -268,13 +268,13 @@ def test_what_stands_at_the_top_for_all_arguments_moves_into_the_description() -
     one: JsonObject = {"properties": {"kind": {"const": "a"}, "id": {"type": "string"}}, "required": ["id"]}
     two: JsonObject = {"properties": {"kind": {"const": "b"}}, "required": ["name"]}
     schema: JsonObject = {"type": "object", "properties": {"name": {"type": "string"}}, "oneOf": [one, two]}
-    flat, description = flattened(schema, "Find one.")
+    flat, description = flatten(schema, "Find one.")
     kinds: JsonObject = {"anyOf": [{"const": "a"}, {"const": "b"}]}
     properties: JsonObject = {"name": {"type": "string"}, "kind": kinds, "id": {"type": "string"}}
     assert flat == {"type": "object", "properties": properties}
     assert description.startswith("Find one.\n\nThe arguments as a whole must also fit this JSON Schema: {")
     assert json.loads(description.partition("Schema: ")[2]) == {"oneOf": [one, two]}
-    assert flattened(flat, "Find one.") == (flat, "Find one.")
+    assert flatten(flat, "Find one.") == (flat, "Find one.")
     assert raw(schema).parse('{"kind": "b", "name": "x"}') == {"kind": "b", "name": "x"}
     with pytest.raises(InvalidArguments):
         raw(schema).parse('{"kind": "b"}')

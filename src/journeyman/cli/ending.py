@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from journeyman.cancel import Abort
 from journeyman.cli.show.screen import print_error
-from journeyman.closing import Closing
+from journeyman.closing import TimeToEnd
 from journeyman.processes import kill_children
 
 TERMINATED_S: Final = 8.0
@@ -26,7 +26,7 @@ _LEFT: Final = 1
 """The exit code of a command that could not wait for everything."""
 
 
-class TimedEnd(Closing):
+class TimedEnd(TimeToEnd):
     """The end of a command. When its time is up, the process ends, and says what it has left."""
 
     def __init__(self, grace_s: float = TERMINATED_S, *, exit_code: int = _LEFT) -> None:

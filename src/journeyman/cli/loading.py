@@ -38,7 +38,7 @@ def find_object(target: str) -> object:
         Mistake: there is no such file, module or agent, or importing it failed.
     """
     origin, attribute = _split(target)
-    module = load_file(Path(origin)) if _is_file(origin) else _guarded(origin, lambda: _import(origin))
+    module = load_file(Path(origin)) if _is_file(origin) else _load_or_explain(origin, lambda: _import(origin))
     if not attribute:
         return _only_agent(module, origin)
     found: object = module
@@ -61,7 +61,7 @@ def load_value(target: str) -> object:
         Mistake: there is no such file or module, or importing it failed.
     """
     origin, attribute = _split(target)
-    found: object = load_file(Path(origin)) if _is_file(origin) else _guarded(origin, lambda: _import(origin))
+    found: object = load_file(Path(origin)) if _is_file(origin) else _load_or_explain(origin, lambda: _import(origin))
     for name in attribute.split("."):
         found = _attribute(found, name, origin)
     return None if found is _NOTHING else found
@@ -108,8 +108,8 @@ def load_file(path: Path) -> ModuleType:
         top = top.parent
     _search_first(top)
     if len(names) == 1 or not path.stem.isidentifier():
-        return _guarded(str(path), lambda: _execute(path, path.stem))
-    return _guarded(str(path), lambda: _import(".".join(names).removesuffix(".__init__")))
+        return _load_or_explain(str(path), lambda: _execute(path, path.stem))
+    return _load_or_explain(str(path), lambda: _import(".".join(names).removesuffix(".__init__")))
 
 
 # -- what was typed ---------------------------------------------------------------------------------------------------
@@ -183,10 +183,10 @@ def _execute(path: Path, name: str) -> ModuleType:
 
 def _attribute(value: object, name: str, origin: str) -> object:
     """Return an attribute, which a lazy package imports only now; `_NOTHING` if there is none."""
-    return _guarded(origin, lambda: getattr(value, name, _NOTHING))
+    return _load_or_explain(origin, lambda: getattr(value, name, _NOTHING))
 
 
-def _guarded(origin: str, load: Callable[[], T]) -> T:
+def _load_or_explain(origin: str, load: Callable[[], T]) -> T:
     """Import, and make a mistake of whatever is raised."""
     try:
         return load()

@@ -32,7 +32,7 @@ from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
-from journeyman.closing import Closing
+from journeyman.closing import TimeToEnd
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, name_and_words, quoted
 from journeyman.permission.permission import Mode
 from journeyman.skills import Skills
@@ -81,7 +81,9 @@ _GRACE_S: Final = 0.5
 class AgentLoop:
     """The event loop of one command, and the agents that are open in it until it is closed."""
 
-    def __init__(self, timeout_s: float = OPENING_S, *, rules: Path | None = None, end: Closing | None = None) -> None:
+    def __init__(
+        self, timeout_s: float = OPENING_S, *, rules: Path | None = None, end: TimeToEnd | None = None
+    ) -> None:
         """`timeout_s`: how long an agent may take to open, and again to close. `rules`: a file of rules for the agents.
         `end`: in which time the command has to end.
 
@@ -93,7 +95,7 @@ class AgentLoop:
         self._rules: Final = None if rules is None else load_rules(rules)
         self.runner: Final = asyncio.Runner()
         self._timeout_s: Final = timeout_s
-        self._end: Final = Closing() if end is None else end
+        self._end: Final = TimeToEnd() if end is None else end
         self._open: Final[list[_OpenAgent]] = []
 
     def __enter__(self) -> AgentLoop:

@@ -33,7 +33,7 @@ from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
-from journeyman.closing import Closing
+from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
@@ -281,7 +281,7 @@ def recording_in(store: str | None, *, wish: bool, quiet: bool = False) -> Gener
 
 
 @contextmanager
-def telemetry_in(*, wish: bool, end: Closing | None = None) -> Generator[OpenTelemetry | None]:
+def telemetry_in(*, wish: bool, end: TimeToEnd | None = None) -> Generator[OpenTelemetry | None]:
     """Give what tells a collector what runs do, and send it until the block is left. None: nobody has wished for it.
     `end`: in which time the command has to end.
 

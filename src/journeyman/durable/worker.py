@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import cancel_within, ended
-from journeyman.closing import Closing, time_of_work
+from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
@@ -149,7 +149,7 @@ class Worker:
         self, stop: asyncio.Event, at_once: asyncio.Event, *, grace_s: float, until_idle: bool
     ) -> None:
         """Serve, and end in time whatever the store does."""
-        closing = Closing(clock=asyncio.get_running_loop().time)
+        closing = TimeToEnd(clock=asyncio.get_running_loop().time)
         running = asyncio.create_task(self._run(stop, work_s=time_of_work(grace_s), until_idle=until_idle))
         timing = asyncio.create_task(_spend_time_of_work(stop, at_once, closing, grace_s))
         try:
@@ -171,7 +171,7 @@ class Worker:
         elif error is not None:
             raise error
 
-    async def _leave(self, running: asyncio.Task[None], closing: Closing) -> None:
+    async def _leave(self, running: asyncio.Task[None], closing: TimeToEnd) -> None:
         """Give back what is driven; once half of the time is up, leave what keeps it. It waits for a store that is
         away, and whoever finds the run later goes on with it."""
         running.cancel()
@@ -369,7 +369,7 @@ class Worker:
         )
 
 
-async def _spend_time_of_work(stop: asyncio.Event, at_once: asyncio.Event, closing: Closing, grace_s: float) -> None:
+async def _spend_time_of_work(stop: asyncio.Event, at_once: asyncio.Event, closing: TimeToEnd, grace_s: float) -> None:
     """Wait until what is driven has had its time, after the signal to stop, or until there was a second one."""
     await stop.wait()
     closing.begin(grace_s)

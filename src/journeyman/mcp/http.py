@@ -147,13 +147,13 @@ class _Listed:
         self._messages = messages
 
     async def receive(self) -> SessionMessage | Exception:
-        return _listed(await self._messages.receive())
+        return _leave_out_bad_tools(await self._messages.receive())
 
     def __aiter__(self) -> ReadStream[SessionMessage | Exception]:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return _listed(await self._messages.__anext__())
+        return _leave_out_bad_tools(await self._messages.__anext__())
 
     async def aclose(self) -> None:
         await self._messages.aclose()
@@ -168,7 +168,7 @@ class _Listed:
         return await self._messages.__aexit__(exc_type, exc_val, exc_tb)
 
 
-def _listed(message: SessionMessage | Exception) -> SessionMessage | Exception:
+def _leave_out_bad_tools(message: SessionMessage | Exception) -> SessionMessage | Exception:
     from mcp.types import JSONRPCResponse  # noqa: PLC0415 - an optional package
 
     if not isinstance(message, Exception) and isinstance(message.message, JSONRPCResponse):

@@ -33,7 +33,7 @@ from journeyman.mcp.servers import Server, Target, plain_name, to_servers
 from journeyman.tools.context import ToolContext
 from journeyman.tools.issues import bounded
 from journeyman.tools.raw_schema import size_problems
-from journeyman.tools.schema import flattened
+from journeyman.tools.schema import flatten
 from journeyman.tools.tools import AnyTool, Tool, tool_problems
 from journeyman.types import Effect, JsonObject, ToolResult
 
@@ -275,7 +275,7 @@ def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -
         return to_tool_result(await at.call(definition.name, arguments, context.progress, context.path))
 
     origin = (at.name, definition.name)
-    schema, description = flattened(definition.input_schema, _description(definition))
+    schema, description = flatten(definition.input_schema, _description(definition))
     made = options.made(name, description, schema, call, origin=origin)
     problems = tool_problems(made)
     if not problems:

@@ -331,6 +331,6 @@ def safe_name(name: str, *, longest: int) -> str:
     return f"{safe[: longest - _DIGEST_CHARACTERS - 1]}_{sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]}"
 
 
-def shortened(tools: Iterable[ToolSpec], *, longest: int) -> dict[str, str]:
+def shorten_names(tools: Iterable[ToolSpec], *, longest: int) -> dict[str, str]:
     """Return the names of the tools that a service knows by another name, by that."""
     return {short: each.name for each in tools if (short := safe_name(each.name, longest=longest)) != each.name}

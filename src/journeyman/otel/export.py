@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from journeyman.closing import Closing
+from journeyman.closing import TimeToEnd
 from journeyman.otel.telemetry import OpenTelemetry
 
 try:
@@ -53,7 +53,7 @@ class Exporting:
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(self._once)
 
-    def close(self, end: Closing | None = None) -> None:
+    def close(self, end: TimeToEnd | None = None) -> None:
         """Send what waits, within a few seconds; `end`: within a part of what is left of that time."""
         within_s = _LAST_S if end is None else end.part_s(_LAST_S)
         closing = threading.Thread(target=self._shut_down, name="journeyman telemetry", daemon=True)

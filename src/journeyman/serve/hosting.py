@@ -21,7 +21,7 @@ from journeyman.agent import Agent, Host
 from journeyman.cancel import cancel_within, is_awaited
 from journeyman.chat import Chat
 from journeyman.chat.questions import UNANSWERED, answered_event
-from journeyman.closing import Closing, time_of_work
+from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Question, RunInfo, Worker
 from journeyman.durable.chats import ChatSession, TurnSuspended
@@ -90,7 +90,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """How many runs and turns are driven by requests, or begin."""
         self.n_followers = 0
         self.is_closing = False
-        self._closing = Closing()
+        self._closing = TimeToEnd()
         """The time in which all of this has to end."""
         self._has_lifespan = False
         """True once the lifespan of the app has begun: then only it opens and closes."""
@@ -179,7 +179,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     @asynccontextmanager
     async def _beside(self) -> AsyncGenerator[None]:
         """Do what has to be done beside the requests."""
-        self._closing = Closing(clock=asyncio.get_running_loop().time)
+        self._closing = TimeToEnd(clock=asyncio.get_running_loop().time)
         looking = asyncio.create_task(self._look_after())
         tasks = {looking}
         if self.is_stored:
@@ -282,7 +282,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             Refusal: it cannot begin now, or not with this input or this name.
         """
         known = await self.durable.hub.engine.get(name)
-        begins = self._kept.followed(name) is None and (known is None or known.status == "ready")
+        begins = self._kept.find_followed(name) is None and (known is None or known.status == "ready")
         if begins:
             self._check_room()
         self._n_going += 1
@@ -297,7 +297,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise Refusal(409, "KEY_REUSED", text, hint) from None
         finally:
             self._n_going -= 1
-        live = self._kept.followed(name)
+        live = self._kept.find_followed(name)
         if live is None:
             base = 0 if known is None else known.epoch
             live = self._kept.add(name, self._live(name, agent, base=base, is_tied=is_tied and self._is_tied))
@@ -497,7 +497,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         Raises:
             Refusal: the chat is in use, is another agent's, or the key was used for another prompt.
         """
-        live = self._kept.followed(TURN + id)
+        live = self._kept.find_followed(TURN + id)
         if (
             live is not None
             and key is not None
@@ -521,7 +521,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         Raises:
             Refusal: there is none.
         """
-        live = self._kept.followed(TURN + id)
+        live = self._kept.find_followed(TURN + id)
         if live is not None and not (live.is_suspended and agent is not None):
             return await self._caught_up(live)
         engine, number = self.durable.hub.engine, (await self.conversation(id)).n_runs
@@ -549,7 +549,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         id = head.session or ""
         if self.is_closing:
             raise Refusal(503, "CLOSING", "The server is closing.", "Another one goes on with the turn.")
-        live = self._kept.followed(TURN + id)
+        live = self._kept.find_followed(TURN + id)
         if live is None or not live.is_driven:
             agent = self.agents[row.agent] if live is None or live.ended is not None else live.agent
             if head.prints.get("tools") != prints_of(agent)["tools"] and not await self._is_stopped(row):
@@ -576,7 +576,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         number = (await self.durable.hub.engine.conversation(id)).n_runs
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         begun.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may have left
-        live = self._kept.followed(TURN + id)
+        live = self._kept.find_followed(TURN + id)
         if live is not None and live.ended is None and (row is None or live.is_driven):
             # Somebody was faster.
             return live if row is not None else await self.turn(id, agent, value, key=key)
@@ -656,7 +656,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     async def turn_run(self, id: str) -> str:
         """Return the name of the run that is the turn of a chat that goes on, or would be the next."""
-        live = self._kept.followed(TURN + id)
+        live = self._kept.find_followed(TURN + id)
         if live is not None and live.ended is None:
             return turn_name(id, live.number + max(live.n_runs, 1))
         return turn_name(id, (await self.durable.hub.engine.conversation(id)).n_runs + 1)

@@ -42,7 +42,7 @@ class KeptRuns:
         """Return what is found under a name."""
         return self._lives.get(name)
 
-    def followed(self, name: str) -> Live | None:
+    def find_followed(self, name: str) -> Live | None:
         """Return what is followed under a name, but not what was left: somebody may go on with it."""
         live = self._lives.get(name)
         return None if live is None or (live.ended is not None and live.ended.result is None) else live

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from journeyman.cancel import Abort
-from journeyman.closing import Closing
+from journeyman.closing import TimeToEnd
 from journeyman.errors import Problem, count
 
 SHORTEST_TOKEN: Final = 16
@@ -295,7 +295,7 @@ async def serve_on(
     abort: Abort | None = None,
     connections: int | None = None,
     before_closing: Callable[[], Awaitable[object]] | None = None,
-    closing: Closing | None = None,
+    closing: TimeToEnd | None = None,
 ) -> None:
     """Serve `app` until `abort` fires or this is cancelled. `before_closing` is awaited before, while
     it still serves. `closing`: in which time all has to end."""

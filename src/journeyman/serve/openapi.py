@@ -189,7 +189,7 @@ def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> 
         paths[f"/{place}/{{id}}/answers/{{question}}"] = _post("Answer what waits", _ANSWER, "id", "question")
     components = {"Error": _ERROR, "Result": _RESULT, "Question": _QUESTION, "Run": _RUN, "Chat": _CHAT}
     components |= {
-        _input_place(name).rpartition("/")[2]: _moved(_input(agent), _input_place(name))
+        _input_place(name).rpartition("/")[2]: _move_references(_input(agent), _input_place(name))
         for name, agent in agents.items()
     }
     return {
@@ -215,10 +215,10 @@ _DATA: Final = frozenset(("const", "default", "enum", "examples"))
 """Keywords whose values are no schemas."""
 
 
-def _moved(schema: Any, place: str) -> Any:  # noqa: ANN401 - a part of a schema
+def _move_references(schema: Any, place: str) -> Any:  # noqa: ANN401 - a part of a schema
     """Return a schema that is no document of its own any more: its references begin at its new place."""
     if isinstance(schema, list):
-        return [_moved(each, place) for each in cast("list[Any]", schema)]
+        return [_move_references(each, place) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     moved: Schema = {}
@@ -226,9 +226,9 @@ def _moved(schema: Any, place: str) -> Any:  # noqa: ANN401 - a part of a schema
         if key == "$ref" and isinstance(value, str) and value.startswith("#"):
             moved[key] = f"{place}{value[1:]}"
         elif key in _NAMED and isinstance(value, dict):
-            moved[key] = {name: _moved(each, place) for name, each in cast("Schema", value).items()}
+            moved[key] = {name: _move_references(each, place) for name, each in cast("Schema", value).items()}
         else:
-            moved[key] = value if key in _DATA else _moved(value, place)
+            moved[key] = value if key in _DATA else _move_references(value, place)
     return moved
 
 

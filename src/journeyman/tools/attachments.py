@@ -46,7 +46,7 @@ def _order(item: Any) -> str:  # noqa: ANN401 - whatever a set may hold
     return repr(item)
 
 
-def arranged(value: object) -> tuple[object, list[Image | Document]]:
+def arrange(value: object) -> tuple[object, list[Image | Document]]:
     """Return a value with its sets in order and a note in place of each file, and the files."""
     if not _needs_care(value):
         return value, []

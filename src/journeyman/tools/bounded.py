@@ -82,7 +82,7 @@ class BoundedValidator(Generic[T]):
         if "decimal" not in self._kinds or not may_be_rounded(input_json):
             return (self._adapter.validator if is_cheap else self._verdict).validate_json(input_json)
         if is_cheap not in self._exact:
-            schema = reading_digits(_core_of(self._adapter), _copied)
+            schema = reading_digits(_core_of(self._adapter), _copy_schema)
             self._exact[is_cheap] = _built(schema) if is_cheap else _judging(schema)
         with written_numbers(input_json, in_texts="json" in self._kinds):
             return self._exact[is_cheap].validate_json(input_json)
@@ -278,7 +278,7 @@ def _judging(schema: _Json) -> SchemaValidator:
     return _built(_refusing(_Judging().rewrite(schema, is_final=True)))
 
 
-def _copied(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
+def _copy_schema(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
     """Return a copy of a core schema, with all that it holds rewritten."""
 
     def held(value: Any) -> Any:  # noqa: ANN401 - a part of a core schema
@@ -299,7 +299,7 @@ def _copied(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
 
 def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
     """Return a copy of a core schema, with all that it holds rewritten, which gives up early, and tells less."""
-    new = _copied(schema, rewrite)
+    new = _copy_schema(schema, rewrite)
     new.pop("ref", None)  # of those that are referred to, whoever rewrites them names them
     if schema["type"] in _FAIL_FAST:
         new["fail_fast"] = True

@@ -48,8 +48,8 @@ def store_value(schema: OutputSchema[Any], value: object) -> StoredValue:
         return StoredValue(text)
     classes = _classes_of(schema)
     try:
-        exact = json.dumps(_encoded(value, classes))
-        is_same = _is_read_as(value, lambda: _decoded(json.loads(exact), classes))
+        exact = json.dumps(_encode(value, classes))
+        is_same = _is_read_as(value, lambda: _decode(json.loads(exact), classes))
         fault = "" if is_same else "its fields do not make the same value again"
     except (_Inexact, ValueError, RecursionError) as error:
         exact, fault = "", f"there is no form for {error}"
@@ -68,7 +68,7 @@ def load_value(schema: OutputSchema[Any], stored: StoredValue) -> CheckedValue:
     if not stored.exact:
         return CheckedValue(schema, schema.load(stored.text.encode()))
     try:
-        return CheckedValue(schema, _decoded(json.loads(stored.exact), _classes_of(schema)))
+        return CheckedValue(schema, _decode(json.loads(stored.exact), _classes_of(schema)))
     except (_Inexact, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise InvalidArguments(f"stored {schema.name!r}", [f"its type has changed: {error}"]) from error
 
@@ -157,7 +157,7 @@ _COLLECTIONS: Final[Mapping[str, Callable[[list[object]], object]]] = {
 }
 
 
-def _encoded(value: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 - any value there is
+def _encode(value: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 - any value there is
     """Return a value as JSON: a scalar as it is, any other as its kind and what it holds."""
     kind = cast("type[object]", type(value))
     if value is None or kind in (bool, int, float, str):
@@ -165,16 +165,16 @@ def _encoded(value: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401
     if kind in _FORMS:
         return [kind.__name__, _FORMS[kind].encode(value)]
     if kind is dict:
-        return ["dict", [[_encoded(key, classes), _encoded(each, classes)] for key, each in value.items()]]
+        return ["dict", [[_encode(key, classes), _encode(each, classes)] for key, each in value.items()]]
     if kind in (list, tuple, set, frozenset):
-        return [kind.__name__, [_encoded(each, classes) for each in value]]
+        return [kind.__name__, [_encode(each, classes) for each in value]]
     if classes.get(kind.__qualname__) is not kind:
         raise _Inexact(f"a {kind.__name__}")
-    return ["class", kind.__qualname__, _encoded(_contents(value), classes)]
+    return ["class", kind.__qualname__, _encode(_contents(value), classes)]
 
 
 def _contents(value: Any) -> object:  # noqa: ANN401 - an object of any class of the type
-    """Return what `_made` makes an object of."""
+    """Return what `_make` makes an object of."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, BaseModel):
@@ -186,26 +186,26 @@ def _contents(value: Any) -> object:  # noqa: ANN401 - an object of any class of
     raise _Inexact(f"a {type(value).__name__}")
 
 
-def _decoded(stored: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 - the JSON of `_encoded`
+def _decode(stored: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 - the JSON of `_encode`
     if not isinstance(stored, list):
         return stored
     kind, *given = cast("list[Any]", stored)
     if kind == "dict":
-        return {_decoded(key, classes): _decoded(each, classes) for key, each in given[0]}
+        return {_decode(key, classes): _decode(each, classes) for key, each in given[0]}
     if kind == "class":
         name, inner = given
         if name not in classes:
             raise _Inexact(f"it has no {name}")
-        return _made(classes[name], _decoded(inner, classes))
+        return _make(classes[name], _decode(inner, classes))
     if kind in _COLLECTIONS:
-        return _COLLECTIONS[kind]([_decoded(each, classes) for each in given[0]])
+        return _COLLECTIONS[kind]([_decode(each, classes) for each in given[0]])
     return _DECODERS[kind](given[0])
 
 
 _DECODERS: Final = {kind.__name__: form.decode for kind, form in _FORMS.items()}
 
 
-def _made(cls: Any, inner: Any) -> object:  # noqa: ANN401 - any class of the type
+def _make(cls: Any, inner: Any) -> object:  # noqa: ANN401 - any class of the type
     """Return an object with these contents. Nothing of its class is called that could change them."""
     if issubclass(cls, Enum):
         return cls[inner]

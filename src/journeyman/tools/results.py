@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from journeyman.cancel import NeverAwaited
 from journeyman.errors import Rejected
 from journeyman.history import NO_OUTPUT
-from journeyman.tools.attachments import arranged
+from journeyman.tools.attachments import arrange
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.tools.redaction import without_secrets
 from journeyman.types import Document, Image, Text, ToolReference, ToolResult
@@ -52,7 +52,7 @@ def to_result(value: object, *, max_chars: int | None = None, tool_use_id: str =
         return ToolResult(content, value.is_error, tool_use_id, untrusted=value.untrusted or None)
     blocks = _blocks(value)
     if blocks is None:
-        shown, files = arranged(value)
+        shown, files = arrange(value)
         said = _text(shown)
         blocks = (Text(said), *files) if files else said
     return ToolResult(_content(blocks, max_chars), False, tool_use_id)

@@ -461,7 +461,7 @@ def _inlined(schema: JsonObject) -> JsonObject:
     return {**definition, **{key: value for key, value in schema.items() if key != "$ref"}}
 
 
-def flattened(schema: JsonObject, description: str) -> tuple[JsonObject, str]:
+def flatten(schema: JsonObject, description: str) -> tuple[JsonObject, str]:
     """Return the schema of a tool without the keywords that some APIs refuse at its top, and the description with them.
 
     The properties that only stand inside of these keywords become ordinary ones. Arguments are checked by the schema as

@@ -35,7 +35,7 @@ from journeyman.cli.batch.files import (
     is_whole,
     open_inputs,
     read_lines,
-    streamed,
+    stream_lines,
 )
 from journeyman.cli.durable import SUSPENDED, StorePlace, answered_here, tell, waiting
 from journeyman.cli.ending import Interrupt
@@ -354,7 +354,8 @@ class _Worker:
                 except ValueError as error:  # the place
                     raise Mistake(one_line(str(error)), "Give another --durable.") from error
             at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
-            coming = (each async for each in streamed(job.file, job.written, job.fields) if not job.results.has(each))
+            given = stream_lines(job.file, job.written, job.fields)
+            coming = (each async for each in given if not job.results.has(each))
             work = BatchWork[InputLine, Any](
                 at_hand if is_whole(job.file) else coming,
                 self._do,

@@ -267,7 +267,7 @@ def _with_fields(lines: Iterator[InputLine], fields: Fields) -> Iterator[InputLi
         yield line
 
 
-async def streamed(file: BinaryIO, written: Written, fields: Fields) -> AsyncIterator[InputLine]:
+async def stream_lines(file: BinaryIO, written: Written, fields: Fields) -> AsyncIterator[InputLine]:
     """Give the lines as they come. They are read by a thread that ends with the process: nothing can interrupt it."""
     loop, waiting = asyncio.get_running_loop(), asyncio.Queue[InputLine | Exception | None](1)
 
@@ -287,7 +287,7 @@ async def streamed(file: BinaryIO, written: Written, fields: Fields) -> AsyncIte
         yield line
 
 
-def _decoded(file: BinaryIO, encoding: str, newline: str) -> Iterator[str]:
+def _decode_lines(file: BinaryIO, encoding: str, newline: str) -> Iterator[str]:
     """Give the lines of a file. Bytes that are not UTF-8 stay, so that their row can be told; in another encoding they
     end it.
 
@@ -309,7 +309,7 @@ def _decoded(file: BinaryIO, encoding: str, newline: str) -> Iterator[str]:
 def _utf8(file: BinaryIO, written: Written) -> Iterator[bytes]:
     if written.encoding is None:
         return iter(file)
-    return (line.encode("utf-8", "surrogatepass") for line in _decoded(file, written.encoding, "\n"))
+    return (line.encode("utf-8", "surrogatepass") for line in _decode_lines(file, written.encoding, "\n"))
 
 
 def _items(file: BinaryIO, written: Written) -> Iterator[InputLine]:
@@ -358,7 +358,7 @@ def _documents(file: Iterator[bytes]) -> Iterator[InputLine]:
 
 
 def _rows(file: BinaryIO, written: Written, fields: Fields) -> Iterator[InputLine]:
-    lines = _decoded(file, written.encoding or "utf-8-sig", "")
+    lines = _decode_lines(file, written.encoding or "utf-8-sig", "")
     try:
         header, rows = read_table(lines, written.between)
     except TableError as fault:

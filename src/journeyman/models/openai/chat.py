@@ -17,7 +17,7 @@ from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.openai.chat_encode import NAME_CHARACTERS, encode
 from journeyman.models.openai.endpoint import hears, known_of
 from journeyman.models.requests import ROOM_FOR_ANSWER, limits, placed, refused_here, with_extra
-from journeyman.models.wire import as_object, shortened
+from journeyman.models.wire import as_object, shorten_names
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class OpenAIChatModel(OpenAIStyleModel):
             room=room,
             tells_cost=tells_cost,
             web_searches=searched,
-            names=shortened(request.prefix.tools, longest=NAME_CHARACTERS),
+            names=shorten_names(request.prefix.tools, longest=NAME_CHARACTERS),
             finds_thoughts=self.provider not in ("openai", "azure"),
         )
 

@@ -46,7 +46,7 @@ from journeyman.models.wire import (
     safe_name,
     to_json,
 )
-from journeyman.tools.schema import flattened
+from journeyman.tools.schema import flatten
 from journeyman.types import (
     Audio,
     Base64,
@@ -343,7 +343,7 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     strict = strict and spec.strict and is_enforceable(spec.input_schema)
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
-        schema, description = flattened(spec.input_schema, spec.description)
+        schema, description = flatten(spec.input_schema, spec.description)
         parameters = {**schema, "properties": schema.get("properties", {})}
         name = safe_name(spec.name, longest=NAME_CHARACTERS)
         function: JsonObject = {"name": name, "description": description, "parameters": parameters}

@@ -17,7 +17,7 @@ from journeyman.models.openai.endpoint import known_of
 from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.openai.responses_encode import NAME_CHARACTERS, encode
 from journeyman.models.requests import limits, placed, refused_here, with_extra, with_hosted
-from journeyman.models.wire import as_list, shortened
+from journeyman.models.wire import as_list, shorten_names
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class OpenAIModel(OpenAIStyleModel):
         return self.endpoint.responses_path
 
     def _decoder(self, request: Request) -> Decoder:
-        names, room = shortened(request.prefix.tools, longest=NAME_CHARACTERS), room_for(request, self.facts)
+        names, room = shorten_names(request.prefix.tools, longest=NAME_CHARACTERS), room_for(request, self.facts)
         return Decoder(self.provider, self.price, deltas=request.deltas, room=room, names=names)
 
     def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:

@@ -38,7 +38,7 @@ from journeyman.models.wire import (
     says_nothing,
     to_json,
 )
-from journeyman.tools.schema import flattened
+from journeyman.tools.schema import flatten
 from journeyman.types import (
     Audio,
     Block,
@@ -110,7 +110,7 @@ def _tools(prefix: Prefix, *, strict: bool) -> bytes:
 def _tool(spec: ToolSpec, *, may_be_strict: bool) -> bytes:
     key = f"{_TOOLS}/{may_be_strict}"
     if key not in spec.wire:
-        schema, description = flattened(spec.input_schema, spec.description)
+        schema, description = flatten(spec.input_schema, spec.description)
         name = safe_name(spec.name, longest=NAME_CHARACTERS)
         tool: JsonObject = {"type": "function", "name": name, "description": description}
         tool["parameters"] = {**schema, "properties": schema.get("properties", {})}
