@@ -45,6 +45,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "huggingface": "journeyman.models.openai.services:huggingface",
     "llama-cpp": "journeyman.models.openai.names:llama_cpp",
     "lm-studio": "journeyman.models.openai.names:lm_studio",
+    "local": "journeyman.models.local.model:from_name",
     "mistral": "journeyman.models.openai.services:mistral",
     "ollama": "journeyman.models.openai.names:ollama",
     "openai": "journeyman.models.openai.names:responses",

@@ -262,6 +262,9 @@ class RefusedContext:
         return f"The model refused{refusal}: {self.text or 'it gave no reason'}"
 
 
+_SHOW_TOOLS: Final = "A server of your own has to be started with a chat template that shows tools to the model."
+
+
 @lazy_dataclass(frozen=True, kw_only=True)
 class InvalidResponseContext:
     """The response neither called a tool nor gave the output that was asked for."""
@@ -276,10 +279,14 @@ class InvalidResponseContext:
     """The tool that would have ended the attempt; None for an agent that answers with text."""
     has_draft: bool
     """True when an output was proposed but never submitted."""
+    shown_no_tools: bool = False
+    """True when the model's server has told that its chat template shows the model no tools."""
 
     @property
     def hint(self) -> str:
         """What to do about it."""
+        if self.shown_no_tools:
+            return _SHOW_TOOLS
         if self.stop_reason == "other":
             return (
                 "Look up this reason in the service's documentation; the text before it is kept as the answer so far."
@@ -289,6 +296,7 @@ class InvalidResponseContext:
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else ""
         missing = "any text" if self.expected_tool is None else f"calling {self.expected_tool!r}{draft}"
+        missing += ", which its server does not show it" if self.shown_no_tools else ""
         if self.stop_reason == "other":
             told = (
                 f"for a reason that is not known here, {self.stop_detail!r}" if self.stop_detail else "without a reason"
@@ -337,17 +345,26 @@ class IterationsContext:
 
     code: ClassVar = ErrorCode.MAX_ITERATIONS
     category: ClassVar[Category] = "limit"
-    hint: ClassVar = "Raise Limits(iterations=…), or help the model get there in fewer steps."
     iteration_count: int
     """How many iterations the attempt took."""
     max_iterations: int
     has_draft: bool
     """True when an output was proposed but never submitted."""
+    never_called_tools: bool = False
+    """True when the agent has tools, and the model called none of them."""
+
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+        if self.never_called_tools:
+            return f"See whether the model can call tools. {_SHOW_TOOLS}"
+        return "Raise Limits(iterations=…), or help the model get there in fewer steps."
 
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else " without an output"
         all_of_them = "its only iteration" if self.max_iterations == 1 else f"all its {self.max_iterations} iterations"
-        return f"The attempt used {all_of_them}{draft}."
+        never = "; the model never called a tool" if self.never_called_tools else ""
+        return f"The attempt used {all_of_them}{draft}{never}."
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

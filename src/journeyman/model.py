@@ -325,6 +325,8 @@ class Facts:
     """What it costs; None when unknown."""
     loads_tools: bool = False
     """Whether it loads deferred tools itself."""
+    sees_tools: bool | None = None
+    """Whether it is shown the tools of a request; None when unknown: then it is taken for granted."""
     media: Media | None = None
     """Which files it takes from users; None when unknown: then all are tried."""
     native_output: bool | None = None

@@ -61,8 +61,8 @@ def test_an_unknown_provider_is_answered_with_those_that_are_known() -> None:
     assert error.hint == (
         "Did you mean 'anthropic:claude-sonnet-5-5'? Known providers: anthropic, azure, azure-responses, bedrock,"
         " bridge, cerebras, cohere, deepseek, fireworks, github, google, groq, huggingface, llama-cpp, lm-studio,"
-        " mistral, ollama, openai, openai-chat, openrouter, perplexity, together, vertex-anthropic, vertex-google,"
-        " vllm, xai. Others may be reached over the bridge, as 'bridge:antropic:claude-sonnet-5-5'."
+        " local, mistral, ollama, openai, openai-chat, openrouter, perplexity, together, vertex-anthropic,"
+        " vertex-google, vllm, xai. Others may be reached over the bridge, as 'bridge:antropic:claude-sonnet-5-5'."
     )
     assert "Did you mean 'openai:gpt-5'?" in unavailable("opneai:gpt-5").hint
     assert "Did you mean 'llama-cpp:qwen3'?" in unavailable("llamacpp:qwen3").hint
@@ -122,15 +122,15 @@ def offer(folder: Path, provider: str, source: str) -> None:
 def test_a_package_may_offer_a_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(
         tmp_path,
-        "local",
+        "mine",
         "from journeyman.models.anthropic.model import AnthropicModel\n"
         "def make(name, *, port):\n"
         "    return AnthropicModel(name, base_url=f'http://127.0.0.1:{port}')\n",
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    model = connected("local:tiny", port=8_000)
+    model = connected("mine:tiny", port=8_000)
     assert (model.name, model.base_url) == ("tiny", "http://127.0.0.1:8000")
-    assert "Did you mean 'local:tiny'?" in unavailable("lokal:tiny").hint
+    assert "Did you mean 'mine:tiny'?" in unavailable("mien:tiny").hint
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

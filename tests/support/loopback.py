@@ -20,12 +20,14 @@ from typing import ClassVar, Generic, Self, TypeVar, cast
 import orjson
 from aiohttp import web
 
-from tests.support.messages_answers import SERIAL, AnyAnswer, Ending, Raw
+from tests.support.messages_answers import SERIAL, AnyAnswer, Ending, Raw, raw
 from tests.support.messages_json import Json, as_object, as_text
 from tests.support.messages_sse import body_bytes, with_serial
 from tests.support.strict_request import api_key
 
 _MAX_READ_BYTES = 128 * 1024 * 1024
+_OF_SERVERS = ("/props", "/health", "/v1/models", "/api/v0/models", "/api/ps", "/api/show")
+"""Where a server of one's own tells its windows: a proper request, also to one that has nothing there."""
 
 A = TypeVar("A", bound=AnyAnswer)
 
@@ -75,6 +77,10 @@ class Loopback(ABC, Generic[A]):
     n_writes: int = 4
     """In about how many writes a stream leaves, torn at arbitrary but seeded places."""
     seed: int = 0
+    tells: dict[str, Json | Raw] = field(default_factory=dict[str, "Json | Raw"])
+    """What it tells of itself, by path; asked for that, it is asked nothing as a model."""
+    told: list[str] = field(default_factory=list[str], init=False)
+    """The paths of `_OF_SERVERS` and of `tells` that were asked for, in order."""
     url: str = field(default="", init=False)
     requests: list[Recorded] = field(default_factory=list[Recorded], init=False)
     violations: list[str] = field(default_factory=list[str], init=False)
@@ -155,6 +161,14 @@ class Loopback(ABC, Generic[A]):
             raise AssertionError(f"The {self.name} was used wrongly:\n" + "\n".join(self.violations))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if request.path in (*_OF_SERVERS, *self.tells):
+            self.told.append(request.path)
+            self._changed.set()
+            told = self.tells.get(request.path, raw(b"", status=404))
+            if not isinstance(told, Raw):
+                return web.json_response(told)
+            await _hold_back(told.wait)
+            return web.Response(status=told.status, body=told.body, headers=told.headers)
         recorded = await self._record(request)
         with self._counted(recorded):
             return await self._send(request, self._refusal(recorded) or await self._reply(recorded), recorded)

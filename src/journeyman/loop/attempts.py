@@ -22,7 +22,7 @@ from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.conclude import announce, conclude, failed_inside, known_end, left_behind
 from journeyman.loop.iteration import iterate
-from journeyman.loop.prepare import Unprepared, begin, prepare
+from journeyman.loop.prepare import UNKNOWN_MAX_TOKENS, Unprepared, begin, prepare
 from journeyman.loop.record import (
     Attempt,
     Candidate,
@@ -39,7 +39,7 @@ from journeyman.loop.record import (
 from journeyman.loop.steps import decided, first_state, recall
 from journeyman.loop.validation import Verdict, validate
 from journeyman.loop.watch import ANYWHERE
-from journeyman.model import opened
+from journeyman.model import max_output_tokens_of, opened
 from journeyman.prompt import PromptBlank, PromptFailed, Rejection, default_error_prompt, made
 from journeyman.result import Failure, Metadata, Result
 from journeyman.tools.check import n_taken
@@ -209,7 +209,8 @@ async def _ended(run: Run) -> Finished | Ending:
         await announce(run)
         with ANYWHERE if run.watch is None else run.watch.active():
             await prepare(run)
-            async with opened(run.model):
+            async with opened(run.model):  # a server of one's own tells the window by now
+                run.max_tokens = run.agent.settings.max_tokens or max_output_tokens_of(run.model) or UNKNOWN_MAX_TOKENS
                 with guarding(run.guard):
                     return await _attempts(run)
     except Unprepared as unprepared:
@@ -247,8 +248,11 @@ async def _iterations(run: Run) -> Candidate | Ending:
         candidate = await run.hand_in.look(run, iterated)
         if candidate is not None:
             return candidate
-    done, most = run.attempt.iteration, run.agent.limits.iterations
-    return run.ending(IterationsContext(iteration_count=done, max_iterations=most, has_draft=run.hand_in.has_draft))
+    done, most, has_draft = run.attempt.iteration, run.agent.limits.iterations, run.hand_in.has_draft
+    never = bool(run.agent.plan.specs) and not any([message.tool_uses for message in run.history.messages])
+    return run.ending(
+        IterationsContext(iteration_count=done, max_iterations=most, has_draft=has_draft, never_called_tools=never)
+    )
 
 
 # -- an attempt begins and ends ---------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from journeyman.loop.calls import finish
 from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run, applied, current_run
 from journeyman.loop.steps import decided
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
+from journeyman.model import facts_of
 from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stopping
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
@@ -357,5 +358,6 @@ def _invalid(run: Run, iterated: Iterated, expected: str | None, *, has_draft: b
         stop_detail=iterated.response.stop_detail,
         expected_tool=expected,
         has_draft=has_draft,
+        shown_no_tools=expected is not None and facts_of(run.model).sees_tools is False,
     )
     return run.ending(context)

@@ -52,17 +52,7 @@ from journeyman.loop.record import (
 from journeyman.loop.request import view_of
 from journeyman.loop.steps import CONTENT, TEXTS, decided, difference, first_state, recall
 from journeyman.loop.watch import NO_CALLBACKS, Watch, begin_tape
-from journeyman.model import (
-    Model,
-    Prefix,
-    ToolSpec,
-    facts_of,
-    loads_tools_of,
-    max_output_tokens_of,
-    price_of,
-    sent_tools,
-    unpriced,
-)
+from journeyman.model import Model, Prefix, ToolSpec, facts_of, loads_tools_of, price_of, sent_tools, unpriced
 from journeyman.output import PerRun, StopGuard
 from journeyman.prompt import Prompt, PromptFailed, made
 from journeyman.tools.check import (
@@ -424,7 +414,6 @@ async def prepare(run: Run) -> None:
     await run.scope.checkpoint()
     run.input = own_copy(_checked_input(run))
     run.model = _resolved_model(run)
-    run.max_tokens = run.agent.settings.max_tokens or max_output_tokens_of(run.model) or UNKNOWN_MAX_TOKENS
     run.stop_guard = await _stop_guard(run)
     other = await difference(run)
     if other is not None:

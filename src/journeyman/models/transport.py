@@ -311,12 +311,13 @@ def open_stream(
     url: str,
     *,
     headers: Mapping[str, str],
-    body: bytes,
+    body: bytes | None,
     timeouts: Timeouts,
     network: Network = _USUAL_NETWORK,
     owner: object = None,
 ) -> AbstractAsyncContextManager[HttpAnswer]:
-    """Post `body` and hand out the answer, whatever its status. Leaving the block closes the request.
+    """Post `body`, or get what is there if it is None, and hand out the answer, whatever its status. Leaving the block
+    closes the request.
 
     The connection is one of the `owner`'s; None: one of the event loop's. Where the process may have no more of them,
     the request waits until another one is closed.
@@ -335,7 +336,7 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     """
 
     _exchange: Exchange
-    _body: bytes
+    _body: bytes | None
     _timeouts: Timeouts
     _network: Network
     _owner: object
@@ -346,7 +347,7 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     async def __aenter__(self) -> HttpAnswer:
         tap = current_tap.get()
         if tap is not None:
-            tap.sent(self._exchange.url, self._exchange.headers, self._body)
+            tap.sent(self._exchange.url, self._exchange.headers, self._body or b"")
         self._connections = await _connections()
         self._pool = await self._connections.take(self._exchange, self._network, self._owner)
         try:
@@ -364,13 +365,14 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
         await self._connections.give_back(self._pool)
 
 
-async def _post(pool: _Pool, exchange: Exchange, body: bytes, timeouts: Timeouts) -> aiohttp.ClientResponse:
+async def _post(pool: _Pool, exchange: Exchange, body: bytes | None, timeouts: Timeouts) -> aiohttp.ClientResponse:
     if (refused := _refused(exchange)) is not None:
         raise refused
     try:
-        return await pool.session.post(
+        return await pool.session.request(
+            "GET" if body is None else "POST",
             exchange.url,
-            data=_Body(body),
+            data=None if body is None else _Body(body),
             headers=exchange.headers,
             proxy=pool.asked_proxy,
             timeout=_client_timeout(timeouts),
@@ -856,6 +858,6 @@ def failure_within(error: Exception, exchange: Exchange) -> ProviderError:
 
 
 def _said(error: Exception) -> str:
-    # The text of a ClientResponseError quotes the whole URL.
-    text = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
+    # The text of a ClientResponseError quotes the whole URL; aiohttp tells its TLS where there is none, too.
+    text = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error).replace(" ssl:default", "")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

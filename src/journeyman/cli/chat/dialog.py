@@ -133,9 +133,8 @@ class Dialog:
 
     def use(self, model: Model | str) -> None:
         """Take note of the model that answers."""
-        self.model, self._window_tokens = model, None
-        with suppress(ModelUnavailable):  # the chat says so when it is asked
-            self._window_tokens = context_window_of(connect(model) if isinstance(model, str) else model)
+        self.model = model
+        self._look_at_window()
         self._look_at_status()
 
     # -- what happens
@@ -174,6 +173,8 @@ class Dialog:
         match event:
             case events.ModelResponded(usage=usage) if len(event.path) == 1:
                 self._used_tokens = usage.total_tokens
+                if self._window_tokens is None:  # a server of one's own may tell it once it has loaded the model
+                    self._look_at_window()
             case events.ContextCompacted(after_tokens=tokens) if len(event.path) == 1:
                 self._used_tokens = tokens
             case events.ModelResponded() | events.TaskStarted() | events.TaskEnded() | events.TurnEnded():
@@ -181,6 +182,11 @@ class Dialog:
             case _:
                 return
         self._look_at_status()
+
+    def _look_at_window(self) -> None:
+        self._window_tokens = None
+        with suppress(ModelUnavailable):  # the chat says so when it is asked
+            self._window_tokens = context_window_of(connect(self.model) if isinstance(self.model, str) else self.model)
 
     def _look_at_status(self) -> None:
         """Show how the chat is."""

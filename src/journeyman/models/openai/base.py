@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, field, replace
 from functools import partial
 from typing import ClassVar, Final
 from urllib.parse import quote
@@ -17,17 +17,27 @@ from journeyman.data import lazy_dataclass
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import OPENAI, Endpoint, answers_natively, hosting_of, known_of, media_of
+from journeyman.models.openai.own_server import (
+    KnownServer,
+    PatientStream,
+    facts_timeouts,
+    fitted,
+    known_server,
+    learn,
+    tell_no_tools,
+)
 from journeyman.models.requests import (
     check_hosted,
     check_key,
     join_address,
+    limits,
     missing,
     refused_here,
     sampling_fields,
     written,
 )
 from journeyman.models.strict import is_enforceable
-from journeyman.models.transport import OverHttp, Timeouts
+from journeyman.models.transport import HttpAnswer, OverHttp, Timeouts, open_stream
 from journeyman.types import JsonObject, Price
 
 _TOOL_CHOICES: Final = {"any": "required", "none": "none"}
@@ -70,10 +80,13 @@ class OpenAIStyleModel(OverHttp, ABC):
     price: Price | None = None
     """What the model costs; None leaves the cost of its answers unknown."""
     facts: Facts = field(init=False)
-    """The endpoint's limits, or the documented ones; 8,192 tokens of output for a model that is not known here."""
+    """The endpoint's limits, or the documented ones; 8,192 tokens of output for a model that is not known here. A
+    server of one's own is asked for the window when a run begins."""
     url: str = field(init=False)
     """The address to which requests go."""
     _headers: Mapping[str, str] = field(init=False)
+    known: KnownServer | None = field(init=False)
+    """What a server of one's own has told; None for any other, and where the endpoint knows the window."""
 
     def __post_init__(self) -> None:
         check_key(self.api_key, model=self.name)
@@ -92,6 +105,9 @@ class OpenAIStyleModel(OverHttp, ABC):
         object.__setattr__(self, "facts", facts)
         object.__setattr__(self, "url", self._whole_url())
         object.__setattr__(self, "_headers", self._all_headers())
+        is_asked = endpoint.server is not None and endpoint.context_window is None
+        object.__setattr__(self, "known", known_server(self.url, self.name) if is_asked else None)
+        self._take_in()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.endpoint.provider}:{self.name}>"
@@ -103,7 +119,44 @@ class OpenAIStyleModel(OverHttp, ABC):
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
         post = self._posting(self.url, self._headers, self.timeouts)
-        return RequestedStream(lambda: post(body=self.body(request)), self._decoder(request), self._expected)
+
+        def asked() -> RequestedStream:
+            return RequestedStream(lambda: post(body=self.body(request)), self._decoder(request), self._expected)
+
+        return asked() if self.endpoint.server is None else PatientStream(self, asked)
+
+    def open(self) -> AbstractAsyncContextManager[object]:
+        """Begin a run, a chat or the like: a server of one's own is asked for the window of the model."""
+        opened = OverHttp.open(self)  # a class with slots has no `super()`
+        return opened if self.known is None else _Learning(self, opened)
+
+    async def learn(self) -> None:
+        """Ask a server of one's own for the window of the model, if it is not known."""
+        if self.known is not None:
+            await learn(self.known, self)
+            self._take_in()
+
+    @property
+    def server_url(self) -> str:
+        """The address that the endpoint's paths follow."""
+        return (self.base_url or self.endpoint.base_url or "").rstrip("/")
+
+    def opening(self, url: str, body: bytes | None) -> AbstractAsyncContextManager[HttpAnswer]:
+        """Open what is at another address of the server: bytes are posted."""
+        patience = facts_timeouts(self.timeouts)
+        return open_stream(
+            url, headers=self._headers, body=body, timeouts=patience, network=self.network, owner=self._owner
+        )
+
+    def _take_in(self) -> None:
+        """Take what the server has told into the facts."""
+        if self.known is None:
+            return
+        facts = replace(self.facts, sees_tools=self.known.has_tools)
+        if (window := self.known.window_tokens) is not None:
+            longest = min(self.facts.max_output_tokens or window, window)
+            facts = replace(facts, context_window=window, max_output_tokens=longest)
+        object.__setattr__(self, "facts", facts)
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -117,6 +170,9 @@ class OpenAIStyleModel(OverHttp, ABC):
                 " supports tools, or remove tools, typed output and sub-agents from the agent."
             )
         check_hosted(request, self.facts, model=f"{self.provider}:{self.name}")
+        if self.known is not None:
+            tell_no_tools(self.known, f"{self.provider}:{self.name}", request)
+            request = fitted(request, self.known.window_tokens, limits(request, self.facts)[1])
         return written(self._head(request), partial(self._encoded, request))
 
     # -- what the two APIs have of their own
@@ -209,3 +265,18 @@ class OpenAIStyleModel(OverHttp, ABC):
             bearer = self.endpoint.key_header == "authorization"
             headers[self.endpoint.key_header] = f"Bearer {self.api_key}" if bearer else self.api_key
         return headers | {name.lower(): value for name, value in self.headers.items()}
+
+
+@lazy_dataclass(frozen=True)
+class _Learning(AbstractAsyncContextManager[None]):
+    """What is open for a run with a server of one's own."""
+
+    model: OpenAIStyleModel
+    opened: AbstractAsyncContextManager[object]
+
+    async def __aenter__(self) -> None:
+        await self.opened.__aenter__()
+        await self.model.learn()
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.opened.__aexit__(None, None, None)

@@ -25,6 +25,8 @@ KeyHeader: TypeAlias = Literal["authorization", "api-key"]
 """How the key is sent: as a bearer token, or as it is in the header `api-key`."""
 EffortField: TypeAlias = Literal["reasoning_effort", "reasoning"]
 """In which form the service takes the effort of reasoning."""
+Server: TypeAlias = Literal["llama.cpp", "LM Studio", "Ollama", "vLLM"]
+"""A server that tells the window of its models; each in its own way."""
 
 SOUNDS: Final = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 """The sounds that Chat Completions take, and their names for them."""
@@ -134,7 +136,13 @@ class Endpoint:
     max_output_tokens: int | None = None
     """The longest answer of every model, in tokens; None: see `known_of`."""
     context_window: int | None = None
-    """The most tokens in and out of every model; None: see `known_of`."""
+    """The most tokens in and out of every model; None: see `known_of`, and `server`."""
+
+    # -- a server of one's own
+    server: Server | None = None
+    """Which server it is, if it is one that tells the window of a model: it is asked when a run begins."""
+    start: str = ""
+    """How the server is started, as an error says it to somebody whose server does not run."""
 
 
 OPENAI: Final = Endpoint(
@@ -193,6 +201,8 @@ OLLAMA: Final = Endpoint(
     echoes_reasoning=True,
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
+    server="Ollama",
+    start="ollama serve",
 )
 """An Ollama server, by default on this machine."""
 VLLM: Final = replace(
@@ -202,6 +212,8 @@ VLLM: Final = replace(
     base_url_variable="VLLM_BASE_URL",
     key_variable="VLLM_API_KEY",
     sounds=("",),
+    server="vLLM",
+    start="vllm serve MODEL",
 )
 """A vLLM server, by default on this machine."""
 LLAMA_CPP: Final = replace(
@@ -212,6 +224,8 @@ LLAMA_CPP: Final = replace(
     key_variable="LLAMA_CPP_API_KEY",
     reasoning_field="reasoning_content",
     sounds=("",),
+    server="llama.cpp",
+    start="llama-server -m MODEL.gguf",
 )
 """A llama.cpp server, by default on this machine."""
 LM_STUDIO: Final = Endpoint(
@@ -222,6 +236,8 @@ LM_STUDIO: Final = Endpoint(
     image_urls=False,
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
+    server="LM Studio",
+    start="lms server start",
 )
 """LM Studio's server, by default on this machine."""
 
