@@ -1,13 +1,3 @@
-"""Models on this machine, whose server this library starts."""
+"""Models on this machine, whose server this library starts: `connect("local:smollm2")`."""
 
-from typing import TYPE_CHECKING
-
-from journeyman.faces import lazy_face
-
-if TYPE_CHECKING:
-    from journeyman.models.local.model import LocalModel
-
-__all__ = ["LocalModel"]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(__name__, {"model": "LocalModel"})
+__all__: list[str] = []

@@ -86,10 +86,10 @@ class LocalModel(OverHttp):
             text, hint = str(error), error.hint
             raise ProviderError(text, kind="unknown", usage=NOTHING_USED, hint=hint) from error
         model = self._over(address.url, address.key)
-        await model.learn()  # whether its template shows tools
-        object.__setattr__(self, "facts", replace(self.facts, sees_tools=model.facts.sees_tools))
-        async with model.stream(self._with_examples(request)) as parts:
-            yield parts
+        async with model.open():  # it learns whether the template shows tools
+            object.__setattr__(self, "facts", replace(self.facts, sees_tools=model.facts.sees_tools))
+            async with model.stream(self._with_examples(request)) as parts:
+                yield parts
 
     def _over(self, url: str, key: str | None) -> OpenAIChatModel:
         """Return the model as it is reached over HTTP, at the server's address."""

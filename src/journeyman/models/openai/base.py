@@ -6,7 +6,7 @@ What differs from service to service is in the `Endpoint`; what differs between 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, field, replace
 from functools import partial
@@ -17,15 +17,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import OPENAI, Endpoint, answers_natively, hosting_of, known_of, media_of
-from journeyman.models.openai.own_server import (
-    KnownServer,
-    PatientStream,
-    facts_timeouts,
-    fitted,
-    known_server,
-    learn,
-    tell_no_tools,
-)
+from journeyman.models.openai.own_server import OwnServer, PatientStream, facts_timeouts, fitted, known_server
 from journeyman.models.requests import (
     check_hosted,
     check_key,
@@ -37,7 +29,7 @@ from journeyman.models.requests import (
     written,
 )
 from journeyman.models.strict import is_enforceable
-from journeyman.models.transport import HttpAnswer, OverHttp, Timeouts, open_stream
+from journeyman.models.transport import OverHttp, Timeouts, open_stream
 from journeyman.types import JsonObject, Price
 
 _TOOL_CHOICES: Final = {"any": "required", "none": "none"}
@@ -85,8 +77,8 @@ class OpenAIStyleModel(OverHttp, ABC):
     url: str = field(init=False)
     """The address to which requests go."""
     _headers: Mapping[str, str] = field(init=False)
-    known: KnownServer | None = field(init=False)
-    """What a server of one's own has told; None for any other, and where the endpoint knows the window."""
+    _server: OwnServer | None = field(init=False)
+    """None for a service."""
 
     def __post_init__(self) -> None:
         check_key(self.api_key, model=self.name)
@@ -105,8 +97,12 @@ class OpenAIStyleModel(OverHttp, ABC):
         object.__setattr__(self, "facts", facts)
         object.__setattr__(self, "url", self._whole_url())
         object.__setattr__(self, "_headers", self._all_headers())
-        is_asked = endpoint.server is not None and endpoint.context_window is None
-        object.__setattr__(self, "known", known_server(self.url, self.name) if is_asked else None)
+        server = None
+        if endpoint.server is not None:
+            base_url, patience = (self.base_url or endpoint.base_url or "").rstrip("/"), facts_timeouts(self.timeouts)
+            opening = partial(open_stream, headers=self._headers, timeouts=patience, network=self.network)
+            server = OwnServer(endpoint, self.name, base_url, opening, known_server(self.url, self.name))
+        object.__setattr__(self, "_server", server)
         self._take_in()
 
     def __repr__(self) -> str:
@@ -123,37 +119,20 @@ class OpenAIStyleModel(OverHttp, ABC):
         def asked() -> RequestedStream:
             return RequestedStream(lambda: post(body=self.body(request)), self._decoder(request), self._expected)
 
-        return asked() if self.endpoint.server is None else PatientStream(self, asked)
+        return asked() if self._server is None else PatientStream(self._server, asked, self._take_in)
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Begin a run, a chat or the like: a server of one's own is asked for the window of the model."""
         opened = OverHttp.open(self)  # a class with slots has no `super()`
-        return opened if self.known is None else _Learning(self, opened)
-
-    async def learn(self) -> None:
-        """Ask a server of one's own for the window of the model, if it is not known."""
-        if self.known is not None:
-            await learn(self.known, self)
-            self._take_in()
-
-    @property
-    def server_url(self) -> str:
-        """The address that the endpoint's paths follow."""
-        return (self.base_url or self.endpoint.base_url or "").rstrip("/")
-
-    def opening(self, url: str, body: bytes | None) -> AbstractAsyncContextManager[HttpAnswer]:
-        """Open what is at another address of the server: bytes are posted."""
-        patience = facts_timeouts(self.timeouts)
-        return open_stream(
-            url, headers=self._headers, body=body, timeouts=patience, network=self.network, owner=self._owner
-        )
+        return opened if self._server is None else _Learning(self._server, opened, self._take_in)
 
     def _take_in(self) -> None:
         """Take what the server has told into the facts."""
-        if self.known is None:
+        if self._server is None:
             return
-        facts = replace(self.facts, sees_tools=self.known.has_tools)
-        if (window := self.known.window_tokens) is not None:
+        known = self._server.known
+        facts = replace(self.facts, sees_tools=known.has_tools)
+        if (window := known.window_tokens) is not None and self.endpoint.context_window is None:
             longest = min(self.facts.max_output_tokens or window, window)
             facts = replace(facts, context_window=window, max_output_tokens=longest)
         object.__setattr__(self, "facts", facts)
@@ -170,9 +149,9 @@ class OpenAIStyleModel(OverHttp, ABC):
                 " supports tools, or remove tools, typed output and sub-agents from the agent."
             )
         check_hosted(request, self.facts, model=f"{self.provider}:{self.name}")
-        if self.known is not None:
-            tell_no_tools(self.known, f"{self.provider}:{self.name}", request)
-            request = fitted(request, self.known.window_tokens, limits(request, self.facts)[1])
+        if self._server is not None:
+            self._server.tell_no_tools(request)
+            request = fitted(request, self.facts.context_window, limits(request, self.facts)[1])
         return written(self._head(request), partial(self._encoded, request))
 
     # -- what the two APIs have of their own
@@ -271,12 +250,14 @@ class OpenAIStyleModel(OverHttp, ABC):
 class _Learning(AbstractAsyncContextManager[None]):
     """What is open for a run with a server of one's own."""
 
-    model: OpenAIStyleModel
+    server: OwnServer
     opened: AbstractAsyncContextManager[object]
+    take_in: Callable[[], None]
 
     async def __aenter__(self) -> None:
         await self.opened.__aenter__()
-        await self.model.learn()
+        await self.server.learn()
+        self.take_in()
 
     async def __aexit__(self, *raised: object) -> None:
         await self.opened.__aexit__(None, None, None)

@@ -42,8 +42,10 @@ def facts_timeouts(timeouts: Timeouts) -> Timeouts:
     return Timeouts(connect_s=min(timeouts.connect_s, _PATIENCE_S), idle_s=min(timeouts.idle_s, _PATIENCE_S))
 
 
-Opening = Callable[[str, bytes | None], AbstractAsyncContextManager[HttpAnswer]]
-"""Opens what is at an address of the server; bytes are posted."""
+class Opening(Protocol):
+    """Opens what is at an address of the server."""
+
+    def __call__(self, url: str, /, *, body: bytes | None) -> AbstractAsyncContextManager[HttpAnswer]: ...
 
 
 @lazy_dataclass(eq=False)
@@ -69,32 +71,56 @@ def known_server(url: str, model: str) -> KnownServer:
 # -- what it tells ----------------------------------------------------------------------------------------------------
 
 
-async def learn(server: KnownServer, asked: AskedModel) -> None:
-    """Ask the server for the window of a model, unless it is known and no older than a minute."""
-    now_s = time.monotonic()
-    if server.asked_at_s is not None and now_s - server.asked_at_s < _KEPT_S:
-        return
-    root = _root_of(asked.server_url)
-    token = current_tap.set(None)  # it is no request to a model
-    try:
-        match asked.endpoint.server:
-            case "llama.cpp":  # the window of each slot
-                props = await _document(asked.opening, f"{root}/props?model={quote(asked.name, safe='')}")
-                window = _whole(as_object(props.get("default_generation_settings")).get("n_ctx"))
-                has_tools = as_object(props.get("chat_template_caps")).get("supports_tools")
-                server.has_tools = has_tools if isinstance(has_tools, bool) else server.has_tools
-            case "Ollama":
-                window = await _ask_ollama(root, asked.name, asked.opening)
-            case _:
-                window = await _ask_for_list(asked.server_url, asked.name, asked.opening)
-    except ProviderError as error:
-        if error.kind in ("timeout", "stream_idle"):
-            server.asked_at_s = now_s
-        return
-    finally:
-        current_tap.reset(token)
-    if window is not None and window > 0:
-        server.window_tokens, server.asked_at_s = window, now_s
+@lazy_dataclass(frozen=True, repr=False, eq=False)
+class OwnServer:
+    """The server of a model, as far as it is asked about the model."""
+
+    endpoint: Endpoint
+    name: str
+    """The model's name."""
+    base_url: str
+    """The address that the endpoint's paths follow."""
+    opening: Opening
+    known: KnownServer
+    """What it has told."""
+
+    async def learn(self) -> None:
+        """Ask the server for the window of the model, unless it is known and no older than a minute."""
+        known, now_s = self.known, time.monotonic()
+        if known.asked_at_s is not None and now_s - known.asked_at_s < _KEPT_S:
+            return
+        root = root_of(self.base_url)
+        token = current_tap.set(None)  # it is no request to a model
+        try:
+            match self.endpoint.server:
+                case "llama.cpp":  # the window of each slot
+                    props = await _document(self.opening, f"{root}/props?model={quote(self.name, safe='')}")
+                    window = _whole(as_object(props.get("default_generation_settings")).get("n_ctx"))
+                    has_tools = as_object(props.get("chat_template_caps")).get("supports_tools")
+                    known.has_tools = has_tools if isinstance(has_tools, bool) else known.has_tools
+                case "Ollama":
+                    window = await _ask_ollama(root, self.name, self.opening)
+                case _:
+                    window = await _ask_for_list(self.base_url, self.name, self.opening)
+        except ProviderError as error:
+            if error.kind in ("timeout", "stream_idle"):
+                known.asked_at_s = now_s
+            return
+        finally:
+            current_tap.reset(token)
+        if window is not None and window > 0:
+            known.window_tokens, known.asked_at_s = window, now_s
+
+    def tell_no_tools(self, request: Request) -> None:
+        """Log once that the model is not shown the tools of a request."""
+        if self.known.has_tools is False and request.prefix.tools and not self.known.is_told:
+            self.known.is_told = True
+            _log.warning(
+                "The chat template of %s:%s has no tools, so the model does not see those of the agent. Start the"
+                " server with a template that has them (--chat-template-file), or take another model.",
+                self.endpoint.provider,
+                self.name,
+            )
 
 
 async def _ask_ollama(root: str, model: str, opening: Opening) -> int | None:
@@ -112,7 +138,7 @@ async def _ask_ollama(root: str, model: str, opening: Opening) -> int | None:
 
 async def _ask_for_list(base_url: str, model: str, opening: Opening) -> int | None:
     """Return the window by the list of the models: as vLLM writes it, or as LM Studio does for one that is loaded."""
-    for url in (f"{base_url}/models", f"{_root_of(base_url)}/api/v0/models"):
+    for url in (f"{base_url}/models", f"{root_of(base_url)}/api/v0/models"):
         for each in map(as_object, as_list((await _document(opening, url)).get("data"))):
             told = (_whole(each.get(name)) for name in ("max_model_len", "loaded_context_length"))
             if each.get("id") == model and (window := next(filter(None, told), None)) is not None:
@@ -124,7 +150,7 @@ def _whole(value: object) -> int | None:
     return value if type(value) is int else None
 
 
-def _root_of(base_url: str) -> str:
+def root_of(base_url: str) -> str:
     parts = urlsplit(base_url)
     return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix("/v1"), query="", fragment=""))
 
@@ -135,7 +161,7 @@ async def _document(opening: Opening, url: str, body: bytes | None = None) -> Js
     Raises:
         ProviderError: there was no answer, or not all of it.
     """
-    async with opening(url, body) as answer:
+    async with opening(url, body=body) as answer:
         if answer.status != 200:
             return {}
         data = await answer.body(_FACTS_BYTES)
@@ -148,27 +174,6 @@ async def _document(opening: Opening, url: str, body: bytes | None = None) -> Js
 # -- a request --------------------------------------------------------------------------------------------------------
 
 
-class AskedModel(Protocol):
-    """The model that a request goes to."""
-
-    @property
-    def endpoint(self) -> Endpoint: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def server_url(self) -> str:
-        """The address of the server, before the paths."""
-        ...
-
-    def opening(self, url: str, body: bytes | None) -> AbstractAsyncContextManager[HttpAnswer]:
-        """Open what is at an address of the server."""
-        ...
-
-    async def learn(self) -> None:
-        """Ask the server about the model."""
-        ...
-
-
 @dataclass(slots=True, repr=False, eq=False)
 class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
     """A request to a server of one's own, which waits while that loads its model.
@@ -176,9 +181,11 @@ class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
     For as long as whoever asks waits: a large model takes minutes, and a run has a limit of its own.
     """
 
-    asked: AskedModel
+    server: OwnServer
     make: Callable[[], RequestedStream]
     """Makes the request; again after each wait."""
+    take_in: Callable[[], None]
+    """Takes what the server has told into the facts of the model."""
     _stream: RequestedStream = field(init=False)
 
     async def __aenter__(self) -> AsyncIterator[Part]:
@@ -188,7 +195,7 @@ class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
                 return await self._stream.__aenter__()
             except ProviderError as error:
                 if error.status != 503 or error.type != "unavailable_error":  # as llama.cpp's says that it loads
-                    endpoint = self.asked.endpoint
+                    endpoint = self.server.endpoint
                     if endpoint.start and error.kind == "network" and error.status is None:
                         where = f", or set {endpoint.base_url_variable}" if endpoint.base_url_variable else ""
                         error.hint = f"Is {endpoint.server} running? Start it: {endpoint.start}{where}."
@@ -200,17 +207,18 @@ class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
 
     async def _wait(self) -> None:
         """Wait until the server has loaded its model, or is gone."""
-        asked, delay_s = self.asked, _FIRST_LOOK_S
-        _log.info("%s:%s is waited for: its server loads the model.", asked.endpoint.provider, asked.name)
+        server, delay_s = self.server, _FIRST_LOOK_S
+        _log.info("%s:%s is waited for: its server loads the model.", server.endpoint.provider, server.name)
         token = current_tap.set(None)
         try:
-            while await _status(asked.opening(f"{_root_of(asked.server_url)}/health", None)) == 503:
+            while await _status(server.opening(f"{root_of(server.base_url)}/health", body=None)) == 503:
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, _LONGEST_LOOK_S)
         finally:
             current_tap.reset(token)
         await asyncio.sleep(delay_s)  # a proxy may answer for the server that still loads
-        await asked.learn()
+        await server.learn()
+        self.take_in()
 
 
 async def _status(opening: AbstractAsyncContextManager[HttpAnswer]) -> int | None:
@@ -228,14 +236,3 @@ def fitted(request: Request, window_tokens: int | None, max_tokens: int) -> Requ
     used = estimate_prefix(request.prefix) + sum(map(estimate_message, request.messages))
     left = max(window_tokens - window_tokens // 50 - used, _LEAST_ANSWER_TOKENS)
     return request if max_tokens <= left else replace(request, max_tokens=left)
-
-
-def tell_no_tools(server: KnownServer, model: str, request: Request) -> None:
-    """Log once that the model is not shown the tools of a request."""
-    if server.has_tools is False and request.prefix.tools and not server.is_told:
-        server.is_told = True
-        _log.warning(
-            "The chat template of %s has no tools, so the model does not see those of the agent. Start the server with"
-            " a template that has them (--chat-template-file), or take another model.",
-            model,
-        )
