@@ -326,6 +326,7 @@ class Live(Followed[Entry]):
             self.ended = ended
             self.is_driven = False
             self.open.clear()
+            self.answer = self.questions.answer  # and no more that of its chat, which would be kept with it
             self._add(ended)
             self.over.set()
 
