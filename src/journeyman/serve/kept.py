@@ -41,7 +41,7 @@ class KeptRuns:
         return iter(self._lives.values())
 
     def get(self, name: str) -> Live | None:
-        """Return what is found under a name, but for a run that has ended."""
+        """Return what is found under a name, except a run that has ended."""
         return self._lives.get(name)
 
     def find_past(self, name: str) -> Past | None:
