@@ -1,7 +1,5 @@
 """The numbered programs run offline, quickly, without a warning, and print what is worth reading."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whatever is public says what it takes: to `inspect`, to `help()`, and to whoever gives it something else."""
 
-from __future__ import annotations
-
 import enum
 import inspect
 import pydoc

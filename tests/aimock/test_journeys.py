@@ -1,7 +1,5 @@
 """Whole journeys against a server that this project did not write, over every API that both of them speak."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What is sent of a chat's conversation is made shorter when somebody asks, and stays so."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

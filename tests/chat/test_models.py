@@ -1,7 +1,5 @@
 """A chat goes on with another model between two turns."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Chats of an application: opened under an id of its choosing, wherever it keeps them."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Stopping a chat: abort, hold, reset, leaving; what the model learns of it, and what is left behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A turn of a chat as a stream of events, and what it used."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import assert_type
 

@@ -1,7 +1,5 @@
 """The agents of the command line's tests. This file and its tools print, as users' files do."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

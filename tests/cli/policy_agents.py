@@ -1,7 +1,5 @@
 """The agents of the tests of what is asked about: each call is written by its test, as JSON lines of the input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

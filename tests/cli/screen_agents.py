@@ -1,7 +1,5 @@
 """The agents of the chat's main screens: a lead that sends out two scouts, with a model of known window and price."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass

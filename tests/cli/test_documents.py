@@ -1,7 +1,5 @@
 """The document of `--json`: one, whatever happens, and as its schema says."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

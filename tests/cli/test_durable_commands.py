@@ -1,7 +1,5 @@
 """`run --durable` and the commands for durable runs: each process here knows of the others by the store alone."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

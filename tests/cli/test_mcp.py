@@ -1,7 +1,5 @@
 """`journeyman mcp`: serves, and says in one line why it cannot."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The tree of a crew: sub-agents one inside the other, background work and mail, and all of it at the end."""
 
-from __future__ import annotations
-
 import io
 import re
 from datetime import UTC, datetime

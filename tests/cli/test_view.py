@@ -1,7 +1,5 @@
 """`journeyman view`, and what is said to recorded runs of another process on the command line."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sqlite3

@@ -1,7 +1,5 @@
 """Who plays in the tests of compaction: a model with a small window that counts as the strict server does, a tool."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A run of thousands of iterations in a small window: it fits, it stays sendable, and its beginning stays the same."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

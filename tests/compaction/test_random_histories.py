@@ -1,7 +1,5 @@
 """Whatever was said and however long it was: a view is sendable, smaller, and grows only at its end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

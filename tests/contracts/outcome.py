@@ -5,8 +5,6 @@ reasoning, what a provider keeps encrypted, provider fields beside a text, the m
 is spaced, and where deltas are cut. Everything else must agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never

@@ -4,8 +4,6 @@ What the model says is the same everywhere; so nothing that the user sees may de
 anybody watched. Each adapter talks to a strict server, which refuses what the provider would refuse.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

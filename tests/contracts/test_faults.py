@@ -4,8 +4,6 @@ Each gives the right kind of error, is repeated as often and as late as it shoul
 and shows neither the key nor an exception of somebody else's package.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import traceback

@@ -3,8 +3,6 @@
 `tests/models/test_transport.py` does the same for aiohttp, below the adapters that speak HTTP by themselves.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -3,8 +3,6 @@
 Each row is one thing that a gateway was seen to do; the wires are those whose bytes we read ourselves.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The habits are those of the services' documentation and of reports, not of recordings: see `docs/providers.md`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The reference has every public name once, with a docstring and a program that uses it; its blocks run."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Each life of it writes into a log, a line at a time, what it did, what it has st
 outside, such as approvals, follows from the state of the run: so it is the same in every life.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

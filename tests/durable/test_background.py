@@ -1,7 +1,5 @@
 """Sub-agents in the background of durable runs: runs of their own, which outlive the process that has sent them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Sequence

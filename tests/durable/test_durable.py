@@ -1,7 +1,5 @@
 """Durable runs, as a program uses them: they go on where they were, wait without a process, and are told apart."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Every test of the loop and of the crews has a second turn, in which each run has a journal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Functions of the program that durable runs call beside their steps: one may raise once, or be async."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

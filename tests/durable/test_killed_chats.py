@@ -1,7 +1,5 @@
 """A process is killed within a turn of a chat that is a durable run, and another one goes on with that turn."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -4,8 +4,6 @@ Temporal needs a server: `TEMPORAL_ADDRESS=localhost:7233` names one. Without it
 environment of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 

@@ -1,7 +1,5 @@
 """What holds of durable runs in Postgres beside what holds of every engine: its tables, its rights, its absence."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal

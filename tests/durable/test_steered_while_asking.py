@@ -1,7 +1,5 @@
 """What the user says while a question of the run waits, and no process has the run in memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from journeyman import Agent, Success, ask_user

@@ -3,8 +3,6 @@
 The exhaustive kills are in memory; what they show holds for every engine, since all pass the same tests.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -3,8 +3,6 @@
 They are obeyed, or somebody is told; and when one came is what its sender's clock says.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

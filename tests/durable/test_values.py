@@ -1,7 +1,5 @@
 """A durable run works on the very input that it was given, and hands back the very output that was handed in."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """The exam of chats: what is said, queued, stopped and undone is the same wherever a chat is kept."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack

@@ -1,7 +1,5 @@
 """The exam of the events of a run: what a listener hears does not depend on where the run is kept."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel
 
 from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Success, run

@@ -1,7 +1,5 @@
 """The exam of sessions: one conversation, one writer, written whole or not at all, and found again as it was."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass

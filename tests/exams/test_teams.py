@@ -1,7 +1,5 @@
 """The exam of teams: what a leader and its members read of the team's tools is the same wherever the members live."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

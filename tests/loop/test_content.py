@@ -1,7 +1,5 @@
 """Content as input: what a run says, what its functions are given, and what is stored of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

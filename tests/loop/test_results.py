@@ -1,7 +1,5 @@
 """What a result carries, and the document that it becomes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

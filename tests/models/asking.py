@@ -1,7 +1,5 @@
 """Asking one model one thing: the request that the tests of all adapters share, and what its failure shows."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import pytest

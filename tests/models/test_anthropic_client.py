@@ -1,7 +1,5 @@
 """The official SDK's clients as carriers: the same conversation, usage and failures as over the adapter's own wire."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

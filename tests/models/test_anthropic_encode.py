@@ -1,7 +1,5 @@
 """Requests as the Messages API gets them: exact bytes, cache marks, and what is settled so that nothing is refused."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any, cast
 

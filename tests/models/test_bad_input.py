@@ -1,7 +1,5 @@
 """What a user reads who has named, set up or stored a model's things wrongly: the whole text, as it is shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """Models of pydantic-ai's as ours: its own stand-ins as real foreign parts, and its providers over real HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import re

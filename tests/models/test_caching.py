@@ -1,7 +1,5 @@
 """Prompt caching over a whole run: bytes that stay, marks that move, and what it saves."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

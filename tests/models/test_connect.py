@@ -1,7 +1,5 @@
 """From a model's name to a model: the table, entry points of other packages, and what is said when neither helps."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

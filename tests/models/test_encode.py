@@ -3,8 +3,6 @@
 What only one API has is in its own file. The exact bytes of one rich conversation are in `tests/contracts/bodies`.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace

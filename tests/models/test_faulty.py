@@ -1,7 +1,5 @@
 """Faults on purpose: which there are, that they repeat, and that a run bears them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

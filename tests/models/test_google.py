@@ -3,8 +3,6 @@
 The numbers beside tests are sections of the measured wire.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 Each conversation is held with the strict server of the wire, which refuses what the provider would refuse.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Tools whose names are longer than a service takes: one short name, which tells them apart, in every place."""
 
-from __future__ import annotations
-
 import orjson
 import pytest
 

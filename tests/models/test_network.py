@@ -4,8 +4,6 @@ The servers are on loopback, which is never asked through a proxy: what is asked
 exist, or is reached by the proxy alone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import subprocess

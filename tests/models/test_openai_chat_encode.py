@@ -1,7 +1,5 @@
 """Requests as Chat Completions get them: exact bodies, and what is settled so that nothing is refused."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What is known of OpenAI-style services and models, and models made by name from options and the environment."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import nullcontext

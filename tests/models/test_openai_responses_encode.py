@@ -1,7 +1,5 @@
 """Requests as the Responses API gets them: exact bytes, and what is settled so that nothing is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any

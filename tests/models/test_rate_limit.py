@@ -1,7 +1,5 @@
 """How often, how much and how much at once a model is asked, on a clock that jumps."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

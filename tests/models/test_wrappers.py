@@ -1,7 +1,5 @@
 """Models around models: who answers, what is counted, what events tell, and what is left behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager

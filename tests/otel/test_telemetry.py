@@ -1,7 +1,5 @@
 """What a collector receives of runs: names, parents, attributes, links and figures, over the wire."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

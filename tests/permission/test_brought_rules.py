@@ -1,7 +1,5 @@
 """Rules as people bring them from other programs: each means something here, or is refused by name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A ready tool is known by what it declares to act as, never by its name: a name gives no privilege in any mode."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

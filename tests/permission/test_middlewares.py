@@ -1,7 +1,5 @@
 """Middlewares around a call: in order, each inside of the one before it; they may change, answer, time and trace."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Each is given the act and the arguments of the call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 

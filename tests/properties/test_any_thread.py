@@ -1,8 +1,6 @@
 """What any thread may call, called from threads that are switched between any two steps: nothing is lost, doubled, or
 left waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Whatever fails, waits or is stopped: models around models count exactly, keep limits, and leave nothing behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Agents served over HTTP on a loopback port, in this process, and a client that asks them."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Sequence

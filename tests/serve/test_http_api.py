@@ -1,7 +1,5 @@
 """The JSON API: runs, chats, owners, limits, and clients that leave."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping

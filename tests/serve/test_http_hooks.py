@@ -1,7 +1,5 @@
 """Functions of the program that a server calls: one may raise once, never return, or be async. Nothing hangs for it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Agents as MCP tools, as the official client sees them, in both generations of the protocol."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Damaged files: what is good is recovered, the file is kept beside, and somebody is told."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import AsyncExitStack, closing
 from pathlib import Path

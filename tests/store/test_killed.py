@@ -1,7 +1,5 @@
 """A process that is killed, at any point: what it had said, queued and finished is there for the next one."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Generator

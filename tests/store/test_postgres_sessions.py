@@ -1,7 +1,5 @@
 """What holds of sessions in Postgres beside what holds of every session: its tables, and when the database is away."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Generator

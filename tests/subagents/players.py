@@ -1,7 +1,5 @@
 """Who plays in the tests of delegation: a lead, those whom it sends, and what it reads of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, JsonValue

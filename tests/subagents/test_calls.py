@@ -1,8 +1,6 @@
 """What `Subagents` is before anybody calls it, which of the five modes a call means, and what becomes of one that means
 none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

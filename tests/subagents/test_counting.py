@@ -1,7 +1,5 @@
 """What sub-agents did is counted alike wherever they work, and the sums add up."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

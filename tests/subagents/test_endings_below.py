@@ -1,7 +1,5 @@
 """What stops a run ends those that it started, too: each tells of its own end, before that of the one above."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Who plays in the tests of chats, tasks, sub-agents and teams: models, tools, work, and whoever is told."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager

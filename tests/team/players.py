@@ -1,7 +1,5 @@
 """Who plays in the tests of teams: members, and their mail."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Sequence

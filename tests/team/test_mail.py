@@ -1,7 +1,5 @@
 """Mail: a mailbox loses nothing and is read once; where a message is read, when, and what if it cannot be."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Sequence

@@ -1,7 +1,5 @@
 """Calling tools as a model does: through a run, with the arguments as JSON."""
 
-from __future__ import annotations
-
 from journeyman import Agent, Host, ToolResult, run
 from journeyman.events import Event
 from journeyman.models.scripted import Scripted, call

@@ -1,7 +1,5 @@
 """A workspace: which tools it gives, what they declare, whose files they work on, and what it costs to import."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tools: from a function to what the model is told, and back to a call of the function."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

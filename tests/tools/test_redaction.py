@@ -1,7 +1,5 @@
 """What is taken out of texts, what stays readable, and that neither takes long."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

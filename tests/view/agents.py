@@ -4,8 +4,6 @@ Their model reads the conversation, so that any process may go on with it. As lo
 current folder, the answer after two others is not given; with a `words-2`, its first words are.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager

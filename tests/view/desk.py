@@ -1,7 +1,5 @@
 """A viewer that serves, and runs that go on in the store that it shows."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """The viewer's server: what it shows of a store, live and afterwards, who may ask it, and what it says to runs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
