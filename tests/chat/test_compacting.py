@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy
+from journeyman import Agent, Chat, ChatBusy, DefinitionError, Message
 from journeyman.compaction import ClearToolResults, Summarise
-from journeyman.errors import DefinitionError
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted
 from journeyman.store import Redacted
-from journeyman.types import Message
 from journeyman.window import Compaction
 from tests.support.kept import Kept
 from tests.support.players import Door, cancelled, chatting

@@ -5,13 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from journeyman import Agent, Callbacks, ChatHeld, Limits, Output, run, tool
+from journeyman import Agent, Callbacks, ChatHeld, Limits, Message, Output, run, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.loop.prepare import CLOSING
 from journeyman.models.scripted import Scripted, call
-from journeyman.types import Message
 from tests.support.clock import virtual_clock
 from tests.support.players import (
     Door,

@@ -9,10 +9,9 @@ from threading import Event
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Limits, Output, Price, ProviderError, Subagents, tool
+from journeyman import Agent, Limits, Output, Price, ProviderError, Subagents, Usage, tool
 from journeyman.model import Part, Request, ResponseStarted, TextPart
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
-from journeyman.types import Usage
 
 print("the file prints")  # noqa: T201 - users' files do
 

@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-from journeyman import Agent, ask_user, tool
+from journeyman import Agent, Text, ToolResult, ask_user, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.permission import Permission
 from journeyman.toolbox import Workspace
-from journeyman.types import Text, ToolResult
 
 
 @tool

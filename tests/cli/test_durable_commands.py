@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import events
+from journeyman import Event, Metadata, Usage, events
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tree import Tree
-from journeyman.events import Event
-from journeyman.result import Metadata
-from journeyman.types import Usage
 from tests.cli.program import AGENTS as PLAIN
 from tests.cli.program import Done, Warm, assert_one_error_line, running
 from tests.cli.terminal import terminal

@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from journeyman import Agent, Limits, tool
-from journeyman.errors import ProviderError
+from journeyman import Agent, Limits, ProviderError, tool
 from journeyman.model import Facts, Model, Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say

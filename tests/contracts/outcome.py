@@ -11,9 +11,8 @@ from typing import assert_never
 
 import orjson
 
-from journeyman import Success, types
+from journeyman import Result, Success, types
 from journeyman import events as told
-from journeyman.result import Result
 
 Line = tuple[str, ...]
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from journeyman import run
-from journeyman.events import Event
+from journeyman import Event, run
 from tests.contracts.carriers import CARRIERS, SCRIPTED, Carrier
 from tests.contracts.conversations import CONVERSATIONS, Conversation
 from tests.contracts.outcome import Outcome, outcome

@@ -13,8 +13,7 @@ from typing import get_args
 import griffe
 import pytest
 
-from journeyman import errors
-from journeyman.events import Event
+from journeyman import Event, errors
 from tests.support import pages, public, signatures
 from tests.support.reference import described, final, package
 from tests.support.value_classes import SENTENCES, classes_of, port_says

@@ -29,9 +29,8 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Queue, RunInfo, Worker
+from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, PostgresEngine, Queue, RunInfo, Worker
 from journeyman.durable.engine import Engine
-from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import Change
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnknown, StoreError

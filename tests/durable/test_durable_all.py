@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent
+from journeyman import Agent, Success
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.record import Options
 from journeyman.models.scripted import Scripted
-from journeyman.result import Success
 from tests.support.journaled import Journals
 from tests.support.without_journal import WITHOUT_JOURNAL
 

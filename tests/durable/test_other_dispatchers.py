@@ -10,8 +10,7 @@ import os
 import pytest
 
 from journeyman import Agent, Success
-from journeyman.durable import Durable, Worker
-from journeyman.durable.dispatch import Dispatcher, Ticket
+from journeyman.durable import Dispatcher, Durable, Ticket, Worker
 from tests.durable.world import World, do, following
 
 _TEMPORAL = os.environ.get("TEMPORAL_ADDRESS")

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from journeyman import Agent, Success, ask_user
-from journeyman.durable import Durable
-from journeyman.durable.worker import Worker
+from journeyman.durable import Durable, Worker
 from journeyman.gate import Allow
 from journeyman.models.scripted import call
 from tests.durable.people import AsksAbout, World, following, payer

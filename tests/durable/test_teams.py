@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Subagents, Success
+from journeyman import Agent, Subagents, Success, Team
 from journeyman.durable import Durable, Worker
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
-from journeyman.team import Team
 from tests.durable.processes import Stage, in_memory
 from tests.durable.test_background import dies_at
 from tests.support.clock import virtual_clock

@@ -9,9 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from journeyman import Usage
-from journeyman.durable import Durable
-from journeyman.durable.memory import InMemoryEngine, Memory
-from journeyman.durable.postgres.engine import PostgresEngine
+from journeyman.durable import Durable, InMemoryEngine, Memory, PostgresEngine
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.session import Session, Step, TurnStart

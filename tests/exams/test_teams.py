@@ -4,10 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from journeyman import Agent, Chat, Subagents, Success
+from journeyman import Agent, Chat, Subagents, Success, Team
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
-from journeyman.team import Team
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
 from tests.durable.world import texts

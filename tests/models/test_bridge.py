@@ -24,9 +24,9 @@ from journeyman import Agent, Document, Output, Success, ToolResult, dump_messag
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError, Usage
 from journeyman.model import InputPart, Response, ResponseStarted, TextPart, ThinkingPart, collect
+from journeyman.models.bridge import BridgeModel
 from journeyman.models.bridge import model as bridge
 from journeyman.models.bridge.encode import Encoder
-from journeyman.models.bridge.model import BridgeModel
 from journeyman.types import (
     Base64,
     Block,

@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from journeyman import Document, ToolResult, Usage
-from journeyman.errors import ProviderError
+from journeyman import Document, ProviderError, ToolResult, Usage
 from journeyman.model import Settings, ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import (

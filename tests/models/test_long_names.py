@@ -4,8 +4,7 @@ import orjson
 import pytest
 
 from journeyman.model import Prefix, ToolSpec
-from journeyman.models.openai import chat_decode, chat_encode, responses_decode, responses_encode
-from journeyman.models.openai.endpoint import OPENAI
+from journeyman.models.openai import OPENAI, chat_decode, chat_encode, responses_decode, responses_encode
 from journeyman.models.wire import safe_name, shorten_names
 from journeyman.types import Message, Text, ToolUse
 from tests.models.decoding import fed, summed

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Tool, run, tool
+from journeyman import Agent, DefinitionError, Failure, Host, Subagents, Tool, run, tool
 from journeyman.endings import InvalidInputContext
 from journeyman.gate import Allow, Ask, Deny, GateRequest
 from journeyman.models.scripted import Scripted
 from journeyman.permission import Approvals, Permission
 from journeyman.permission.capability import classify
-from journeyman.subagents import Subagents
 from journeyman.types import NOTHING_USED
 from tests.permission.places import request
 

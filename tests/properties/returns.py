@@ -8,10 +8,8 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from journeyman import Escalate, KeepGoing, Message, Text
-from journeyman.budget import Exceeded, Spent
+from journeyman import Escalate, Exceeded, KeepGoing, Message, Rejection, Spent, Text
 from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Rewrite
-from journeyman.prompt import Rejection
 from journeyman.tools.context import States
 from tests.properties.acts import tool_value
 from tests.properties.world import Act

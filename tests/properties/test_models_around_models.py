@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Message, Price, Settings, Text, Usage
-from journeyman.errors import ProviderError
+from journeyman import Message, Price, ProviderError, Settings, Text, Usage
 from journeyman.model import (
     BlockFinished,
     Collector,

@@ -13,8 +13,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.requests import Request as HttpRequest
 
-from journeyman import Agent, Host, Output, tool
-from journeyman.cancel import Abort
+from journeyman import Abort, Agent, Host, Output, tool
 from journeyman.durable import Durable
 from journeyman.gate import Ask, GateRequest
 from journeyman.model import Request

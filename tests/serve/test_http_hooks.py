@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request as HttpRequest
 
-from journeyman import Agent, Subagents, ToolContext, tool
+from journeyman import Agent, Subagents, Text, ToolContext, ToolResult, tool
 from journeyman.durable import Durable
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.serve import ServeLimits
-from journeyman.types import Text, ToolResult
 from tests.serve.http_served import AppOptions, Json, Served, serving
 
 AGUI: Json = {"threadId": "c", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Go."}]}

@@ -7,9 +7,7 @@ import pytest
 from mcp import Client, MCPError, types
 from pydantic import BaseModel, field_serializer
 
-from journeyman import Agent, DefinitionError, Event, Host, InMemoryJournal, Output, tool
-from journeyman.budget import Allowance, Budget
-from journeyman.cancel import Abort
+from journeyman import Abort, Agent, Allowance, Budget, DefinitionError, Event, Host, InMemoryJournal, Output, tool
 from journeyman.errors import StoreError
 from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict

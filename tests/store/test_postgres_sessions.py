@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from journeyman import Agent, Chat
+from journeyman import Agent, Chat, Message, Text
 from journeyman.durable import Durable, ddl
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.models.scripted import FromFunction, Scripted
@@ -19,7 +19,6 @@ from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
 from journeyman.store.database import VERSION
-from journeyman.types import Message, Text
 from tests.support.kept import Kept
 from tests.support.players import echo
 from tests.support.postgres import DeafSocket, PostgresServer

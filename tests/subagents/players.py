@@ -5,10 +5,9 @@ from typing import Any
 from pydantic import BaseModel, JsonValue
 from pydantic_core import from_json
 
-from journeyman import Agent, Host, Output, Result, Subagents, Tasks, run
+from journeyman import Agent, Host, Output, Result, Subagents, Tasks, ToolResult, run
 from journeyman.events import Listener, TaskInfo
 from journeyman.models.scripted import call
-from journeyman.types import ToolResult
 from tests.support.players import look
 from tests.support.stage import Stage, Staged
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Subagents, tool
+from journeyman import Agent, DefinitionError, Model, Subagents, tool
 from journeyman.errors import InvalidArguments, SubagentMisused
-from journeyman.model import Model
 from journeyman.models.scripted import Scripted
 from journeyman.models.wrappers import Swappable
 from journeyman.subagents import calls

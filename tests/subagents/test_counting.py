@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Host, Limits, Output, Subagents, Tasks, Team, run, tool
-from journeyman.budget import Budget
+from journeyman import Agent, Budget, Host, Limits, Output, Subagents, Tasks, Team, run, tool
 from journeyman.errors import DefinitionError, SubagentFailed
 from journeyman.models.scripted import Scripted, call
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult

@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, Limits, Output, Subagents, Tasks, Team, run, tool
-from journeyman.budget import Allowance
+from journeyman import Abort, Agent, Allowance, Chat, Limits, Output, Subagents, Tasks, Team, run, tool
 from journeyman.events import AttemptCompleted, RunFailed, RunStarted
 from journeyman.models.scripted import FromFunction, Scripted, call
 from tests.subagents.players import Count

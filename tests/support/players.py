@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Chat, Failure, Host, Result, Success, Tasks, ToolContext, tool
-from journeyman.chat import Turn
+from journeyman import Agent, Chat, Failure, Host, Result, Success, Tasks, ToolContext, Turn, tool
 from journeyman.events import Callbacks, Event, Listener, TaskInfo
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.model import Model, Request

@@ -9,11 +9,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from journeyman import Agent, ask_user, tool
+from journeyman import Agent, Text, ToolResult, ask_user, tool
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Part, Request, TextPart
 from journeyman.models.scripted import Answer, FromFunction, call, say
-from journeyman.types import Text, ToolResult
 
 FIRST_WORDS = "The tide rises, "
 

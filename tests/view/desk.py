@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from journeyman import Agent, tool
-from journeyman.cancel import Abort
+from journeyman import Abort, Agent, tool
 from journeyman.gate import Ask, GateRequest, Verdict
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted
