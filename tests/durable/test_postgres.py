@@ -87,12 +87,6 @@ def test_an_option_that_cannot_be_is_refused_at_once(option: str) -> None:
         Durable(f"postgresql://host/db?{option}")
 
 
-async def test_without_the_package_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StoreError, match=r"pip install 'journeyman\[postgres\]'"):
-        await opened("postgresql://host/db")
-
-
 async def test_statements_are_not_prepared_where_the_url_says_so(emptied: str) -> None:
     engine = await opened(f"{emptied}&prepare_threshold=none")
     for n in range(9):
