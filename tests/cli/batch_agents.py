@@ -1,7 +1,5 @@
 """The agents of the tests of `journeyman batch`. What they do is noted in the current folder."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 from base64 import b64decode

@@ -1,7 +1,5 @@
 """The agents of the terminal chat's tests. The model does as it is told, so that each test writes its own script."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager

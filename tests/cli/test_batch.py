@@ -1,7 +1,5 @@
 """`journeyman batch`: a result for every line, kept over kills; what cannot be used is one clear line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from signal import SIGINT, SIGKILL, Signals

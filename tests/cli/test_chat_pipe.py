@@ -1,7 +1,5 @@
 """`journeyman chat` without a terminal, and what cannot be done at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs and chats that a server without a store keeps: at a flat cost, and no more than its limit."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import sys

@@ -1,16 +1,13 @@
 """What `Subagents` is before anybody calls it, which of the five modes a call means, and what becomes of one that means
 none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Subagents, tool
+from journeyman import Agent, DefinitionError, Model, Subagents, tool
 from journeyman.errors import InvalidArguments, SubagentMisused
-from journeyman.model import Model
 from journeyman.models.scripted import Scripted
 from journeyman.models.wrappers import Swappable
 from journeyman.subagents import calls
