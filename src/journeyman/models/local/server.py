@@ -32,7 +32,7 @@ from journeyman.processes import filtered, signal_name
 _CHILD: Final = Path(__file__).with_name("child.py")
 _KEPT_LINES: Final = 40
 _END_S: Final = 2.0
-log: Final = logging.getLogger("journeyman.local")
+_progress: Final = logging.getLogger("journeyman.progress")
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class LocalServer:
     def _start(self) -> _Child:
         options, key = self.options, secrets.token_urlsafe(24)
         size_mb = options.path.stat().st_size / 1e6
-        log.info("local:%s: loading %s, %.0f MB.", options.name, options.path, size_mb)
+        _progress.info("local:%s: loading %s, %.0f MB.", options.name, options.path, size_mb)
         try:
             process = subprocess.Popen(
                 [sys.executable, "-P", str(_CHILD)],
@@ -171,7 +171,7 @@ def _read(child: _Child, options: ServerOptions, key: str) -> None:
     for line in out or ():
         child.lines.append(line.rstrip())
         if line.startswith(MARK) and not child.started.done():
-            log.info("local:%s: loaded in %.1f s.", options.name, time.monotonic() - began_s)
+            _progress.info("local:%s: loaded in %.1f s.", options.name, time.monotonic() - began_s)
             child.started.set_result(Address(json.loads(line.removeprefix(MARK))["url"], key))
     code = child.process.wait()
     for pipe in (child.process.stdin, out):

@@ -52,7 +52,7 @@ TEMPLATE: Final = """\
     {%- if message.role == 'assistant' and message.tool_calls %}
         {{- say('assistant', (message.content + '\\n' if message.content else '') + calls_of(message)) }}
     {%- elif message.role == 'tool' %}
-        {{- say('user', '<tool_response>\\n' + message.content + '\\n</tool_response>') }}
+        {{- say('user', message.content) }}
     {%- elif message.role != 'system' or not loop.first %}
         {{- say(message.role, message.content or '') }}
     {%- endif %}

@@ -35,6 +35,7 @@ _FIRST_LOOK_S: Final = 0.05
 _LONGEST_LOOK_S: Final = 1.0
 _LEAST_ANSWER_TOKENS: Final = 64
 _log = logging.getLogger("journeyman")
+_progress = logging.getLogger("journeyman.progress")
 
 
 def facts_timeouts(timeouts: Timeouts) -> Timeouts:
@@ -208,7 +209,7 @@ class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
     async def _wait(self) -> None:
         """Wait until the server has loaded its model, or is gone."""
         server, delay_s = self.server, _FIRST_LOOK_S
-        _log.info("%s:%s is waited for: its server loads the model.", server.endpoint.provider, server.name)
+        _progress.info("%s:%s is waited for: its server loads the model.", server.endpoint.provider, server.name)
         token = current_tap.set(None)
         try:
             while await _status(server.opening(f"{root_of(server.base_url)}/health", body=None)) == 503:
