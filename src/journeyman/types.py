@@ -25,6 +25,26 @@ from journeyman.content.media import checked, checked_url, read
 from journeyman.data import lazy_dataclass
 from journeyman.json_numbers import read_json
 
+__all__ = [
+    "Base64",
+    "Block",
+    "Content",
+    "Effect",
+    "JsonObject",
+    "Opaque",
+    "RedactedThinking",
+    "Role",
+    "RunPath",
+    "Source",
+    "StopReason",
+    "TextOrigin",
+    "Thinking",
+    "ToolReference",
+    "ToolUse",
+    "Url",
+    "UserContent",
+]
+
 T = TypeVar("T")
 
 JsonObject: TypeAlias = dict[str, JsonValue]
