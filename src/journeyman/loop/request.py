@@ -7,12 +7,12 @@ their saving: the run continues with what it has.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from typing import Final, Literal
 
+from journeyman.budget import Grant
 from journeyman.cancel import is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import (
@@ -66,6 +66,8 @@ class ModelCall:
     """What kind of step it is."""
     used: list[Usage] = field(default_factory=list[Usage])
     """By each of its requests, failed ones included."""
+    lost: list[Usage] = field(default_factory=list[Usage])
+    """What was reserved for each of its requests of which nothing is known."""
 
     def spend(self, usage: Usage) -> None:
         """Count what a request used."""
@@ -96,13 +98,17 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     """
     if run.options.host.journal is None:
         return await _made(run, call)
+    n_deaths = 0
 
     async def work() -> _StoredAnswer:
-        response = await _made(run, call)
+        response = await _made(run, call, n_deaths)
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
-    place, codec = _place_of(run, call, run.options.host.journal, step), _AnswerCodec(call)
+    journal = run.options.host.journal
+    place, codec = _place_of(run, call, journal, step), _AnswerCodec(call)
+    if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
+        n_deaths = journal.n_deaths()  # it was under way then, or was to be next
     if run.tape is not None and place.is_known:
         run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
     answer = await place.step(work, codec=codec)
@@ -126,36 +132,62 @@ def _place_of(run: Run, call: ModelCall, journal: Journal, step: str) -> Reserva
     return journal.reserve(run.key(step), effect="idempotent", about=about)
 
 
-async def _made(run: Run, call: ModelCall) -> Response:
-    async with _reserved(run, call) as request:
-        return await respond(
-            call.model,
-            request,
-            retries=run.retries,
-            spent=call.spend,
-            on_part=call.on_part,
-            on_cut=run.cut_off,
-            asked=call.asked,
-        )
-
-
-@asynccontextmanager
-async def _reserved(run: Run, call: ModelCall) -> AsyncGenerator[Request]:
-    """Reserve what the call may use, and settle what it used. Give the request that the reservation pays for."""
-    budget, request = run.attempt.budget, call.request
-    if not budget.limits_spending:
-        yield request
-        return
-    price = price_of(call.model)
-    if price is None and budget.limits_cost:
-        raise unpriced(call.model).in_stream()
-    longest = request.max_tokens or run.max_tokens
-    grant = await budget.reserve(input_tokens=call.input_tokens(), max_tokens=longest, price=price)
-    run.attempt.asked_max_tokens = grant.max_tokens
+async def _made(run: Run, call: ModelCall, n_deaths: int = 0) -> Response:
+    ask = partial(respond, call.model, retries=run.retries, on_part=call.on_part, on_cut=run.cut_off, asked=call.asked)
+    if not run.attempt.budget.limits_spending:
+        return await ask(call.request, spent=call.spend)
+    payment = _Payment(run, call)
     try:
-        yield replace(request, max_tokens=grant.max_tokens)
+        for _ in range(n_deaths):
+            await payment.reserve()
+            payment.lose()
+        return await ask(payment.reserve, spent=payment.spend)
     finally:
-        budget.settle(grant, Usage.total(call.used))
+        payment.settle(NOTHING_USED)
+
+
+@lazy_dataclass()
+class _Payment:
+    """What a call pays from the budget: for one request after the other, since a failed one has used something, too."""
+
+    run: Run
+    call: ModelCall
+    grant: Grant | None = None
+
+    async def reserve(self) -> Request:
+        """Reserve what the next request may use, and return it as long as that pays for.
+
+        Raises:
+            BudgetRefused: too little is left.
+        """
+        run, call = self.run, self.call
+        budget, price = run.attempt.budget, price_of(call.model)
+        if price is None and budget.limits_cost:
+            raise unpriced(call.model).in_stream()
+        longest = call.request.max_tokens or run.max_tokens
+        self.grant = await budget.reserve(input_tokens=call.input_tokens(), max_tokens=longest, price=price)
+        run.attempt.asked_max_tokens = self.grant.max_tokens
+        return replace(call.request, max_tokens=self.grant.max_tokens)
+
+    def spend(self, usage: Usage) -> None:
+        """Count what a request used."""
+        self.call.spend(usage)
+        if usage.requests and not usage.exact and not usage.total_tokens:
+            self.lose()
+        else:
+            self.settle(usage)
+
+    def lose(self) -> None:
+        """Count the reservation, since nobody knows what was used of it."""
+        if self.grant is not None:
+            self.call.lost.append(self.grant.usage())
+            self.settle(self.call.lost[-1])
+
+    def settle(self, usage: Usage) -> None:
+        """Give the reservation back, if there is one, and count this instead."""
+        if self.grant is not None:
+            self.run.attempt.budget.settle(self.grant, usage)
+            self.grant = None
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -226,7 +258,8 @@ class _AnswerCodec:
         self._call = call
 
     def encode(self, value: _StoredAnswer) -> bytes:
-        facts = StepFacts(kind=self._call.kind, spent=Usage.total(self._call.used))
+        call = self._call
+        facts = StepFacts(kind=call.kind, spent=Usage.total(call.used), lost=Usage.total(call.lost))
         return encode_step(adapter_of(_StoredAnswer).dump_json(value, exclude_none=True), facts)
 
     def decode(self, data: bytes) -> _StoredAnswer:

@@ -11,10 +11,10 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, TypeAlias
 
 from journeyman.cancel import is_failure
-from journeyman.errors import ProviderError
+from journeyman.errors import BudgetRefused, ProviderError
 from journeyman.model import (
     Collector,
     Model,
@@ -25,11 +25,13 @@ from journeyman.model import (
     Retried,
     Tap,
     current_tap,
+    paid_max_tokens,
     price_of,
     unfinished,
 )
 from journeyman.tools.redaction import words_without_secrets
-from journeyman.types import Price, Usage
+from journeyman.types import Usage
+from journeyman.window import believable_usage
 
 PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idle", "stream_cut", "network"})
 """The kinds of `ProviderError` that are worth another request."""
@@ -70,9 +72,13 @@ rate_pause: ContextVar[RatePause | None] = ContextVar("journeyman_rate_pause", d
 """What the runs of the batch share that goes on here; None outside a batch."""
 
 
+Reserve: TypeAlias = Callable[[], Awaitable[Request]]
+"""Pays for the next request, and returns it."""
+
+
 async def respond(
     model: Model,
-    request: Request,
+    request: Request | Reserve,
     *,
     retries: int,
     spent: Callable[[Usage], None],
@@ -83,24 +89,26 @@ async def respond(
 ) -> Response:
     """Ask `model` until it answers, at most `retries` times more than once.
 
-    `spent` is told what each request used, also one that failed or was cancelled, at the price that the model had when
-    it was asked; `Response.usage` is the last request's. `on_part` sees every part, with `Retried` before and
-    `Restarted` after each wait. `on_cut` is told the text of an answer that broke off. `asked`
+    `request` may be a function that pays for the next request and returns it; that is called once `spent` was told what
+    the one before has used. `spent` is told that of each request, also of one that failed or was cancelled, at the
+    price that the model had when it was asked; `Response.usage` is the last request's. `on_part` sees every part, with
+    `Retried` before and `Restarted` after each wait. `on_cut` is told the text of an answer that broke off. `asked`
     returns what hears one request.
 
     Raises:
         ProviderError: of the last request.
+        BudgetRefused: the next request is not paid for.
     """
     requests, pause = retries + 1, rate_pause.get()
     for number in range(1, requests + 1):
         if pause is not None:
             await pause.over(model.provider)
+        paid = request if isinstance(request, Request) else await request()
+        reserve, unpaid = None if isinstance(request, Request) else request, paid_max_tokens.set(None)
         try:
-            if asked is None:
-                return await _ask_once(model, request, spent=spent, on_part=on_part, on_cut=on_cut)
-            return await _tapped(
-                asked(model, request), _ask_once(model, request, spent=spent, on_part=on_part, on_cut=on_cut)
-            )
+            tap = None if asked is None else asked(model, paid)
+            asking = _ask_once(model, paid, spent=spent, on_part=on_part, on_cut=on_cut, reserve=reserve)
+            return await (asking if tap is None else _tapped(tap, asking))
         except ProviderError as error:
             wait_s = _wait_before_next(error, number, jitter)
             if pause is not None and error.kind == "rate_limited":
@@ -112,6 +120,8 @@ async def respond(
             await asyncio.sleep(wait_s)
             if on_part is not None:
                 on_part(Restarted())
+        finally:
+            paid_max_tokens.reset(unpaid)
     raise AssertionError("unreachable: the last request returns or raises")
 
 
@@ -136,30 +146,40 @@ async def _ask_once(
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None,
     on_cut: Callable[[str], None] | None,
+    reserve: Reserve | None,
 ) -> Response:
-    collector, price = Collector(request.max_tokens or request.settings.max_tokens), price_of(model)
-    parts: object = None
+    longest, price = request.max_tokens or request.settings.max_tokens, price_of(model)
+    collector, parts, is_asked = Collector(longest), None, True
+
+    def spend(usage: Usage, unread: str = "") -> Usage:
+        usage = believable_usage(usage, request, collector.words + unread)
+        usage = usage if price is None or not usage.requests else price.charged(usage)
+        spent(usage)
+        return usage
+
     try:
         async with model.stream(request) as parts:
             async for part in parts:
-                collector.add(part)
+                if type(part) is not Restarted:
+                    collector.add(part)
+                else:  # the next is a request of its own
+                    spend(collector.used() if part.usage is None else part.usage)
+                    collector, is_asked = Collector(longest), False
+                    await _reserve_next(reserve)
+                    is_asked = True
                 if on_part is not None:
                     on_part(part)
         response = collector.response()
-    except ProviderError as error:
-        _tell_cut(collector.text, parts, on_cut)
-        spent(_charged(collector.used_before(error), price))
-        raise
     except BaseException as error:
         _tell_cut(collector.text, parts, on_cut)
-        spent(_charged(collector.used(), price))
-        if not is_failure(error):
+        if is_asked:
+            used = collector.used_before(error) if isinstance(error, ProviderError) else collector.used()
+            spend(used, unfinished(parts))
+        if isinstance(error, ProviderError | BudgetRefused) or not is_failure(error):
             raise
         words = f"The model {model.provider}:{model.name} raised {words_without_secrets(error)}."
         raise ProviderError(words, kind="unknown") from error
-    if price is not None:
-        response.usage = _charged(response.usage, price)
-    spent(response.usage)
+    response.usage = spend(response.usage)
     return response
 
 
@@ -169,8 +189,10 @@ def _tell_cut(text: str, parts: object, on_cut: Callable[[str], None] | None) ->
         on_cut(said)
 
 
-def _charged(usage: Usage, price: Price | None) -> Usage:
-    return usage if price is None or not usage.requests else price.charged(usage)
+async def _reserve_next(reserve: Reserve | None) -> None:
+    """Pay for the next model that the model asks, and let it know how long its answer may be."""
+    if reserve is not None:
+        paid_max_tokens.set((await reserve()).max_tokens)
 
 
 def _wait_before_next(error: ProviderError, number: int, jitter: Callable[[], float]) -> float | None:
