@@ -44,7 +44,7 @@ from journeyman.hosted.calls import hosted_calls
 from journeyman.inbox import Inbox
 from journeyman.loop.calls import run_calls
 from journeyman.loop.record import Iterated, Run, released
-from journeyman.loop.request import ModelCall, fit, note_failure, once, room_for_answer, shrink, taps_of
+from journeyman.loop.request import ModelCall, explain_cut, fit, note_failure, once, room_for_answer, shrink, taps_of
 from journeyman.loop.retry import respond
 from journeyman.loop.steps import CONTENT, decided
 from journeyman.model import (
@@ -184,11 +184,14 @@ def _longer_answer(run: Run, response: Response) -> int | None:
     longer = run.agent.limits.extended_max_tokens
     if longer is None or response.stop_reason != "max_tokens":
         return None
+    if explain_cut(run, response).cut_by != "max_tokens":
+        return None  # it would be cut at the same place
     longer = min(longer, max_output_tokens_of(run.model) or longer)
     return longer if longer > run.max_tokens else None
 
 
 def _asked(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
+    run.attempt.asked_by = "max_tokens"
     if isinstance(run.view, CompactedView):
         return _fitted(run, run.view, max_tokens, step=step)
     return _sent(run, max_tokens, step=step)
@@ -197,7 +200,9 @@ def _asked(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object,
 async def _fitted(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
     """Ask with what fits the window; once more with a smaller view, if the provider says that it does not."""
     await fit(run, view, step=step)
-    call = _call_of(run, room_for_answer(run, view, max_tokens))
+    room = room_for_answer(run, view, max_tokens)
+    run.attempt.asked_by = "max_tokens" if room == max_tokens else "window"
+    call = _call_of(run, room)
     try:
         return await _send(run, call, step=step)
     except ProviderError as error:

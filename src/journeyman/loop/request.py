@@ -15,6 +15,7 @@ from typing import Final, Literal
 from journeyman.budget import Grant
 from journeyman.cancel import is_failure
 from journeyman.data import lazy_dataclass
+from journeyman.endings import TruncatedContext
 from journeyman.errors import (
     BudgetRefused,
     DefinitionError,
@@ -29,8 +30,8 @@ from journeyman.history import encodable
 from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
-from journeyman.model import Model, Part, Prefix, Request, Response, Tap, price_of, unpriced
-from journeyman.types import NOTHING_USED, Message, Usage, adapter_of
+from journeyman.model import Model, Part, Prefix, Request, Response, Tap, context_window_of, price_of, unpriced
+from journeyman.types import NOTHING_USED, Message, ToolUse, Usage, adapter_of
 from journeyman.window import (
     AnyStrategy,
     CompactedView,
@@ -167,6 +168,8 @@ class _Payment:
         longest = call.request.max_tokens or run.max_tokens
         self.grant = await budget.reserve(input_tokens=call.input_tokens(), max_tokens=longest, price=price)
         run.attempt.asked_max_tokens = self.grant.max_tokens
+        if self.grant.max_tokens < longest:
+            run.attempt.asked_by = "budget"
         return replace(call.request, max_tokens=self.grant.max_tokens)
 
     def spend(self, usage: Usage) -> None:
@@ -272,6 +275,8 @@ class _AnswerCodec:
 
 # -- a view that fits -------------------------------------------------------------------------------------------------
 
+_NEARLY: Final = 0.9
+"""What has come to this part of a limit, or beyond, has met it: not all services count alike."""
 _SHORTEST_ANSWER_TOKENS: Final = 1_024
 """However full the window is, an answer of this length is asked for."""
 _UNKNOWN_THRESHOLD_TOKENS: Final = 64_000
@@ -337,6 +342,30 @@ def room_for_answer(run: Run, view: CompactedView, max_tokens: int) -> int:
     if window is None:
         return max_tokens
     return min(max_tokens, max(window - window // 50 - view.tokens, _SHORTEST_ANSWER_TOKENS))
+
+
+def explain_cut(run: Run, response: Response) -> TruncatedContext:
+    """Return what cut a response that did not come to its end.
+
+    Services say `max_tokens` of an answer that fills the window, and of one that meets a limit of their own.
+    """
+    usage, asked, by = response.usage, run.attempt.asked_max_tokens, run.attempt.asked_by
+    view = run.view
+    window = view.compaction.window_of(run.model) if isinstance(view, CompactedView) else context_window_of(run.model)
+    if response.stop_reason == "context_window":
+        by = "window"
+    elif usage.exact and usage.output_tokens < asked * _NEARLY:
+        by = "window" if window is not None and usage.total_tokens >= window * _NEARLY else "service"
+    is_told = usage.exact and usage.requests
+    return TruncatedContext(
+        stop_reason=response.stop_reason,
+        max_tokens=asked,
+        cut_by=by,
+        input_tokens=usage.total_tokens - usage.output_tokens if is_told else None,
+        output_tokens=usage.output_tokens if is_told else None,
+        window_tokens=window,
+        calls=sum([isinstance(block, ToolUse) for block in response.content]),
+    )
 
 
 def _threshold(run: Run, view: CompactedView) -> int | None:
