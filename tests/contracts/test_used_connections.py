@@ -4,8 +4,6 @@ One table over all wires that go over our transport. A request whose connection 
 the first byte of its answer, goes out once more on a fresh one, and nobody is told.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

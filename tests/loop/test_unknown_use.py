@@ -1,7 +1,5 @@
 """What counts of an answer whose use nobody told: its words by an estimate, and else what was reserved for it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager

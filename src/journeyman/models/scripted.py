@@ -40,8 +40,8 @@ def call(name: str, arguments: Mapping[str, object] | None = None, /, *, id: str
 
 
 def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usage = _USAGE) -> Response:
-    """Return a response of these blocks; `stop_reason` defaults to what fits them, `usage` to 10 tokens in, 5 out, or, of
-    one that `max_tokens` cuts, as many out as were asked for."""
+    """Return a response of these blocks; `stop_reason` defaults to what fits them, `usage` to 10 tokens in, 5 out. One
+    that `max_tokens` cuts has as many out as were asked for."""
     content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
     calls = any(isinstance(block, ToolUse) for block in content)
     return Response(content=content, stop_reason=stop_reason or ("tool_use" if calls else "end_turn"), usage=usage)
