@@ -254,8 +254,9 @@ class TruncatedContext:
     cut_by: CutBy = "max_tokens"
     """What left no more room, as far as that is known."""
     input_tokens: int | None = None
-    """How long the input was; None when that was not told. The next one is alike."""
+    """How long the input was; None when that was not told."""
     output_tokens: int | None = None
+    """How long the response was; None when that was not told."""
     window_tokens: int | None = None
     """The window of the model; None when it is not known."""
     calls: int = 0

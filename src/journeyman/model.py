@@ -609,9 +609,10 @@ class Collector:
         seen = self._usage or Usage(requests=1)
         return self._lost + replace(seen, exact=False)
 
-    def used_before(self, failure: ProviderError) -> Usage:
+    def used_before(self, failure: BaseException) -> Usage:
         """Return what the call has used up to its failure."""
-        return self.used() if failure.usage is None else self._lost + failure.usage
+        told = failure.usage if isinstance(failure, ProviderError) else None
+        return self.used() if told is None else self._lost + told
 
 
 async def collect(parts: AsyncIterator[Part]) -> Response:

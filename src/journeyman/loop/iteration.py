@@ -194,7 +194,7 @@ def _asked(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object,
     run.attempt.asked_by = "max_tokens"
     if isinstance(run.view, CompactedView):
         return _fitted(run, run.view, max_tokens, step=step)
-    return _sent(run, max_tokens, step=step)
+    return _send(run, _call_of(run, max_tokens), step=step)
 
 
 async def _fitted(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
@@ -217,10 +217,6 @@ def _fitting_call(run: Run, view: CompactedView, max_tokens: int) -> ModelCall:
     room = room_for_answer(run, view, max_tokens)
     run.attempt.asked_by = "max_tokens" if room == max_tokens else "window"
     return _call_of(run, room)
-
-
-def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
-    return _send(run, _call_of(run, max_tokens), step=step)
 
 
 def _call_of(run: Run, max_tokens: int) -> ModelCall:

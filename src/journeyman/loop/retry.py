@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import Final, TypeAlias
 
 from journeyman.cancel import is_failure
+from journeyman.data import lazy_dataclass
 from journeyman.errors import BudgetRefused, ProviderError
 from journeyman.model import (
     Collector,
@@ -30,7 +31,7 @@ from journeyman.model import (
     unfinished,
 )
 from journeyman.tools.redaction import words_without_secrets
-from journeyman.types import Usage
+from journeyman.types import Price, Usage
 from journeyman.window import believable_usage
 
 PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idle", "stream_cut", "network"})
@@ -72,13 +73,13 @@ rate_pause: ContextVar[RatePause | None] = ContextVar("journeyman_rate_pause", d
 """What the runs of the batch share that goes on here; None outside a batch."""
 
 
-Reserve: TypeAlias = Callable[[], Awaitable[Request]]
+_Reserve: TypeAlias = Callable[[], Awaitable[Request]]
 """Pays for the next request, and returns it."""
 
 
 async def respond(
     model: Model,
-    request: Request | Reserve,
+    request: Request | _Reserve,
     *,
     retries: int,
     spent: Callable[[Usage], None],
@@ -139,6 +140,34 @@ async def _tapped(tap: Tap, asking: Awaitable[Response]) -> Response:
     return response
 
 
+@lazy_dataclass()
+class _Asking:
+    """One request under way, or one after the other of those that a model around models makes."""
+
+    request: Request
+    price: Price | None
+    spent: Callable[[Usage], None]
+    reserve: _Reserve | None
+    collector: Collector
+    is_asked: bool = True
+    """False while the next request is not paid for."""
+
+    def spend(self, usage: Usage, unread: str = "") -> Usage:
+        """Count what the request used."""
+        usage = believable_usage(usage, self.request, self.collector.words + unread)
+        usage = usage if self.price is None or not usage.requests else self.price.charged(usage)
+        self.spent(usage)
+        return usage
+
+    async def begin_next(self, used: Usage | None) -> None:
+        """Begin another request, which has to be paid for, too."""
+        self.spend(self.collector.used() if used is None else used)
+        self.collector, self.is_asked = Collector(self.request.max_tokens or self.request.settings.max_tokens), False
+        if self.reserve is not None:
+            paid_max_tokens.set((await self.reserve()).max_tokens)
+        self.is_asked = True
+
+
 async def _ask_once(
     model: Model,
     request: Request,
@@ -146,53 +175,32 @@ async def _ask_once(
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None,
     on_cut: Callable[[str], None] | None,
-    reserve: Reserve | None,
+    reserve: _Reserve | None,
 ) -> Response:
-    longest, price = request.max_tokens or request.settings.max_tokens, price_of(model)
-    collector, parts, is_asked = Collector(longest), None, True
-
-    def spend(usage: Usage, unread: str = "") -> Usage:
-        usage = believable_usage(usage, request, collector.words + unread)
-        usage = usage if price is None or not usage.requests else price.charged(usage)
-        spent(usage)
-        return usage
-
+    collector = Collector(request.max_tokens or request.settings.max_tokens)
+    asking, parts = _Asking(request, price_of(model), spent, reserve, collector), None
     try:
         async with model.stream(request) as parts:
             async for part in parts:
-                if type(part) is not Restarted:
-                    collector.add(part)
-                else:  # the next is a request of its own
-                    spend(collector.used() if part.usage is None else part.usage)
-                    collector, is_asked = Collector(longest), False
-                    await _reserve_next(reserve)
-                    is_asked = True
+                if type(part) is Restarted:
+                    await asking.begin_next(part.usage)
+                else:
+                    asking.collector.add(part)
                 if on_part is not None:
                     on_part(part)
-        response = collector.response()
+        response = asking.collector.response()
     except BaseException as error:
-        _tell_cut(collector.text, parts, on_cut)
-        if is_asked:
-            used = collector.used_before(error) if isinstance(error, ProviderError) else collector.used()
-            spend(used, unfinished(parts))
+        collector, unread = asking.collector, unfinished(parts)
+        if on_cut is not None and (said := "\n\n".join(filter(None, (collector.text, unread)))):
+            on_cut(said)
+        if asking.is_asked:
+            asking.spend(collector.used_before(error), unread)
         if isinstance(error, ProviderError | BudgetRefused) or not is_failure(error):
             raise
         words = f"The model {model.provider}:{model.name} raised {words_without_secrets(error)}."
         raise ProviderError(words, kind="unknown") from error
-    response.usage = spend(response.usage)
+    response.usage = asking.spend(response.usage)
     return response
-
-
-def _tell_cut(text: str, parts: object, on_cut: Callable[[str], None] | None) -> None:
-    """Tell what a model had said when its answer broke off, if it had said anything."""
-    if on_cut is not None and (said := "\n\n".join([each for each in (text, unfinished(parts)) if each])):
-        on_cut(said)
-
-
-async def _reserve_next(reserve: Reserve | None) -> None:
-    """Pay for the next model that the model asks, and let it know how long its answer may be."""
-    if reserve is not None:
-        paid_max_tokens.set((await reserve()).max_tokens)
 
 
 def _wait_before_next(error: ProviderError, number: int, jitter: Callable[[], float]) -> float | None:
