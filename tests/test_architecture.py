@@ -70,7 +70,7 @@ ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions"}
 HOMES: dict[str, str] = {
     "ag_ui": "serve.agui serve.bodies serve.api",
     "anyio": "serve.stdio",
-    "aiohttp": "models.transport toolbox.fetch",  # fetch talks to any site, the transport only to providers
+    "aiohttp": "models.reuse models.transport toolbox.fetch",  # fetch talks to any site, the others to providers
     "aiohttp_socks": "models.transport",
     "anthropic": "models.anthropic.client",
     **dict.fromkeys(("cyclopts", "prompt_toolkit", "rich"), "cli"),

@@ -127,6 +127,16 @@ class Grant:
     cost: float
     """How many US dollars it holds back."""
 
+    def usage(self) -> Usage:
+        """Return it as what a request used of which nothing else is known."""
+        return Usage(
+            requests=1,
+            input_tokens=self.tokens - self.max_tokens,
+            output_tokens=self.max_tokens,
+            cost=self.cost,
+            exact=False,
+        )
+
 
 def _now() -> float:
     try:

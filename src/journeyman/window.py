@@ -279,6 +279,31 @@ def estimate_prefix(prefix: Prefix) -> int:
     return system + tools + output
 
 
+def estimate_request(request: Request) -> int:
+    """Return about how many tokens the input of `request` is."""
+    return estimate_prefix(request.prefix) + sum(map(estimate_message, request.messages))
+
+
+def believable_usage(usage: Usage, request: Request, words: str) -> Usage:
+    """Return what a request with an answer of these words used: as it was told, or estimated where that cannot be.
+
+    Many services tell the use at the end of an answer alone, or begin with a figure that stands for nothing; some tell
+    that an answer with words has no tokens.
+    """
+    if not words or not usage.requests:
+        return usage
+    written, counted_input = estimate_text(words), usage.total_tokens - usage.output_tokens
+    least = 1.0 if usage.exact else written / 2  # a broken answer's figure may be of its beginning
+    if counted_input and usage.output_tokens >= least:
+        return usage
+    return replace(
+        usage,
+        input_tokens=usage.input_tokens if counted_input else estimate_request(request),
+        output_tokens=usage.output_tokens if usage.output_tokens >= least else written,
+        exact=False,
+    )
+
+
 def _estimate_block(block: Block | ToolReference) -> int:
     match block:
         case ToolReference():
