@@ -12,8 +12,8 @@ from tests.support.messages_answers import Raw, raw
 from tests.support.messages_json import Json
 from tests.support.openai_api import OpenAiApi
 
-SERVERS = ("OLLAMA_BASE_URL", "LM_STUDIO_BASE_URL", "LLAMA_CPP_BASE_URL", "VLLM_BASE_URL")
-NOBODY = dict.fromkeys(SERVERS, "http://127.0.0.1:9")
+SERVERS: tuple[str, ...] = ("OLLAMA_BASE_URL", "LM_STUDIO_BASE_URL", "LLAMA_CPP_BASE_URL", "VLLM_BASE_URL")
+NOBODY: dict[str, str] = dict.fromkeys(SERVERS, "http://127.0.0.1:9")
 LISTED: Json = {"data": [{"id": "qwen3:4b"}, {"id": "Qwen/Qwen3-4B"}]}
 
 
@@ -27,7 +27,7 @@ async def shown(warm: Warm, *words: str | Path, env: dict[str, str]) -> list[str
 
 async def test_models_of_this_machine_are_listed_as_they_are_added_to_the_command(warm: Warm) -> None:
     async with OpenAiApi([], tells={"/v1/models": LISTED}) as api:
-        env = dict.fromkeys(SERVERS, f"{api.url}/v1")
+        env: dict[str, str] = dict.fromkeys(SERVERS, f"{api.url}/v1")
         lines = await shown(warm, "run", f"{AGENTS}:claude", "hi", env=env)
     providers = ("ollama", "lm-studio", "llama-cpp", "vllm")
     assert lines == [f"--model {each}:{name}" for each in providers for name in ("qwen3:4b", "Qwen/Qwen3-4B")]

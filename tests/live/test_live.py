@@ -18,17 +18,18 @@ from typing_extensions import Unpack
 
 from journeyman import Abort, Agent, Chat, ErrorCode, Failure, Host, Limits, Model, Output, Settings, Success, run, tool
 from journeyman.compaction import ClearToolResults
-from journeyman.events import Event, ModelRetried, TextDelta
+from journeyman.events import ContextCompacted, Event, ModelRetried, TextDelta
 from journeyman.loop.record import RunOptions
 from journeyman.models.cassette import Cassette
 from journeyman.models.local.model import LocalModel
 from journeyman.models.local.template import examples_of
 from journeyman.result import Result
+from journeyman.types import JsonObject
 from tests.live.conftest import WIRES, model_over, note
 from tests.live.tap import Tap
 
 WAYS = [(wire, streaming) for wire in WIRES for streaming in (True, False) if streaming or wire != "anthropic"]
-QUIET = Settings(max_tokens=24, temperature=0.5)
+QUIET = Settings(max_tokens=24)
 
 
 class Trip(BaseModel):
@@ -50,8 +51,8 @@ def weather(city: str) -> str:
 
 def with_examples(agent: Agent[Any, Any, Any], wire: str) -> Settings:
     """Return settings that show the model how a call is written, over the APIs that pass that on."""
-    extra = {"chat_template_kwargs": {"examples": examples_of(agent.plan.specs)}}
-    return Settings(max_tokens=32, temperature=0.3, extra=extra if wire in ("llama-cpp", "openai-chat") else {})
+    extra: JsonObject = {"chat_template_kwargs": {"examples": examples_of(agent.plan.specs)}}
+    return Settings(max_tokens=48, extra=extra if wire in ("llama-cpp", "openai-chat") else {})
 
 
 async def connected(wire: str, local: LocalModel, tap: Tap, *, streaming: bool) -> Model:
@@ -161,14 +162,18 @@ async def test_a_server_that_is_killed_under_eight_streams_is_started_again(loca
 
 
 async def test_a_chat_goes_on_over_a_window_of_2048_tokens(local: LocalModel) -> None:
-    agent = Agent(name="a", model=local, settings=Settings(max_tokens=60), compaction=[ClearToolResults()])
-    async with Chat(agent) as chat:
-        for number in range(5):
-            result = note(await chat.prompt(f"Story {number}. " + "A fox lives by the river. " * 60), kind="chat")
-            assert not isinstance(result, Failure) or result.code in (
-                ErrorCode.TOKEN_LIMIT_EXCEEDED,
-                ErrorCode.CONTEXT_OVERFLOW,
-            )
+    compacted: list[ContextCompacted] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ContextCompacted):
+            compacted.append(event)
+
+    agent = Agent(name="a", model=local, settings=Settings(max_tokens=24), compaction=[ClearToolResults()])
+    async with Chat(agent, on_event=hear) as chat:
+        for number in range(7):
+            result = note(await chat.prompt(f"Story {number}. " + "A fox lives by the river. " * 45), kind="chat")
+            assert not isinstance(result, Failure) or result.code == ErrorCode.TOKEN_LIMIT_EXCEEDED
+    assert compacted, "it came to the end of the window"
 
 
 async def test_a_cassette_of_real_traffic_is_replayed_without_the_server(local: LocalModel, tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ def demo(
     return code
 
 
-def _plan_trip(record: bool | None) -> None:
-    """Show a real language model at work. Its result is no result of the command."""
+def _plan_trip(record: bool | None) -> int:
+    """Show a real language model at work, and return the exit code. Its result is no result of the command."""
     place, example = _example("_demo_trip", "planner", "trip_planner")
     planner = cast("Agent[Any, Any, Any]", example.agent)
     with AgentLoop() as loop:

@@ -58,8 +58,8 @@ async def _list(endpoint: Endpoint) -> list[str]:
         url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/models"
         timeouts = Timeouts(connect_s=_PATIENCE_S, idle_s=_PATIENCE_S)
         async with asyncio.timeout(_PATIENCE_S), open_stream(url, headers={}, body=None, timeouts=timeouts) as answer:
-            listed = orjson.loads(await answer.body(_LIST_BYTES)) if answer.status == 200 else {}
+            listed = as_object(orjson.loads(await answer.body(_LIST_BYTES) if answer.status == 200 else b"{}"))
     except (ProviderError, TimeoutError, ValueError):  # nobody there, or somebody else
         return []
-    ids = [as_text(as_object(each).get("id")) for each in as_list(as_object(listed).get("data"))]
+    ids = [as_text(as_object(each).get("id")) for each in as_list(listed.get("data"))]
     return [f"{endpoint.provider}:{id}" for id in ids[:_MOST_NAMES] if _NAME.fullmatch(id)]
