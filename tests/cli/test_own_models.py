@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import AGENTS, Warm
+from tests.cli.terminal import terminal
 from tests.support.messages_answers import Raw, raw
 from tests.support.messages_json import Json
+from tests.support.openai_answers import answer, text
 from tests.support.openai_api import OpenAiApi
 
 SERVERS: tuple[str, ...] = ("OLLAMA_BASE_URL", "LM_STUDIO_BASE_URL", "LLAMA_CPP_BASE_URL", "VLLM_BASE_URL")
@@ -65,3 +67,19 @@ async def test_only_this_machine_is_asked_and_only_by_somebody_who_lacks_a_key(w
         )
         assert "--model" not in done.stderr
         assert api.told == []
+
+
+async def test_a_chat_shows_how_much_of_a_servers_window_is_used(warm: Warm, tmp_path: Path) -> None:
+    props: Json = {"default_generation_settings": {"n_ctx": 2_048}}
+    async with OpenAiApi([answer(text("Hello there."))], tells={"/props": props}) as api:
+        env = {"LLAMA_CPP_BASE_URL": api.url, "LLAMA_CPP_API_KEY": "sk-test", "JOURNEYMAN_RECORD": "0"}
+
+        def talk() -> None:
+            words = ("chat", "--model", "llama-cpp:m", "--tools", "none")
+            with terminal(*words, folder=tmp_path, start=warm.start, **env) as chat:
+                chat.type("Hi.", "Hello there.")
+                chat.see("2% of 2k")
+                chat.press(b"\x04")
+                assert chat.end() == 0
+
+        await asyncio.to_thread(talk)

@@ -10,7 +10,9 @@ from dataclasses import replace
 import pytest
 
 from journeyman import Agent, Chat, Limits, Output, run, tool
+from journeyman.compaction import ClearToolResults
 from journeyman.connect import Connected, connect
+from journeyman.events import ContextCompacted, Event
 from journeyman.model import facts_of
 from journeyman.models.openai import LLAMA_CPP, OpenAIModel
 from journeyman.models.transport import Timeouts
@@ -235,3 +237,21 @@ async def test_an_ending_out_of_iterations_says_that_no_tool_was_ever_called() -
         "The attempt used all its 2 iterations without an output; the model never called a tool."
     )
     assert failure.error.hint.startswith("See whether the model can call tools.")
+
+
+# -- what is made of the window ----------------------------------------------------------------------------------------
+
+
+async def test_compaction_begins_by_the_window_that_the_server_tells() -> None:
+    told: list[ContextCompacted] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ContextCompacted):
+            told.append(event)
+
+    async with OpenAiApi([said(), said()], tells={**LLAMA}) as api:
+        agent = Agent(name="a", model=model_at(api), compaction=[ClearToolResults()])
+        await run(agent, "Hi.", on_event=hear)
+        assert told == []
+        await run(agent, "Hi. " * 1_200, on_event=hear)
+    assert [(each.reason, each.before_tokens > 1_024) for each in told] == [("threshold", True)]

@@ -22,11 +22,10 @@ _LOOK_S = 2.0
 
 def main() -> None:
     """Load the model, serve it, and end with whoever holds the other end of the standard input."""
-    asked: dict[str, Any] = json.loads(sys.stdin.readline())
+    parent, asked = os.getppid(), json.loads(sys.stdin.readline())
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     server = _start(asked)
     print(MARK + json.dumps({"url": server.listening_address}), flush=True)  # noqa: T201 - what the parent reads
-    parent = os.getppid()
     while os.getppid() == parent:  # a process that was forked meanwhile may hold the other end, too
         time.sleep(_LOOK_S)
     os._exit(0)

@@ -121,9 +121,9 @@ class LocalServer:
 
     def _start(self) -> _Child:
         options, key = self.options, secrets.token_urlsafe(24)
-        size_mb = options.path.stat().st_size / 1e6
-        _progress.info("local:%s: loading %s, %.0f MB.", options.name, options.path, size_mb)
         try:
+            size_mb = options.path.stat().st_size / 1e6
+            _progress.info("local:%s: loading %s, %.0f MB.", options.name, options.path, size_mb)
             process = subprocess.Popen(
                 [sys.executable, "-P", str(_CHILD)],
                 stdin=subprocess.PIPE,
