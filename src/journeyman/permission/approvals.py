@@ -1,4 +1,4 @@
-"""Keeps the approvals of people, and the questions that wait for them, in memory or in a file that outlives the process.
+"""Keeps the approvals of people, and the questions that wait for one, in memory or in a file that outlives the process.
 
 An answer is bound to the digest of the exact arguments, expires, and is used up by the first call that it fits. An
 approval for the session, or forever, is bound to a key instead, and shown as the rule that it is: see `Permission`.

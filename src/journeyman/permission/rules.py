@@ -464,7 +464,7 @@ def _agent_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
 
 @lazy_dataclass(frozen=True)
 class _Facts:
-    """The properties of one kind of rule: the capability it is about, its default pattern, and the check of a pattern."""
+    """The properties of one kind of rule: its capability, its default pattern, and the check of a pattern."""
 
     capability: Capability
     """What the calls can do that it is about."""
