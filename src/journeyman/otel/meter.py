@@ -1,4 +1,4 @@
-"""What is counted and measured of runs, and of durable runs beside what happens in them."""
+"""Counts and measures runs as metrics, and how processes take durable runs and store their steps."""
 
 from __future__ import annotations
 
