@@ -13,7 +13,7 @@ from journeyman.otel import names
 
 
 class Meter:
-    """Counts and measures."""
+    """The counters and histograms of runs, fed by events."""
 
     def __init__(self, meter: metrics.Meter) -> None:
         def seconds(name: str, description: str, buckets: Sequence[float] = names.DURATION_BUCKETS) -> Histogram:

@@ -22,7 +22,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from journeyman.content.media import LARGEST_BYTES, checked
+from journeyman.content.media import LARGEST_BYTES, check_file
 from journeyman.proxies import Proxy, ProxyRefused, find_proxy
 from journeyman.toolbox.files import Refusal, cut_output
 from journeyman.toolbox.page import readable
@@ -176,7 +176,7 @@ async def fetched(
     if answer.is_cut:
         raise ValueError(f"{url[:200]} has more than {max_bytes:,} bytes, or has no end. Give a smaller file")
     said = None if answer.media_type in _SAYS_NOTHING else answer.media_type
-    media_type = checked(answer.body, block.type, said, name=url[:200])
+    media_type = check_file(answer.body, block.type, said, name=url[:200])
     return replace(block, source=Base64.of(answer.body, media_type))
 
 
