@@ -1,6 +1,6 @@
 """The arguments of `Subagents` as a model writes them, and the five kinds of calls that they may mean.
 
-The arguments are flat, since models cope better with that. `chosen` makes of them one call of one mode, or says what
+The arguments are flat, since models cope better with that. `choose_call` makes of them one call of one mode, or says what
 is wrong.
 """
 

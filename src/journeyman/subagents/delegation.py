@@ -46,7 +46,7 @@ from journeyman.subagents.results import (
     single_result,
     usage_in_words,
 )
-from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawned
+from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawn_member
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound, lacks_deps
@@ -502,7 +502,7 @@ async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | Sp
         model=delegation.model,
     )
     try:
-        made = await spawned(spawner, request)
+        made = await spawn_member(spawner, request)
     except Exception as error:  # whatever a host's spawner raises
         log_caught("What spawns members of the team", error)
         raise SubagentMisused(f"{call.name!r} cannot join the team: {words_of(error)}") from error
