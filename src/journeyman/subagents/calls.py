@@ -1,7 +1,7 @@
 """The arguments of `Subagents` as a model writes them, and the five kinds of calls that they may mean.
 
-The arguments are flat, since models cope better with that. `choose_call` makes of them one call of one mode, or says what
-is wrong.
+The arguments are flat, since models cope better with that. `choose_call` makes of them one call of one mode, or says
+what is wrong.
 """
 
 from __future__ import annotations
