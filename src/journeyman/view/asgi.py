@@ -126,7 +126,9 @@ class _Pages:
 
 
 def _preload_links(request: Request) -> str:
-    """Return the links in the head of a page that let the browser ask for data while it still reads the script. In viewer/src/client.ts are the same addresses."""
+    """Return the links in the head of a page, by which the browser asks for data while it still reads the script.
+
+    In viewer/src/client.ts are the same addresses."""
     given, id = request.query_params, request.query_params.get("run", "")
     if not given:
         asked = [f"api/runs?limit={_LISTED}"]

@@ -1,5 +1,7 @@
-"""Carries out what people do in the viewer: they speak to runs, through the signals of the store, so that a run may be in
-any process; and they delete runs."""
+"""Carries out what people do in the viewer: they speak to runs, and delete them.
+
+Texts and answers go through the signals of the store, so a run may be in any process.
+"""
 
 from __future__ import annotations
 
