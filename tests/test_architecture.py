@@ -379,9 +379,12 @@ def test_a_planted_circle_is_found() -> None:
 # -- what is public ---------------------------------------------------------------------------------------------------
 
 
-FACES = [module for module in package_modules() if module.is_face]
-FRONT = next(face for face in FACES if face.name == FRONT_PAGE)
 IMPORTED = re.compile(r"^[ \t]*(?:>>> )?from (journeyman[\w.]*) import (\([^)]*\)|[^\n#(]*)", re.MULTILINE)
+
+
+@functools.cache
+def faces() -> list[Module]:
+    return [module for module in package_modules() if module.is_face]
 
 
 def public_names(face: Module) -> list[str]:
@@ -415,26 +418,20 @@ def by_kind(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
-def test_a_face_is_sorted_complete_and_loads_its_names(face: Module) -> None:
-    names, homes = public_names(face), homes_of(face)
-    loaded = importlib.import_module("journeyman" if face.name == FRONT_PAGE else f"journeyman.{face.name}")
-    assert names == sorted(names, key=by_kind)
-    if "lazy_face" in homes:
-        assert set(names) == set(homes) - {"lazy_face"}
-    for name in names:
-        assert name not in homes or getattr(loaded, name) is getattr(importlib.import_module(homes[name]), name)
+def test_a_face_is_sorted_complete_and_loads_its_names() -> None:
+    for face in faces():
+        names, homes = public_names(face), homes_of(face)
+        loaded = importlib.import_module("journeyman" if face.name == FRONT_PAGE else f"journeyman.{face.name}")
+        assert names == sorted(names, key=by_kind), face.name
+        assert "lazy_face" not in homes or set(names) == set(homes) - {"lazy_face"}, face.name
+        for name in names:
+            assert name not in homes or getattr(loaded, name) is getattr(importlib.import_module(homes[name]), name)
 
 
 def test_what_the_docs_import_is_public() -> None:
-    at_the_top = {name for row in TOP.values() for name in row.split()} - {
-        "cli",
-        "files",
-        "processes",
-        "forks",
-        "faces",
-    }
-    shown = {face.name: set(public_names(face)) for face in FACES}
+    ours = {"cli", "files", "processes", "forks", "faces"}
+    at_the_top = {name for row in TOP.values() for name in row.split()} - ours
+    shown = {face.name: set(public_names(face)) for face in faces()}
     hidden = [
         f"{module}.{name}"
         for module, name in imports_in_the_docs()
@@ -444,20 +441,21 @@ def test_what_the_docs_import_is_public() -> None:
 
 
 def test_the_front_page_stays_small() -> None:
-    assert 30 <= len(public_names(FRONT)) <= 61
+    (front,) = [face for face in faces() if face.name == FRONT_PAGE]
+    assert 30 <= len(public_names(front)) <= 61
 
 
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
-def test_no_public_name_hides_a_module(face: Module) -> None:
-    prefix = "" if face.name == FRONT_PAGE else f"{face.name}."
-    inside = {name.removeprefix(prefix).partition(".")[0] for name in known_names() if name.startswith(prefix)}
-    assert set(public_names(face)) & inside == set()
+def test_no_public_name_hides_a_module() -> None:
+    for face in faces():
+        prefix = "" if face.name == FRONT_PAGE else f"{face.name}."
+        inside = {name.removeprefix(prefix).partition(".")[0] for name in known_names() if name.startswith(prefix)}
+        assert set(public_names(face)) & inside == set(), face.name
 
 
 def test_every_public_name_is_documented() -> None:
     undocumented = [
         f"{face.name}.{name}"
-        for face in FACES
+        for face in faces()
         for name, home in homes_of(face).items()
         if name in public_names(face) and not is_documented(name, home.partition(".")[2])
     ]
