@@ -82,6 +82,11 @@ def test_a_failure_is_kept_with_its_reason_and_the_exit_code_tells_also_the_seco
     assert "2 lines had a result before." in again.stderr
 
 
+def test_the_words_of_an_answer_that_was_cut_are_kept(office: Office) -> None:
+    assert office("echo", office.lines("a", "long")).code == 1
+    assert [office.results()[line]["answer"] for line in (1, 2)] == [None, "The first half"]
+
+
 def test_lines_that_cannot_be_read_are_told_by_number_and_the_others_go_on(office: Office) -> None:
     done = office("echo", office.write(b'"a"\n{torn\n\n"\xff"\n{"x": 1}\n"last"'))
     assert done.code == 1
