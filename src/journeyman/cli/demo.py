@@ -34,7 +34,7 @@ _NOTICE: Final = (
 
 
 class Demo(Protocol):
-    """What the example gives."""
+    """The names that the example's module gives to `journeyman demo`."""
 
     @property
     def agent(self) -> Agent[Any, Any, Any]: ...
