@@ -40,8 +40,8 @@ async def test_an_unknown_prefix_is_answered_with_what_may_be_meant() -> None:
 MODEL_UNAVAILABLE: Model 'antropic:claude-sonnet-5-5' cannot be used: No provider is called 'antropic'.
 Did you mean 'anthropic:claude-sonnet-5-5'? Known providers: anthropic, azure, azure-responses, bedrock,
     bridge, cerebras, cohere, deepseek, fireworks, github, google, groq, huggingface, llama-cpp, lm-studio,
-    mistral, ollama, openai, openai-chat, openrouter, perplexity, together, vertex-anthropic, vertex-google,
-    vllm, xai. Others may be reached over the bridge, as 'bridge:antropic:claude-sonnet-5-5'.\
+    local, mistral, ollama, openai, openai-chat, openrouter, perplexity, together, vertex-anthropic,
+    vertex-google, vllm, xai. Others may be reached over the bridge, as 'bridge:antropic:claude-sonnet-5-5'.\
 """)
 
 
