@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ async def test_only_this_machine_is_asked_and_only_by_somebody_who_lacks_a_key(w
 async def test_a_chat_shows_how_much_of_a_servers_window_is_used(warm: Warm, tmp_path: Path) -> None:
     props: Json = {"default_generation_settings": {"n_ctx": 2_048}}
     async with OpenAiApi([answer(text("Hello there."))], tells={"/props": props}) as api:
-        env = {"LLAMA_CPP_BASE_URL": api.url, "LLAMA_CPP_API_KEY": "sk-test", "JOURNEYMAN_RECORD": "0"}
+        env: dict[str, Any] = {"LLAMA_CPP_BASE_URL": api.url, "LLAMA_CPP_API_KEY": "sk-test", "JOURNEYMAN_RECORD": "0"}
 
         def talk() -> None:
             words = ("chat", "--model", "llama-cpp:m", "--tools", "none")

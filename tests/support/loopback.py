@@ -26,8 +26,6 @@ from tests.support.messages_sse import body_bytes, with_serial
 from tests.support.strict_request import api_key
 
 _MAX_READ_BYTES = 128 * 1024 * 1024
-_OF_SERVERS = ("/props", "/health", "/v1/models", "/api/v0/models", "/api/ps", "/api/show")
-"""Where a server of one's own tells its windows: a proper request, also to one that has nothing there."""
 
 A = TypeVar("A", bound=AnyAnswer)
 
@@ -61,6 +59,8 @@ class Loopback(ABC, Generic[A]):
     name: ClassVar[str]
     paths: ClassVar[Collection[str]]
     """Where it takes a POST."""
+    of_servers: ClassVar[Collection[str]] = ()
+    """Where a server of one's own tells its windows: a proper request, also to one that has nothing there."""
     script: "Sequence[A | Raw] | Callable[[Json], A | Raw | Awaitable[A | Raw]]"
     _: KW_ONLY
     judging: bool = True
@@ -80,7 +80,7 @@ class Loopback(ABC, Generic[A]):
     tells: dict[str, Json | Raw] = field(default_factory=dict[str, "Json | Raw"])
     """What it tells of itself, by path; asked for that, it is asked nothing as a model."""
     told: list[str] = field(default_factory=list[str], init=False)
-    """The paths of `_OF_SERVERS` and of `tells` that were asked for, in order."""
+    """The paths of `of_servers` and of `tells` that were asked for, in order."""
     url: str = field(default="", init=False)
     requests: list[Recorded] = field(default_factory=list[Recorded], init=False)
     violations: list[str] = field(default_factory=list[str], init=False)
@@ -161,7 +161,7 @@ class Loopback(ABC, Generic[A]):
             raise AssertionError(f"The {self.name} was used wrongly:\n" + "\n".join(self.violations))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        if request.path in (*_OF_SERVERS, *self.tells):
+        if request.path in (*self.of_servers, *self.tells):
             self.told.append(request.path)
             self._changed.set()
             told = self.tells.get(request.path, raw(b"", status=404))

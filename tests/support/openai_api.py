@@ -39,6 +39,7 @@ class OpenAiApi(Loopback[Answer]):
 
     name = "OpenAI API"
     paths = _PATHS.keys()
+    of_servers = ("/props", "/health", "/v1/models", "/api/v0/models", "/api/ps", "/api/show")
     service: Service = field(default_factory=Service, kw_only=True)
     """How it differs from OpenAI's own."""
     _memory: Memory = field(default_factory=Memory, init=False)
