@@ -18,6 +18,8 @@ from journeyman.errors import BudgetRefused, DefinitionError, Problem
 from journeyman.result import COUNTED, ToolKind, ToolStats
 from journeyman.types import NOTHING_USED, Price, Usage
 
+__all__ = ["BudgetPolicy", "Grant"]
+
 SMALLEST_ANSWER_TOKENS: Final = 256
 """A model call for which less output than this is left is not made."""
 

@@ -14,6 +14,32 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderErrorKind, count, shortage
 from journeyman.types import StopReason
 
+__all__ = [
+    "ApiErrorContext",
+    "AttemptsContext",
+    "BudgetContext",
+    "CancelledContext",
+    "Category",
+    "Context",
+    "InternalContext",
+    "InvalidInputContext",
+    "InvalidResponseContext",
+    "IterationsContext",
+    "ModelUnavailableContext",
+    "OverflowContext",
+    "Phase",
+    "Place",
+    "ProjectionContext",
+    "PromptContext",
+    "RateLimitContext",
+    "RefusedContext",
+    "StopGuardContext",
+    "SubmitContext",
+    "TruncatedContext",
+    "UnusableAnswerContext",
+    "ValidationContext",
+]
+
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
 """Where a run was when it ended. `iteration` lasts from the first call of an attempt until its output is extracted."""
 

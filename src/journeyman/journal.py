@@ -36,6 +36,20 @@ from journeyman.model import Model, Request, Tap
 from journeyman.result import ChildRecord
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolUse, Usage, adapter_of
 
+__all__ = [
+    "About",
+    "Journal",
+    "Records",
+    "SentRuns",
+    "StoredStep",
+    "StoringJournal",
+    "Tape",
+    "TapeEnd",
+    "TapeKind",
+    "Telemetry",
+    "Where",
+]
+
 T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")

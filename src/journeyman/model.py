@@ -31,6 +31,30 @@ from journeyman.types import (
     Usage,
 )
 
+__all__ = [
+    "Answered",
+    "BlockFinished",
+    "CachePolicy",
+    "Facts",
+    "InputPart",
+    "OutputFormat",
+    "Part",
+    "Prefix",
+    "Request",
+    "Response",
+    "ResponseFinished",
+    "ResponseStarted",
+    "Restarted",
+    "Retried",
+    "Tap",
+    "TextPart",
+    "ThinkingLevel",
+    "ThinkingPart",
+    "ToolChoice",
+    "ToolSpec",
+    "UsageSeen",
+]
+
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
 """How much the model reasons before it answers."""
 CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]

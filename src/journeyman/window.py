@@ -34,6 +34,8 @@ from journeyman.types import (
     Usage,
 )
 
+__all__ = ["AnyStrategy", "Informed", "Shortened", "Strategy"]
+
 _BLOCK_TOKENS = 8
 _PICTURE_TOKENS = 1_200
 _SOUND_CHARS_PER_TOKEN = 600

@@ -24,6 +24,8 @@ from typing import Final, Self, TypeAlias
 from urllib.parse import unquote, urljoin, urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
+__all__ = ["Network", "Timeouts"]
+
 try:
     import resource
 except ImportError:  # Windows, where descriptors have no such bound
