@@ -158,7 +158,7 @@ class _Asking:
 
     def spend(self, usage: Usage, unread: str = "") -> Usage:
         """Count what the request used."""
-        usage = believable_usage(usage, self.request, self.collector.words + unread)
+        usage = believable_usage(usage, self.request, lambda: self.collector.words + unread)
         usage = usage if self.price is None or not usage.requests else self.price.charged(usage)
         self.spent(usage)
         return usage
