@@ -335,7 +335,7 @@ class McpUnavailable(JourneymanError):
 
 
 class PinsDiffer(JourneymanError):
-    """What MCP servers offer is not what was pinned, or cannot be compared with it. No model has seen it."""
+    """The tools of MCP servers are not those that were pinned, or cannot be compared with them. No model has seen them."""
 
     def __init__(self, path: str, differences: Sequence[str]) -> None:
         self.path = path
