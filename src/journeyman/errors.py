@@ -361,7 +361,7 @@ class McpUnavailable(JourneymanError):
 
 
 class PinsDiffer(JourneymanError):
-    """The tools of MCP servers are not those that were pinned, or cannot be compared with them. No model has seen them."""
+    """MCP servers offer other tools than were pinned, or none that can be compared. No model has seen these tools."""
 
     def __init__(self, path: str, differences: Sequence[str]) -> None:
         self.path = path

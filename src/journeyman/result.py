@@ -166,7 +166,7 @@ class Metadata:
 
     @property
     def n_calls(self) -> int:
-        """The number of tool calls that the run made itself, refused ones included; output and submit are not counted."""
+        """The number of the run's own tool calls, refused ones included; output and submit are not counted."""
         return sum([stats.calls for stats in self.tools.values() if stats.kind in COUNTED])
 
     @property

@@ -338,8 +338,10 @@ class Message:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Usage:
-    """The tokens, searches and cost of requests. Add two with `+`, many with `sum`; `Usage()` is nothing used. `str` writes it for people:
-    `1,204 in, 310 out, $0.0123`."""
+    """The tokens, searches and cost of requests. Add two with `+`, many with `sum`; `Usage()` is nothing used.
+
+    `str` writes it for people: `1,204 in, 310 out, $0.0123`.
+    """
 
     requests: int = 0
     """Responses counted, complete or not."""
