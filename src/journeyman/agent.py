@@ -92,7 +92,7 @@ Maker: TypeAlias = Callable[[Contra], Co | Awaitable[Co]] | Callable[[Contra, De
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Observability:
-    """The choice of what a result reports."""
+    """The options that decide what a result reports."""
 
     track_tokens: bool = True
     """False: `Metadata.usage` is None. Budgets still count."""

@@ -432,7 +432,7 @@ async def answer(approval: Approval, approve: Approver) -> Decision:
 
 @lazy_dataclass(kw_only=True)
 class Guard:
-    """The gates of one run, asked before every call, with the approver that answers their questions."""
+    """The gates of one run and of the runs above it: asked before every call, and told what the model reads."""
 
     posts: tuple[tuple[object, Gate], ...]
     """Each gate as it was given, and as it is asked in this run."""

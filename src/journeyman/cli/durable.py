@@ -361,7 +361,7 @@ def begin(job: Job, target: str, kept: Kept, *, mode: Mode | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """A durable run that a command drives, with the screen on which it is shown."""
+    """The surroundings in which a command drives a durable run: job, store, and the screen that shows it."""
 
     job: Job
     place: StorePlace
@@ -482,7 +482,7 @@ def _present(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The facts of a stored run by which a command drives it: its info, model and mode, and whether it is taken."""
+    """The facts of a stored run by which a command drives it: its info, model and mode, and whether a process has it."""
 
     info: RunInfo
     model: str | None

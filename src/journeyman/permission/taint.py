@@ -52,7 +52,7 @@ _Weight: TypeAlias = Literal["nothing", "a look outside", "consequences"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An untrusted text, by the tool or the input that it came from, and when the model could first have read it."""
+    """An untrusted text with the tool or input that it came from, and when the model could first have read it."""
 
     name: str
     """The tool with its arguments, or what else the text is."""
