@@ -482,7 +482,7 @@ def _present(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The facts of a stored run by which a command drives it: its info, model and mode, and whether a process has it."""
+    """The facts of a stored run by which a command drives it: its info, model and mode, and whether it is driven."""
 
     info: RunInfo
     model: str | None
