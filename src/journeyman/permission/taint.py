@@ -45,7 +45,7 @@ _NAMES: Final = re.compile(r"[^\s\"'`<>|&;:,()\[\]{}=/\\!?]+")
 
 _LINE_NAMES: Final = re.compile(r"^(?:[^\n:]*/)?([^\s\"'`<>|&;:,()\[\]{}=/\\!?]+)(?=:|$)", re.MULTILINE)
 """The names of files that lines begin with, or consist of."""
-_LONGEST_FILE_NAME: Final = 255
+_LONGEST_FILE_NAME: Final = 255  # NAME_MAX of the usual file systems
 
 _Weight: TypeAlias = Literal["nothing", "a look outside", "consequences"]
 

@@ -43,7 +43,7 @@ _MARK: Final = (
     " ON CONFLICT (watcher, run) DO UPDATE SET until = excluded.until"
 )
 _OPEN: Final = "status NOT IN ('done', 'failed')"
-_LAST_EVENT: Final = 2_000_000_000
+_LAST_EVENT: Final = 2_000_000_000  # behind all others, however many the run has
 _NTH: Final = (
     "SELECT n FROM rec_events WHERE run = (SELECT n FROM rec_runs WHERE id = ?) AND n > ? ORDER BY n LIMIT 1 OFFSET ?"
 )
