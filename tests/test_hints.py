@@ -14,7 +14,7 @@ from journeyman import Agent, DefinitionError, Failure, Success, run_sync
 from journeyman.definition import join_sentences
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, UNNAMED
 from journeyman.models.scripted import Scripted, call
-from tests.loop.players import Report
+from tests.play import Report
 
 MODEL = Scripted("Hello.", repeat=True)
 HINT = re.compile(r"Write (.*)\.(?:$|\s)")

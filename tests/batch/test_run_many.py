@@ -40,9 +40,7 @@ from journeyman.model import Request
 from journeyman.models.faulty import Faulty
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Document, Usage
-from tests.loop.results import context_of, failed, succeeded
-from tests.support.clock import on_virtual_clock, virtual_clock
-from tests.support.players import cancelled
+from tests.play import cancelled, context_of, failed, on_virtual_clock, succeeded, virtual_clock
 
 
 def given_text(request: Request) -> str:

@@ -16,9 +16,8 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted
 from journeyman.store import Redacted
 from journeyman.types import Message
 from journeyman.window import Compaction
+from tests.play import Door, Recorder, cancelled, chatting
 from tests.support.kept import Kept
-from tests.support.players import Door, cancelled, chatting
-from tests.support.recorder import Recorder
 
 LONG = "A long story of the sea. " * 200
 

@@ -14,8 +14,8 @@ from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.errors import DefinitionError, SessionInUse, StoreError
 from journeyman.store import Redacted, Store
 from tests.chat.test_sessions import session_of
+from tests.play import cancelled, echo, script_of
 from tests.support.kept import Kept
-from tests.support.players import cancelled, echo, script_of
 
 
 @pytest.fixture

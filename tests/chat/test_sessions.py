@@ -19,11 +19,9 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.session import Session
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, Message, Text, Thinking, ToolResult, ToolUse
+from tests.play import Door, Report, Stage, cancelled, chatting, script_of, transcript
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
-from tests.support.players import Door, Report, cancelled, chatting, code, script_of
-from tests.support.recorder import transcript
-from tests.support.stage import Stage
 
 
 def acting(name: str, effect: Effect | None) -> AnyTool:
@@ -171,7 +169,7 @@ async def test_an_aborted_turn_is_kept_with_its_note(kept: Kept, door: Door) -> 
     async with Chat.open(agent, kept.place) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort()
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         id, said = session_of(chat).id, chat.messages
     assert said[-1].content[-1] == Text(ABORTED)
     async with Chat.open(agent, kept.place, id=id) as chat:
@@ -330,9 +328,9 @@ async def test_a_chat_goes_on_after_a_blank_answer_also_from_its_session(
     agent = Agent(name="tester", model=stage.model(["Hello.", answer, "Here.", answer, "Back."]))
     async with Chat.open(agent, path) as chat:
         await chat.prompt("Hi.")
-        assert code(await chat.prompt("Are you there?")) == "INVALID_RESPONSE"
+        assert (await chat.prompt("Are you there?")).code == "INVALID_RESPONSE"
         assert (await chat.prompt("Hello?")).unwrap() == "Here."
-        assert code(await chat.prompt("And now?")) == "INVALID_RESPONSE"
+        assert (await chat.prompt("And now?")).code == "INVALID_RESPONSE"
         id, kept = session_of(chat).id, chat.messages
     async with Chat.open(agent, path, id=id) as chat:
         assert chat.messages == kept

@@ -14,22 +14,23 @@ from journeyman.events import Event, IterationStarted, MessageCommitted, RunFail
 from journeyman.loop.prepare import CLOSING
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import Message
-from tests.support.clock import virtual_clock
-from tests.support.players import (
+from tests.chat.opening import Opening
+from tests.play import (
     Door,
-    Opening,
+    Recorder,
     Report,
+    Stage,
     cancelled,
     chatting,
-    code,
     context_of,
     hang,
     look,
+    names,
     once,
     script_of,
+    transcript,
+    virtual_clock,
 )
-from tests.support.recorder import Recorder, names, transcript
-from tests.support.stage import Stage
 
 STOPPED = "Error: the run was stopped before this call finished."
 
@@ -55,7 +56,7 @@ async def test_a_turn_can_be_aborted_by_itself(stage: Stage, door: Door) -> None
     async with chatting(stage.model([door.before("One."), "Two."])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         turn.abort()
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         second = chat.start("Again.")
         turn.abort()
         assert (await second).unwrap() == "Two."
@@ -70,7 +71,7 @@ async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage, door:
         turn = await door.reached_by(chat.start("Again."))
         async with chat.hold():
             pass
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         await chat.prompt("Now?")
         assert not any(ABORTED in message.text for message in chat.messages)
 
@@ -79,7 +80,7 @@ async def test_an_abort_before_anything_was_said_leaves_no_trace() -> None:
     async with chatting(Scripted(["One."])) as chat:
         turn = chat.start("Go.")
         chat.abort()
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         assert chat.messages == ()
 
 
@@ -89,7 +90,7 @@ async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did
         await asyncio.Event().wait()
 
     async with chatting(Scripted(["One."]), validators=[check]) as chat:
-        assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
+        assert (await chat.prompt("Go.")).code == "EXECUTION_CANCELLED"
         assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
 
 
@@ -115,17 +116,17 @@ async def test_an_abort_works_from_every_place(stage: Stage) -> None:
     async with chatting(stage.model([call("look"), "Done."]), tools=[look]) as chat:
         for kind in (RunStarted, IterationStarted, MessageCommitted):
             unsubscribe = chat.subscribe(once(kind, chat.abort))
-            assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
+            assert (await chat.prompt("Go.")).code == "EXECUTION_CANCELLED"
             unsubscribe()
         turn = chat.start("Go.")
         await asyncio.to_thread(chat.abort)
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
 
 
 @virtual_clock
 async def test_a_chat_stopped_by_its_limits_has_no_marker() -> None:
     async with chatting(Scripted([hang]), limits=Limits(seconds=5)) as chat:
-        assert code(await chat.prompt("Go.")) == "BUDGET_EXCEEDED"
+        assert (await chat.prompt("Go.")).code == "BUDGET_EXCEEDED"
         assert script_of(chat) == [("user", "Go.")]
 
 
@@ -138,7 +139,7 @@ async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_rel
         receipt = chat.follow_up("later")
         async with chat.hold():
             assert chat.state.is_held
-            assert code(await turn) == "EXECUTION_CANCELLED"
+            assert (await turn).code == "EXECUTION_CANCELLED"
             for begin in (chat.prompt("No."), chat.continue_()):
                 with pytest.raises(ChatHeld, match="Try again when it has been released"):
                     await begin
@@ -169,7 +170,7 @@ async def test_two_holders_of_one_turn_both_get_their_hold(stage: Stage) -> None
         turn = chat.start("Go.")
         holds = [chat.hold(), chat.hold()]
         await asyncio.gather(*(hold.__aenter__() for hold in holds))
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         for hold in holds:
             hold.release()
         assert not chat.state.is_held
@@ -225,7 +226,7 @@ async def test_a_reset_stops_the_turn_and_forgets_everything(stage: Stage, door:
         turn = await door.reached_by(chat.start("Again."))
         receipt = chat.follow_up("later")
         await chat.reset()
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         assert (chat.messages, chat.usage.requests, receipt.status) == ((), 0, "withdrawn")
         assert chat.state.last_error is None
         assert (await chat.prompt("Hello.")).unwrap() == "New."
@@ -251,7 +252,7 @@ async def test_leaving_the_chat_stops_what_runs_and_waits_for_it(stage: Stage) -
         turn = chat.start("Go.")
         await begun.wait()
     assert cleaned == ["work"]
-    assert code(await turn) == "EXECUTION_CANCELLED"
+    assert (await turn).code == "EXECUTION_CANCELLED"
     assert script_of(chat)[-1] == ("user", f"#a! {STOPPED}")
 
 
@@ -277,11 +278,10 @@ async def test_no_listener_can_begin_a_turn_in_a_chat_that_is_left() -> None:
 
 
 async def test_the_model_is_closed_after_the_last_turn() -> None:
-    model = Opening()
-    async with chatting(model) as chat:
+    told = list[str]()
+    async with chatting(Opening("one", told)) as chat:
         chat.start("Go.")
-    assert model.n_open == 0
-    assert model.events[-1] == "close"
+    assert told == ["+one", "-one"]
 
 
 @virtual_clock

@@ -13,8 +13,7 @@ from journeyman.errors import ProviderError
 from journeyman.events import Event, RunSucceeded, TurnEnded
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import Price, Usage
-from tests.support.players import Door, Report, cancelled, chatting, code, look, script_of
-from tests.support.stage import Stage
+from tests.play import Door, Report, Stage, cancelled, chatting, look, script_of
 
 
 def names(events: list[Event]) -> list[str]:
@@ -70,7 +69,7 @@ async def test_a_stream_that_is_left_early_aborts_its_turn_and_the_chat_goes_on(
                 if type(event).__name__ == "ToolCalled":
                     break
         assert not chat.state.is_running
-        assert code(events.result) == "EXECUTION_CANCELLED"
+        assert events.result.code == "EXECUTION_CANCELLED"
         assert "the stream was left" in str(events.result)
         assert (await chat.prompt("Well?")).unwrap() == "I see."
         assert ABORTED in script_of(chat)[2]
@@ -173,5 +172,5 @@ async def test_the_usage_of_a_turn_that_failed_holds_its_first_runs(door: Door) 
     async with chatting(Scripted([door.before("One."), ProviderError("no", kind="bad_request")])) as chat:
         chat.follow_up("And?")
         turn = chat.start("Go.")
-        assert code(await door.open_for(turn)) == "API_ERROR"
+        assert (await door.open_for(turn)).code == "API_ERROR"
         assert (turn.usage.requests, turn.usage) == (2, chat.usage)

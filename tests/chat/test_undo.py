@@ -22,11 +22,9 @@ from journeyman.store import Redacted, Store
 from journeyman.types import Message, Opaque
 from journeyman.window import Compaction
 from tests.chat.test_sessions import on_disk
+from tests.play import Door, Stage, chatting, echo, look, script_of, transcript
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
-from tests.support.players import Door, chatting, code, echo, look, script_of
-from tests.support.recorder import transcript
-from tests.support.stage import Stage
 
 Conversation: TypeAlias = tuple[Message, ...]
 
@@ -184,7 +182,7 @@ async def test_a_turn_that_said_nothing_is_passed_over(path: Path) -> None:
     agent = Agent(name="tester", model=echo(), tools=[never], prompt=prompt)
     async with Chat.open(agent, path, id="a", create=True) as chat:
         await chat.prompt("1.")
-        assert code(await chat.prompt("bad")) != ""
+        assert (await chat.prompt("bad")).code != "SUCCESS"
         chat.undo()
         assert chat.messages == ()
 
@@ -272,7 +270,7 @@ async def test_what_waited_for_a_tool_of_the_provider_goes_with_the_turn_after_i
     paused = Response(content=(asked,), stop_reason="pause_turn")
     script = [paused, ProviderError("no", kind="bad_request"), "Both."]
     async with Chat.open(Agent(name="tester", model=Scripted(script)), path, id="a", create=True) as chat:
-        assert code(await chat.prompt("1.")) == "API_ERROR"
+        assert (await chat.prompt("1.")).code == "API_ERROR"
         await chat.prompt("2.")
         chat.undo()
         assert transcript(chat.messages) == [("user", "1.")]

@@ -17,7 +17,7 @@ from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.model import Model, Prefix, Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
-from tests.compaction.players import (
+from tests.compaction.small_window import (
     SmallWindow,
     asked,
     calls,
@@ -29,8 +29,7 @@ from tests.compaction.players import (
     summary_call,
     summing,
 )
-from tests.loop.results import failed, succeeded
-from tests.support.recorder import Recorder
+from tests.play import Recorder, failed, succeeded
 
 
 @dataclass

@@ -18,14 +18,13 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, call
 from journeyman.types import Text, ToolResult
 from journeyman.window import AnyStrategy
-from tests.compaction.players import MARK, SmallWindow, calls, chain, looker, situation, summary_call, tokens_of
-from tests.loop.results import succeeded
+from tests.compaction.small_window import MARK, SmallWindow, calls, chain, looker, situation, summary_call, tokens_of
+from tests.play import Recorder, succeeded
 from tests.properties.examples import patient
 from tests.support.messages_answers import Reply, answer, thinking, tool_use
 from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_rules import judge
-from tests.support.recorder import Recorder
 
 WINDOW = 32_000
 ROOM = Settings(max_tokens=2_000)

@@ -25,9 +25,9 @@ from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.result import Success
 from journeyman.types import Block, Message, RedactedThinking, Text, Thinking, ToolResult, Usage
 from journeyman.window import AnyStrategy, open_turn
-from tests.compaction.players import summary_call
+from tests.compaction.small_window import summary_call
+from tests.play import on_virtual_clock
 from tests.properties.examples import examples, patient
-from tests.support.clock import on_virtual_clock
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_memory import Memory
 from tests.support.messages_request import Request as Judged

@@ -25,7 +25,7 @@ from tests.contracts.faults import FAULTS, Fault, context
 from tests.contracts.makers import KEY
 from tests.contracts.patient_clock import on_patient_clock
 from tests.models.raw_server import RawServer, http
-from tests.support.recorder import Recorder, check_balance
+from tests.play import Recorder, check_balance
 from tests.support.shares import thinned
 
 ROWS = [(adapter, met) for fault in FAULTS for adapter in ADAPTERS if (met := adapter.meets(fault)) is not None]

@@ -37,7 +37,7 @@ from journeyman.durable.records import (
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
-from tests.support.clock import VirtualClock
+from tests.play import VirtualClock
 from tests.support.postgres import PostgresServer
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.records import Record, dump_head, load_head
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.models.scripted import Answer, call
-from tests.durable.world import following
+from tests.play import following
 
 RUN = "run"
 """The name of the run that is stored."""
@@ -85,7 +85,7 @@ def writer(*, is_live: bool) -> Agent[Any, Any]:
     ]
     return Agent(
         name="writer",
-        model=following(answers if is_live else []),
+        model=following(*(answers if is_live else [])),
         system=system,
         prompt=prompt,
         tools=[pay, ask_user],

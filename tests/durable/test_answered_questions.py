@@ -8,7 +8,7 @@ from pathlib import Path
 from journeyman import Agent, Limits, Success, ask_user, tool
 from journeyman.durable import Durable
 from journeyman.models.scripted import FromFunction, call
-from tests.support.players import cancelled
+from tests.play import cancelled
 
 
 async def test_an_answered_question_is_counted_as_one_call_in_the_next_life(tmp_path: Path) -> None:

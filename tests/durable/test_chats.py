@@ -18,16 +18,15 @@ from journeyman.session import turn_name
 from tests.durable.processes import START, Process, Stage, in_memory
 from tests.durable.talks import ID, talked
 from tests.durable.test_steps import Fives, a_tired_agent
-from tests.durable.world import UNKNOWN, World, asking_agent, do, following, texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import UNKNOWN, asking_agent, do
+from tests.play import World, cancelled, echo, following, texts, virtual_clock
 from tests.support.invariants_history import history_faults
-from tests.support.players import cancelled, echo
 
 FIRST = turn_name(ID, 1)
 
 
 def worker_of(world: World, *answers: Answer, **options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
-    return Agent(name="clerk", model=following([*answers, "Done."]), tools=world.tools(), **options)
+    return Agent(name="clerk", model=following(*answers, "Done."), tools=world.tools(), **options)
 
 
 def said(chat: Chat) -> list[str]:
@@ -390,7 +389,7 @@ async def test_what_a_turn_asks_is_answered_here_or_from_elsewhere(stage: Stage,
 @virtual_clock
 async def test_a_question_of_the_model_is_answered_in_the_chat(stage: Stage) -> None:
     agent = Agent(
-        name="clerk", model=following([call("ask_user", question="Which year?", id="Q"), "Noted."]), tools=[ask_user]
+        name="clerk", model=following(call("ask_user", question="Which year?", id="Q"), "Noted."), tools=[ask_user]
     )
     async with stage.durable() as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
 

@@ -18,8 +18,8 @@ from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction
 from tests.durable.processes import START, Process
-from tests.durable.world import World, do, following
-from tests.support.clock import on_virtual_clock
+from tests.durable.worlds import do
+from tests.play import World, following, on_virtual_clock
 
 N_RUNS: Final = 6
 N_DEATHS: Final = 3
@@ -173,7 +173,7 @@ def test_a_run_that_is_driven_for_too_long_goes_on_by_another_ticket_between_two
         random, memory = Random(3), Memory()
         engine = InMemoryEngine(memory, dispatcher=Malicious(random, 0.0, 0.0, drive_s=3.0))
         calls = [do("once", f"{n}") for n in range(8)]
-        agent = Agent(name="clerk", model=following([*calls, "Done."]), tools=world.tools())
+        agent = Agent(name="clerk", model=following(*calls, "Done."), tools=world.tools())
         async with Durable(engine, now=lambda: START + asyncio.get_running_loop().time()) as durable:
             handle = await durable.start(agent, "Go.")
             working = asyncio.create_task(Worker(durable, agents=[agent]).run())

@@ -42,9 +42,9 @@ from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.store.store import Store
-from tests.durable.people import AsksAbout, World, following, payer, until, when
+from tests.durable.worlds import asks_about, payer, until, when
+from tests.play import World, cancelled, following
 from tests.support.invariants_history import history_faults
-from tests.support.players import cancelled
 
 WEEK_S = 7 * 24 * 3600.0
 NOW = 1.8e9
@@ -133,7 +133,7 @@ async def test_the_same_id_is_the_same_run_and_its_result_is_stored(process: Pro
     assert isinstance(first, Success)
     assert isinstance(again, Success)
     assert (again.output, again.history, again.metadata.usage) == (first.output, first.history, first.metadata.usage)
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
     assert (info.status, info.lives, info.tokens) == (
         "done",
         1,
@@ -147,7 +147,7 @@ async def test_deps_are_given_anew_in_each_life_and_a_run_that_lacks_them_waits_
     class Db:
         """What is never stored."""
 
-    seen, world = list[object](), World(hangs_in="B")
+    seen, world = list[object](), World(dies_after="B")
 
     def matches(text: str, db: Db) -> None:
         seen.append(db)
@@ -158,7 +158,7 @@ async def test_deps_are_given_anew_in_each_life_and_a_run_that_lacks_them_waits_
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7", deps=first))
         await world.reached.wait()
         await cancelled(living)
-        world.hangs_in = ""
+        world.dies_after = ""
         unbound: Any = agent
         with pytest.raises(RunDiffers, match="deps are missing: the agent needs Db"):
             await durable.resume("7", unbound)
@@ -201,7 +201,7 @@ async def test_a_failure_is_stored_with_its_facts(process: Process) -> None:
 
 
 async def test_a_call_that_was_under_way_is_not_made_again_and_the_model_is_told(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
@@ -209,7 +209,7 @@ async def test_a_call_that_was_under_way_is_not_made_again_and_the_model_is_told
         assert (await durable.list())[0].status == "ready"
     async with process() as durable:
         result = await durable.run(payer(world), "Pay.", id="7")
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
     assert "whether it took effect is unknown" in results(result)[1]
 
 
@@ -217,15 +217,15 @@ async def test_a_call_that_was_under_way_is_not_made_again_though_its_tool_may_b
     process: Process,
 ) -> None:
     """What was stored counts, and not what the tool says of itself in a later life."""
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
         await cancelled(living)
-        world.hangs_in = ""
+        world.dies_after = ""
         changed = payer(world, tools=[replace(world.pay(), effect="idempotent")])
         result = await durable.run(changed, "Pay.", id="7")
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
     assert "whether it took effect is unknown" in results(result)[1]
 
 
@@ -243,7 +243,7 @@ async def test_a_result_that_cannot_be_read_is_told_so(process: Process, stored:
 
 
 async def test_nobody_is_told_again_what_was_told_before(process: Process) -> None:
-    world, told = World(hangs_in="B"), list[str]()
+    world, told = World(dies_after="B"), list[str]()
     events: list[Event] = []
     callbacks = Callbacks(on_tool_call=lambda context, name, input: told.append(str(input["invoice"])))
     async with process() as durable:
@@ -257,7 +257,7 @@ async def test_nobody_is_told_again_what_was_told_before(process: Process) -> No
 
 
 async def test_a_run_is_driven_by_one_process_at_a_time(process: Process) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     async with process() as first, process() as second:
         living = asyncio.create_task(first.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
@@ -269,11 +269,11 @@ async def test_a_run_is_driven_by_one_process_at_a_time(process: Process) -> Non
 
 
 async def test_a_run_that_is_taken_from_a_process_writes_nothing_more_there(process: Process) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     async with process() as first, process() as second:
         living = asyncio.create_task(first.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
-        world.hangs_in = ""
+        world.dies_after = ""
         taken = await second.resume("7", payer(world), steal=True)
         assert isinstance(taken, Success)
         assert "unknown" in results(taken)[0]
@@ -299,34 +299,34 @@ async def test_another_run_under_the_same_id_is_refused_and_the_difference_named
 
 
 async def test_a_run_never_goes_on_with_fewer_gates_than_it_began_with(process: Process) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     async with process() as durable:
-        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=Host(gate=AsksAbout("X"))))
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=Host(gate=asks_about("X"))))
         await world.reached.wait()
         await cancelled(living)
     async with process() as durable:
-        with pytest.raises(RunDiffers, match="begun with the gate AsksAbout, which this program does not give it"):
+        with pytest.raises(RunDiffers, match="begun with the gate asks_about, which this program does not give it"):
             await durable.run(payer(world), "Pay.", id="7")
         worker = Worker(durable, agents=[payer(world)])
         await worker.run(until_idle=True)
         assert (await durable.list())[0].status == "ready"
-        result = await durable.run(payer(world, gate=AsksAbout("X")), "Pay.", id="7", host=Host(gate=AsksAbout("X")))
+        result = await durable.run(payer(world, gate=asks_about("X")), "Pay.", id="7", host=Host(gate=asks_about("X")))
         assert isinstance(result, Success)
 
 
 async def test_a_changed_prompt_blocks_a_run_and_names_the_part(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
         await cancelled(living)
         changed = payer(world, system="Be careful.")
-        world.hangs_in = ""
+        world.dies_after = ""
         with pytest.raises(RunBlocked, match="the agent's system prompt differ from") as blocked:
             await durable.run(changed, "Pay.", id="7")
         assert "attempt/1/iteration/1/model" in str(blocked.value)
         assert (await durable.list())[0].status == "blocked"
-        assert world.paid == ["A", "B"]
+        assert world.done == ["A", "B"]
         with pytest.raises(RunBlocked):
             await (await durable.get("7")).result()
         result = await durable.resume("7", payer(world))  # the old code is back
@@ -334,7 +334,7 @@ async def test_a_changed_prompt_blocks_a_run_and_names_the_part(process: Process
 
 
 async def test_a_blocked_run_goes_on_where_its_owner_accepts_the_stored_answers(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
@@ -347,7 +347,7 @@ async def test_a_blocked_run_goes_on_where_its_owner_accepts_the_stored_answers(
 
 
 async def test_a_blocked_run_that_is_stopped_ends_with_what_it_has_used(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
@@ -369,7 +369,7 @@ async def test_a_blocked_run_that_is_stopped_ends_with_what_it_has_used(process:
 
 
 async def test_a_strict_program_does_not_go_on_with_a_changed_agent(process: Process) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
@@ -388,7 +388,7 @@ async def test_a_fork_takes_what_was_done_before_and_goes_its_own_way(process: P
         assert await (await durable.get("7")).effects((1, 2)) == ("attempt/1/iteration/2/call/pay-B",)
         result = await durable.resume("branch", changed)
         assert isinstance(result, Success)
-        assert world.paid == ["A", "B", "C"]
+        assert world.done == ["A", "B", "C"]
         assert results(result) == ["paid A", "paid C"]
         assert (await branch.info()).parent == (await (await durable.get("7")).info()).id
 
@@ -471,20 +471,20 @@ async def suspended(process: Process, agent: Agent[Any, Any], **options: Any) ->
 
 async def test_an_approval_may_be_given_a_week_later_by_another_process(process: Process) -> None:
     world = World()
-    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: NOW)
+    asked = await suspended(process, payer(world, gate=asks_about("B")), now=lambda: NOW)
     assert (asked.waits_for[0].tool, asked.waits_for[0].question) == ("pay", "Pay B?")
     async with process(now=lambda: NOW + WEEK_S) as durable:
         handle = await durable.get("7")
         await handle.approve(asked.waits_for[0].digest[:12], Allow(), who="Ada")
         assert (await handle.info()).status == "ready"
-        result = await durable.run(payer(world, gate=AsksAbout("B")), "Pay.", id="7")
+        result = await durable.run(payer(world, gate=asks_about("B")), "Pay.", id="7")
     assert results(result) == ["paid A", "paid B"]
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
 
 
 async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(process: Process) -> None:
     world = World()
-    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: NOW)
+    asked = await suspended(process, payer(world, gate=asks_about("B")), now=lambda: NOW)
     digest = asked.waits_for[0].digest
     async with process(now=lambda: NOW + 60) as durable:
         handle = await durable.get("7")
@@ -495,7 +495,7 @@ async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(proces
         await handle.approve(digest, Deny("too much"), who="Ada")
         with pytest.raises(LookupError, match="answered before: deny, by Ada, 0 s ago"):
             await handle.approve(digest, Allow(), who="Bob")
-        result = await durable.run(payer(world, gate=AsksAbout("B")), "Pay.", id="7")
+        result = await durable.run(payer(world, gate=asks_about("B")), "Pay.", id="7")
         assert results(result)[1] == "Error: denied: too much"
         with pytest.raises(RunOver, match="has ended"):
             await handle.steer("Go on.")
@@ -505,7 +505,7 @@ async def test_a_run_that_waits_goes_on_at_once_when_it_is_answered(process: Pro
     """K8, for one run: it is suspended in one process and answered from another."""
     world = World()
     async with process() as durable, process() as other:
-        living = asyncio.create_task(durable.run(payer(world, gate=AsksAbout("A", "B")), "Pay.", id="7"))
+        living = asyncio.create_task(durable.run(payer(world, gate=asks_about("A", "B")), "Pay.", id="7"))
         for invoice in "AB":
             info = await when(
                 other,
@@ -514,12 +514,12 @@ async def test_a_run_that_waits_goes_on_at_once_when_it_is_answered(process: Pro
             )
             await (await other.get("7")).approve(info.waits_for[0].digest, Allow())
         assert isinstance(await living, Success)
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
 
 
 async def test_what_expires_is_denied_although_nobody_was_there(process: Process) -> None:
     world = World()
-    agent = payer(world, gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
+    agent = payer(world, gate=asks_about("B"), limits=Limits(approval_seconds=3600))
     asked = await suspended(process, agent, now=lambda: NOW)
     assert asked.waits_for[0].expires_at == asked.wake == NOW + 3600
     async with process(now=lambda: NOW + WEEK_S) as durable:
@@ -528,7 +528,7 @@ async def test_what_expires_is_denied_although_nobody_was_there(process: Process
 
 
 async def test_when_a_question_expires_is_the_same_after_the_process_that_asks_was_stopped(process: Process) -> None:
-    agent = payer(World(), gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
+    agent = payer(World(), gate=asks_about("B"), limits=Limits(approval_seconds=3600))
     async with process(now=lambda: NOW, linger_s=1e9) as durable:
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
         await when(durable, "7", lambda info: bool(info.waits_for))
@@ -541,13 +541,13 @@ async def test_when_a_question_expires_is_the_same_after_the_process_that_asks_w
 
 
 async def test_an_approver_of_the_program_is_asked_once(process: Process) -> None:
-    world, asked = World(hangs_in="B"), list[str]()
+    world, asked = World(dies_after="B"), list[str]()
 
     async def approve(approval: Approval) -> Decision:
         asked.append(approval.question)
         return Allow()
 
-    host = Host(approve=approve, gate=AsksAbout("A", "B"))
+    host = Host(approve=approve, gate=asks_about("A", "B"))
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=host))
         await world.reached.wait()
@@ -580,7 +580,7 @@ async def test_a_question_of_the_model_may_be_answered_later(process: Process) -
 
 async def test_what_is_said_to_a_run_is_said_once(process: Process) -> None:
     world = World()
-    agent = payer(world, gate=AsksAbout("B"))
+    agent = payer(world, gate=asks_about("B"))
     asked = await suspended(process, agent)
     async with process() as durable:
         handle = await durable.get("7")
@@ -624,7 +624,7 @@ async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: P
 @pytest.mark.parametrize("when_stopped", ["before", "waiting"])
 async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Process, when_stopped: str) -> None:
     world = World()
-    agent = payer(world, gate=AsksAbout("B"))
+    agent = payer(world, gate=asks_about("B"))
     if when_stopped == "waiting":
         await suspended(process, agent)
     async with process() as durable:
@@ -643,7 +643,7 @@ async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Pro
 
 
 async def test_a_run_is_stopped_from_another_process(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable, process() as other:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
@@ -654,7 +654,7 @@ async def test_a_run_is_stopped_from_another_process(process: Process) -> None:
 
 
 async def test_an_abort_of_the_program_ends_the_run(process: Process) -> None:
-    world, abort = World(hangs_in="B"), Abort()
+    world, abort = World(dies_after="B"), Abort()
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", abort=abort))
         await world.reached.wait()
@@ -686,7 +686,7 @@ async def test_a_run_that_is_held_begins_no_step_until_it_is_released(process: P
         await handle.hold()
         may_end.set()
         await until(durable, "7", "held")
-        assert not world.paid
+        assert not world.done
         assert not living.done()
         await handle.release()
         assert results(await living) == ["waited", "paid A"]
@@ -706,11 +706,11 @@ async def test_a_worker_does_what_was_started(process: Process) -> None:
         await Worker(durable, agents=[payer(world)]).run(until_idle=True)
         result = await Handle[str](durable.hub, handle.id).result()
     assert result.unwrap() == "All are paid."
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
 
 
 async def test_a_worker_that_is_stopped_gives_back_what_it_drives(process: Process) -> None:
-    world, stop = World(hangs_in="A"), asyncio.Event()
+    world, stop = World(dies_after="A"), asyncio.Event()
     async with process() as durable:
         handle = await durable.start(payer(world), "Pay.")
         serving = asyncio.create_task(Worker(durable, agents=[payer(world)]).run(stop=stop, grace_s=0.01))
@@ -857,4 +857,4 @@ async def test_a_store_of_the_format_before_keeps_what_it_has_and_takes_durable_
     assert isinstance(first, Success)
     assert isinstance(again, Success)
     assert again.history == first.history
-    assert world.paid == ["A", "B", "A", "B"]
+    assert world.done == ["A", "B", "A", "B"]

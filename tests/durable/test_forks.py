@@ -14,8 +14,8 @@ from journeyman.durable.records import DONE, unpacked
 from journeyman.durable.worker import Queue, Worker
 from journeyman.models.scripted import Answer, FromFunction, call
 from tests.durable.processes import Stage
-from tests.durable.world import World, do, following
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import do
+from tests.play import World, following, virtual_clock
 
 
 class Letter(BaseModel):
@@ -39,7 +39,7 @@ def writer(world: World) -> Agent[Letter, str]:
         call("output", text="Hello.", id="o2"),
     ]
     return Agent(
-        name="writer", model=following(answers), tools=world.tools(), output=Output(Letter), validators=[is_long]
+        name="writer", model=following(*answers), tools=world.tools(), output=Output(Letter), validators=[is_long]
     )
 
 
@@ -90,7 +90,7 @@ async def test_a_fork_inherits_no_begun_mark(stage: Stage) -> None:
 async def test_three_workers_let_no_more_of_a_queue_go_on_at_once_than_it_lets(stage: Stage) -> None:
     # K18
     world, most, now = World(slowest_s=3.0), 0, set[str]()
-    agent = Agent(name="clerk", model=following([do("pure", "A"), do("once", "B"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("pure", "A"), do("once", "B"), "Done."), tools=world.tools())
 
     async def look(_: str) -> None:
         nonlocal most, now

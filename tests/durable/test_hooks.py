@@ -14,12 +14,12 @@ from journeyman.durable.records import Row
 from journeyman.errors import DefinitionError
 from journeyman.events import Callbacks, Event
 from tests.durable.processes import Stage
-from tests.durable.world import World, do, following
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import do
+from tests.play import World, following, virtual_clock
 
 
 def clerk(world: World) -> Agent[str, str]:
-    return Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools())
+    return Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
 
 
 async def worked(durable: Durable, world: World, **options: Any) -> None:  # noqa: ANN401 - of a worker

@@ -13,9 +13,8 @@ from journeyman.models.scripted import FromFunction, Scripted
 from journeyman.serve.hosting import Hosting
 from journeyman.serve.live import ServeLimits
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.world import World, do, following
-from tests.support.clock import virtual_clock
-from tests.support.players import cancelled
+from tests.durable.worlds import do
+from tests.play import World, cancelled, following, virtual_clock
 
 
 @virtual_clock
@@ -45,7 +44,7 @@ async def test_no_task_of_a_worker_outlives_it(stage: Stage) -> None:
 @virtual_clock
 async def test_a_run_that_is_cancelled_before_its_records_are_read_is_given_back(stage: Stage) -> None:
     world, process = World(), stage.process()
-    agent = Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
     away = asyncio.Event()
 
     async def fail(name: str) -> None:

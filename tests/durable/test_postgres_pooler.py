@@ -21,7 +21,8 @@ from journeyman import Agent, Host, Success
 from journeyman.durable import Durable, PostgresEngine, Queue, Worker
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.models.scripted import FromFunction
-from tests.durable.world import World, do, following
+from tests.durable.worlds import do
+from tests.play import World, following
 from tests.support.postgres import PostgresServer
 
 _STATE = """
@@ -43,7 +44,7 @@ async def everything_done(engine: PostgresEngine, asking: PostgresEngine) -> lis
     """Let a worker do what it can do: a queue with a limit, approvals, signals, the sweep, retention. Return what the
     sessions of the two keep."""
     world, stop = World(), asyncio.Event()
-    model = following([do("once", "A"), do("once", "B"), "Done."])
+    model = following(do("once", "A"), do("once", "B"), "Done.")
     agent = Agent(name="clerk", model=model, tools=world.tools())
     async with Durable(engine, linger_s=0.0) as durable, Durable(asking) as other:
         queues, host = {"batch": Queue(at_once=1)}, Host(gate=AsksForB())

@@ -9,12 +9,13 @@ from journeyman.durable import Durable
 from journeyman.durable.worker import Worker
 from journeyman.gate import Allow
 from journeyman.models.scripted import call
-from tests.durable.people import AsksAbout, World, following, payer
+from tests.durable.worlds import asks_about, payer
+from tests.play import World, following
 
 
 async def test_a_call_that_waits_to_be_approved_is_made_though_something_was_said(tmp_path: Path) -> None:
     world = World()
-    agent = payer(world, "A", gate=AsksAbout("A"))
+    agent = payer(world, "A", gate=asks_about("A"))
     async with Durable(tmp_path / "runs.db", linger_s=0) as durable:
         handle = await durable.start(agent, "Pay.", id="1")
         await Worker(durable, agents=[agent]).run(until_idle=True)
@@ -25,7 +26,7 @@ async def test_a_call_that_waits_to_be_approved_is_made_though_something_was_sai
         await Worker(durable, agents=[agent]).run(until_idle=True)
         result = await handle.result()
     assert isinstance(result, Success)
-    assert world.paid == ["A"]
+    assert world.done == ["A"]
     answered, said = result.history[2].content
     assert (answered.type, "paid A" in str(answered)) == ("tool_result", True)
     assert (said.type, "Hurry." in str(said)) == ("text", True)

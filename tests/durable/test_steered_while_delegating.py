@@ -9,7 +9,7 @@ from journeyman import Agent, Subagents, Success, tool
 from journeyman.durable import Durable
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
-from tests.support.players import cancelled
+from tests.play import cancelled
 
 
 def following(*answers: Answer) -> FromFunction:

@@ -14,8 +14,8 @@ from journeyman.durable.records import BEGUN, DONE
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.world import UNKNOWN, World, do, following, nested, texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import UNKNOWN, do, nested
+from tests.play import World, following, texts, virtual_clock
 
 
 async def lived(stage: Stage, agent: Agent[Any, Any], world: World, *, seed: int, longest_s: float) -> Result[Any]:
@@ -53,7 +53,7 @@ async def test_parallel_calls_are_each_stored_under_their_own_step_however_long_
         [do("idempotent", "i2"), do("once", "o3"), do("pure", "p3"), do("once", "o4")],
         "Done.",
     ]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     result = await lived(stage, agent, world, seed=seed, longest_s=4.0)
     assert isinstance(result, Success)
     expected = [f"did {what}" for what in ("p1", "o1", "i1", "o2", "p2", "i2", "o3", "p3", "o4")]
@@ -91,7 +91,7 @@ async def test_a_call_that_was_begun_is_unknown_in_every_later_life(stage: Stage
     # K4
     world = World(dies_in="A" if when == "before" else "", dies_after="A" if when == "after" else "")
     answers: list[Answer] = [do("once", "A"), do("once", "B"), do("once", "C"), "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     assert await stage.life(agent, until=world.reached) is None
     world.lives_on()
     world.dies_in = "C"
@@ -113,7 +113,7 @@ async def test_what_is_done_is_stored_and_what_is_pure_or_idempotent_is_done_aga
     # K4
     world = World(dies_after="P I")
     answers: list[Answer] = [do("once", "A"), [do("pure", "P"), do("idempotent", "I")], "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     assert await stage.life(agent, until=world.reached) is None
     world.lives_on()
     assert texts(await stage.life(agent)) == ["did A", "did P", "did I"]
@@ -130,7 +130,7 @@ async def test_what_is_done_is_stored_and_what_is_pure_or_idempotent_is_done_aga
 async def test_a_call_may_have_any_id(stage: Stage, id: str) -> None:
     world = World(dies_in="B")
     answers: list[Answer] = [call("once", what="A", id=id), do("idempotent", "B"), "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     assert await stage.life(agent, until=world.reached) is None
     world.lives_on()
     assert texts(await stage.life(agent)) == ["did A", "did B"]
@@ -145,7 +145,7 @@ async def test_a_call_may_have_any_id(stage: Stage, id: str) -> None:
 async def test_what_a_fenced_life_writes_late_is_neither_lost_nor_done_twice(stage: Stage, effect: Effect) -> None:
     # K7
     world = World()
-    agent = Agent(name="clerk", model=following([do(effect, "A"), do("once", "B"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do(effect, "A"), do("once", "B"), "Done."), tools=world.tools())
     sleeper = stage.process()
     asleep, wakes = asyncio.Event(), asyncio.Event()
 
@@ -175,7 +175,7 @@ async def test_a_write_whose_answer_was_lost_counts(stage: Stage) -> None:
     """It is written again, is there already, and the call is made once."""
     world, process = World(), stage.process()
     lost = set[str]()
-    agent = Agent(name="clerk", model=following([do("once", "A"), do("pure", "B"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), do("pure", "B"), "Done."), tools=world.tools())
 
     async def lose(name: str) -> None:
         records = await process.engine.records((await found(process.engine, "run")).id) if name == "write" else ()
@@ -199,7 +199,7 @@ async def test_what_was_said_is_said_once_over_five_lives(stage: Stage) -> None:
     # K11
     world = World()
     answers: list[Answer] = [*[do("idempotent", str(n)) for n in range(6)], "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     for n in range(5):
         world.lives_on()
         world.dies_in = str(n)

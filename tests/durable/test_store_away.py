@@ -13,8 +13,8 @@ from journeyman.errors import StoreError
 from journeyman.gate import Allow
 from journeyman.models.scripted import call
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.world import World, asked, asking_agent, following, is_cancelled, texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import asked, asking_agent, is_cancelled
+from tests.play import World, following, texts, virtual_clock
 
 
 @pytest.mark.share(one_in=3)  # each call, with one of the engines
@@ -58,7 +58,7 @@ async def test_a_word_is_heard_although_the_store_was_away_when_it_was_to_be_rea
         await asyncio.Event().wait()
         return "never"
 
-    agent = Agent(name="waiter", model=following([call("wait", id="w")]), tools=[wait])
+    agent = Agent(name="waiter", model=following(call("wait", id="w")), tools=[wait])
     process = stage.process()
 
     async def fail(name: str) -> None:

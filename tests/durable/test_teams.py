@@ -22,7 +22,7 @@ from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.team import Team
 from tests.durable.processes import Stage, in_memory
 from tests.durable.test_background import dies_at
-from tests.support.clock import virtual_clock
+from tests.play import virtual_clock
 from tests.support.shares import SEED
 
 _SKIPPED = 3

@@ -12,9 +12,9 @@ from journeyman.errors import RunBlocked
 from journeyman.events import Event, RunClaimed, RunHalted, RunQueued, RunSuspended, RunWoken, StepStored
 from journeyman.gate import Allow
 from journeyman.models.scripted import Scripted, call
-from tests.durable.people import until
 from tests.durable.processes import START, Stage, a_row, claimed
-from tests.durable.world import World, asking_agent
+from tests.durable.worlds import asking_agent, until
+from tests.play import World
 
 
 async def test_a_store_tells_who_drives_a_run_and_what_is_stored(tmp_path: Path) -> None:

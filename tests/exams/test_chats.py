@@ -18,12 +18,9 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.events import Event, QuestionAsked, TurnEnded
 from journeyman.models.scripted import FromFunction, call
 from journeyman.store import PostgresSessions, Redacted, Store
-from tests.durable.people import following
-from tests.durable.world import texts
 from tests.exams.ports import CHATS
-from tests.support.players import Door, cancelled, echo, look
-from tests.support.players import door as door
-from tests.support.recorder import Recorder, check_balance, names, transcript
+from tests.play import Door, Recorder, cancelled, check_balance, echo, following, look, names, texts, transcript
+from tests.play import door as door
 
 Opened: TypeAlias = Callable[[Agent], AbstractAsyncContextManager[Chat]]
 """Opens the chat of a test, or goes on with it where it is kept."""

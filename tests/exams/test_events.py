@@ -8,11 +8,8 @@ from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Succes
 from journeyman.events import Event
 from journeyman.gate import Allow, Deny, GateRequest, Verdict
 from journeyman.models.scripted import Answer, call
-from tests.durable.people import following
 from tests.durable.processes import Stage
-from tests.support.clock import virtual_clock
-from tests.support.players import look
-from tests.support.recorder import Recorder, check_balance, names
+from tests.play import Recorder, check_balance, following, look, names, virtual_clock
 
 
 class Report(BaseModel):

@@ -11,8 +11,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
-from tests.durable.world import texts
-from tests.support.clock import virtual_clock
+from tests.play import texts, virtual_clock
 
 TASK = "<the task>"
 """Stands for the id of the task, in calls and in what is read."""

@@ -12,8 +12,7 @@ from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.team import Team
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
-from tests.durable.world import texts
-from tests.support.clock import virtual_clock
+from tests.play import texts, virtual_clock
 
 _ID = re.compile(r'"task_id":"[a-z]+-[0-9a-f]+"')
 

@@ -13,10 +13,26 @@ from journeyman import ErrorCode, Limits, Rejection, ToolResult, Usage, dump_mes
 from journeyman.endings import AttemptsContext, InvalidInputContext, IterationsContext
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, report, reporter, small, submit, talker
-from tests.loop.results import SUPERSEDED, context_of, end_of, failed, rejected, succeeded
-from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage
+from tests.loop.parts import PLAIN, REFLECTED, SUPERSEDED, end_of, fail, hand_in, rejected
+from tests.play import (
+    CallbackLog,
+    Recorder,
+    Report,
+    Stage,
+    calls,
+    check_balance,
+    context_of,
+    failed,
+    look,
+    names,
+    report,
+    reporter,
+    small,
+    submit,
+    succeeded,
+    talker,
+    transcript,
+)
 
 
 # R2, R6, R28, R29, R30, R53, R54, R55, R56, R57, A24, X40

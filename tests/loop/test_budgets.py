@@ -29,11 +29,23 @@ from journeyman.events import ModelResponded, ModelRetried, RunFailed
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
 from journeyman.model import Request, Settings
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
-from tests.loop.players import REFLECTED, Report, look, report, reporter, submit, talker
-from tests.loop.results import STOPPED, context_of, end_of, failed, succeeded
-from tests.support.clock import VirtualClock, virtual_clock
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
+from tests.loop.parts import REFLECTED, STOPPED, end_of
+from tests.play import (
+    Recorder,
+    Report,
+    Stage,
+    VirtualClock,
+    context_of,
+    failed,
+    look,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+    transcript,
+    virtual_clock,
+)
 
 # -- tokens ------------------------------------------------------------------------------------------------------------
 

@@ -28,10 +28,8 @@ from journeyman.chat import Chat
 from journeyman.endings import InvalidInputContext, ValidationContext
 from journeyman.models.scripted import Scripted, call
 from journeyman.window import Compaction
-from tests.loop.players import Report, report, reporter, submit, talker
-from tests.loop.results import context_of, failed, succeeded
+from tests.play import Report, Stage, context_of, failed, report, reporter, submit, succeeded, talker
 from tests.support.naming import steady_repr
-from tests.support.stage import Stage
 
 SECRET = "what a customer wrote"
 

@@ -9,9 +9,7 @@ import pytest
 from journeyman import Success, ToolContext, ToolResult, run, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
-from tests.loop.players import report, reporter, talker, turn
-from tests.support.recorder import CallbackLog, Recorder, calls
-from tests.support.stage import Stage
+from tests.play import CallbackLog, Recorder, Stage, calls, n_answers, report, reporter, talker
 
 
 class Counter:
@@ -151,7 +149,7 @@ async def remember(n: int, ctx: ToolContext) -> str:
 
 async def test_a_cache_for_a_run_is_not_for_the_next_or_a_neighbour() -> None:  # A48, R75
     def ask(request: Request) -> Answer:
-        return [call("remember", n=1), call("remember", n=1)] if turn(request) == 0 else "Done."
+        return [call("remember", n=1), call("remember", n=1)] if n_answers(request) == 0 else "Done."
 
     agent = talker(FromFunction(ask), tools=[remember])
     results = await asyncio.gather(*(run(agent, str(n)) for n in range(5)))

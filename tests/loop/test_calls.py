@@ -20,10 +20,21 @@ from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import Base64, Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
-from tests.loop.players import Report, circular, first_input, look, named, report, reporter, submit, talker
-from tests.loop.results import succeeded
-from tests.support.recorder import CallbackLog, Recorder, calls
-from tests.support.stage import Stage
+from tests.loop.parts import circular, first_input
+from tests.play import (
+    CallbackLog,
+    Recorder,
+    Report,
+    Stage,
+    calls,
+    look,
+    make_tool,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+)
 
 
 async def answered(stage: Stage, made: Tool[..., Any], **arguments: object) -> ToolResult:
@@ -186,7 +197,7 @@ async def test_a_name_that_no_tool_has_is_answered_as_unknown_whatever_it_is(
 
 async def test_a_tool_may_have_the_name_of_an_attribute(stage: Stage) -> None:  # D34
     names = ["__class__", "get", "tools", "constructor", "None"]
-    tools = [named(name) for name in names]
+    tools = [make_tool(name, name) for name in names]
     result = await run(talker(stage.model([[call(name) for name in names], "Done."]), tools=tools), "Go.")
     assert [answered.content for answered in stage.tool_results(1)] == names
     assert set(result.metadata.tools) == set(names)
@@ -194,13 +205,13 @@ async def test_a_tool_may_have_the_name_of_an_attribute(stage: Stage) -> None:  
 
 async def test_names_differ_by_case(stage: Stage) -> None:  # A15
     model = stage.model([[call("Look"), call("look"), call("LOOK")], "Done."])
-    await run(talker(model, tools=[named("look"), named("Look")]), "Go.")
+    await run(talker(model, tools=[make_tool("look", "look"), make_tool("Look", "Look")]), "Go.")
     assert [answered.content for answered in stage.tool_results(1)] == ["Look", "look", "Error: Unknown tool LOOK"]
 
 
 async def test_names_of_any_allowed_form_are_sent_as_they_are(stage: Stage) -> None:  # D13
     names = ["x" * 128, "-", "_", "0", "A-z_9"]
-    await run(talker(stage.model(["Done."]), tools=[named(name) for name in names]), "Go.")
+    await run(talker(stage.model(["Done."]), tools=[make_tool(name, name) for name in names]), "Go.")
     assert stage.tool_names() == names
 
 

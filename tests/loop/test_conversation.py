@@ -25,10 +25,20 @@ from journeyman.history import History
 from journeyman.model import Response, Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Thinking, ToolUse
-from tests.loop.players import REFLECTED, Report, long_talk, report, reporter, submit, talker
-from tests.loop.results import failed, rejected, succeeded
-from tests.support.recorder import CallbackLog, Recorder, transcript
-from tests.support.stage import Stage
+from tests.loop.parts import REFLECTED, long_talk, rejected
+from tests.play import (
+    CallbackLog,
+    Recorder,
+    Report,
+    Stage,
+    failed,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+    transcript,
+)
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
 

@@ -29,9 +29,7 @@ from journeyman.events import ModelResponded, RunStarted
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.types import JsonObject
-from tests.loop.players import Report, look, report, reporter, small, talker
-from tests.support.recorder import CallbackLog
-from tests.support.stage import Stage
+from tests.play import CallbackLog, Report, Stage, look, report, reporter, small, talker
 
 Options = dict[str, Any]
 

@@ -30,23 +30,22 @@ from journeyman.models.scripted import FromFunction, call
 from journeyman.output import PerRun, StopGuard
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
-from tests.loop.players import (
+from tests.loop.parts import Unspeakable, broken, broken_later, leaking, unspeakable
+from tests.play import (
+    CallbackLog,
+    Recorder,
     Report,
-    Unspeakable,
-    broken,
-    broken_later,
-    leaking,
+    Stage,
+    context_of,
+    failed,
     look,
-    named,
+    make_tool,
     report,
     reporter,
     submit,
+    succeeded,
     talker,
-    unspeakable,
 )
-from tests.loop.results import context_of, failed, succeeded
-from tests.support.recorder import CallbackLog, Recorder
-from tests.support.stage import Stage
 
 Kind = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -415,6 +414,6 @@ async def test_names_and_rules_may_end_a_run_together(stage: Stage, name: str) -
     def is_two(name: str, result: ToolResult) -> bool:
         return result.text == "two"
 
-    tools = [named(each) for each in ("one", "two", "three")]
+    tools = [make_tool(each, each) for each in ("one", "two", "three")]
     agent = talker(stage.model([call("three"), call(name)]), tools=tools, stop_after=["one", is_two])
     assert succeeded(await run(agent, "Go.")).terminal_result == name

@@ -15,10 +15,23 @@ from journeyman.endings import ErrorCode, SubmitContext
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import ToolResult, ToolUse
-from tests.loop.players import PLAIN, REFLECTED, Report, named, preview, report, reporter, submit, talker
-from tests.loop.results import STOPPED, SUPERSEDED, context_of, end_of, failed, rejected, succeeded
-from tests.support.recorder import CallbackLog, Recorder, calls, transcript
-from tests.support.stage import Stage
+from tests.loop.parts import PLAIN, REFLECTED, STOPPED, SUPERSEDED, end_of, preview, rejected
+from tests.play import (
+    CallbackLog,
+    Recorder,
+    Report,
+    Stage,
+    calls,
+    context_of,
+    failed,
+    make_tool,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+    transcript,
+)
 
 
 async def test_reflection_brings_its_own_submit_tool(stage: Stage) -> None:  # R12, R13, R14, R39
@@ -302,7 +315,7 @@ async def test_a_tool_may_be_named_submit_where_nothing_else_is(stage: Stage, re
 
 async def test_a_tool_may_be_named_output_or_submit_by_an_agent_that_answers_with_text(stage: Stage) -> None:  # A14
     model = stage.model([[call("output", id="a"), call("submit", id="b")], "Done."])
-    result = await run(talker(model, tools=[named("output"), named("submit")]), "Go.")
+    result = await run(talker(model, tools=[make_tool("output", "output"), make_tool("submit", "submit")]), "Go.")
     assert result.unwrap() == "Done."
     assert [answered.content for answered in stage.tool_results(1)] == ["output", "submit"]
 

@@ -12,10 +12,24 @@ from journeyman.events import IterationStarted
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
 from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, report, reporter, submit, talker
-from tests.loop.results import context_of, end_of, failed, succeeded
-from tests.support.recorder import Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage, Staged
+from tests.loop.parts import PLAIN, REFLECTED, end_of, fail
+from tests.play import (
+    Recorder,
+    Report,
+    Stage,
+    calls,
+    check_balance,
+    context_of,
+    failed,
+    names,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+    transcript,
+)
+from tests.play.stage import Staged
 
 
 async def test_a_response_with_calls_is_run_and_continued(stage: Stage) -> None:  # R1, R3, R4, R5, R7, R40

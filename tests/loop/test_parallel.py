@@ -11,11 +11,23 @@ import pytest
 from journeyman import Abort, Agent, Limits, Output, ToolContext, ToolResult, run, tool
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
 from journeyman.models.scripted import Scripted, call
-from tests.loop.players import Report, look, preview, report, reporter, submit, talker
-from tests.loop.results import STOPPED, failed, succeeded
-from tests.support.clock import virtual_clock
-from tests.support.recorder import Recorder, calls, check_balance, transcript
-from tests.support.stage import Stage
+from tests.loop.parts import STOPPED, preview
+from tests.play import (
+    Recorder,
+    Report,
+    Stage,
+    calls,
+    check_balance,
+    failed,
+    look,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+    transcript,
+    virtual_clock,
+)
 
 
 async def test_calls_run_one_after_the_other_unless_they_are_said_to_be_parallel(stage: Stage) -> None:  # A9, R76

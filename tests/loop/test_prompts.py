@@ -13,24 +13,23 @@ from journeyman import Agent, ErrorCode, Image, Output, Rejection, Settings, Suc
 from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
 from journeyman.types import Base64
-from tests.loop.players import (
+from tests.loop.parts import broken, broken_later, leaking, long_talk, timing_out, unspeakable
+from tests.play import (
+    Recorder,
     Report,
-    broken,
-    broken_later,
-    leaking,
-    long_talk,
+    Stage,
+    context_of,
+    failed,
     look,
+    only_over_http,
     report,
     reporter,
     small,
+    succeeded,
     talker,
-    timing_out,
-    unspeakable,
+    transcript,
 )
-from tests.loop.results import context_of, failed, succeeded
 from tests.support.messages_json import Json, as_list, as_object
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage, only_over_http
 
 
 class Question(BaseModel):

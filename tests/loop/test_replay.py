@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,36 +41,9 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.output import KeepGoing, Stopping
 from journeyman.store.store import Store
-from journeyman.tools.tools import AnyTool
 from journeyman.types import Usage
-from tests.support.clock import virtual_clock
-from tests.support.players import cancelled
+from tests.play import World, cancelled, following, make_gate, texts, virtual_clock
 from tests.support.room import no_room
-
-
-@dataclass
-class World:
-    """Where effects are made, and where a life of the run may end."""
-
-    paid: list[str] = field(default_factory=list[str])
-    dies_in: str = ""
-    """The call in which this life ends."""
-    reached: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def die(self) -> None:
-        self.reached.set()
-        await asyncio.Event().wait()
-
-    def pay(self) -> AnyTool:
-        @tool(effect="once")
-        async def pay(invoice: str) -> str:
-            """Pay an invoice."""
-            if invoice in self.dies_in.split():
-                await self.die()
-            self.paid.append(invoice)
-            return f"paid {invoice}"
-
-        return pay
 
 
 async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, **options: Any) -> Result[Any] | None:  # noqa: ANN401 - of `run`
@@ -90,21 +63,7 @@ async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, *
     return None
 
 
-def texts(result: Result[Any] | None) -> list[str]:
-    assert result is not None
-    return [block.text for message in result.history for block in message.content if block.type == "tool_result"]
-
-
 # -- limits ------------------------------------------------------------------------------------------------------------
-
-
-def following(answers: list[Answer]) -> FromFunction:
-    """Return a model that knows by the conversation how far it is."""
-
-    def answer(request: Request) -> Answer:
-        return answers[sum([message.role == "assistant" for message in request.messages])]
-
-    return FromFunction(answer)
 
 
 def payers(world: World) -> Agent[str, str]:
@@ -112,10 +71,10 @@ def payers(world: World) -> Agent[str, str]:
 
     def paying(name: str, *invoices: str) -> Agent[str, str]:
         answers: list[Answer] = [call("pay", invoice=each, id=each) for each in invoices]
-        return Agent(name=name, description="Pays.", model=following([*answers, "Done."]), tools=[world.pay()])
+        return Agent(name=name, description="Pays.", model=following(*answers, "Done."), tools=[world.pay()])
 
     tasks = [{"agent": "left", "task": "Pay."}, {"agent": "right", "task": "Pay."}]
-    script = following([call("subagent", tasks=tasks, id="s"), "Done."])
+    script = following(call("subagent", tasks=tasks, id="s"), "Done.")
     subagents = Subagents(paying("left", "A", "B"), paying("right", "C", "D"))
     return Agent(name="leader", model=script, tools=[subagents], limits=Limits(calls=4))
 
@@ -127,8 +86,8 @@ async def test_a_limit_on_calls_holds_for_all_lives_together(dies_in: str) -> No
     assert await life(world, payers(world), journal) is None
     world.dies_in = ""
     assert isinstance(await life(world, payers(world), journal), Success)
-    assert len(world.paid) == 2, "the third call was begun in the first life, and is not known to have failed"
-    assert len(set(world.paid)) == 2
+    assert len(world.done) == 2, "the third call was begun in the first life, and is not known to have failed"
+    assert len(set(world.done)) == 2
 
 
 async def test_a_finished_call_is_never_refused_by_a_limit() -> None:
@@ -142,7 +101,7 @@ async def test_a_finished_call_is_never_refused_by_a_limit() -> None:
     said = texts(await life(world, agent, journal, host=rest))
     assert said[:2] == ["paid A", "paid B"]
     assert "whether it took effect is unknown" in said[2]
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
     third = texts(await life(world, agent, journal, host=rest))
     assert third == said, "a third life says the same"
 
@@ -174,7 +133,7 @@ async def test_a_budget_that_outlives_the_lives_counts_each_once() -> None:
     budget = Budget(Allowance(tokens=100_000), scope="program", now=0.0)
     usage = Usage(requests=1, input_tokens=100, output_tokens=100)
     answers: list[Answer] = [say(call("pay", invoice=each, id=each), usage=usage) for each in "12"]
-    agent = Agent(name="payer", model=following([*answers, say("Done.", usage=usage)]), tools=[world.pay()])
+    agent = Agent(name="payer", model=following(*answers, say("Done.", usage=usage)), tools=[world.pay()])
     assert await life(world, agent, journal, host=Host(budget=budget)) is None
     assert budget.tokens == 400
     world.dies_in = ""
@@ -195,13 +154,6 @@ def test_the_time_between_two_lives_does_not_count() -> None:
 # -- approvals ---------------------------------------------------------------------------------------------------------
 
 
-class Asking:
-    """A gate that asks about every call."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask(f"May {request.tool_name} run?")
-
-
 async def test_a_call_that_waits_for_an_approval_has_not_begun() -> None:
     world, journal = World(), InMemoryJournal()
     agent = Agent(name="payer", model=Scripted([call("pay", invoice="A", id="A"), "Done."]), tools=[world.pay()])
@@ -213,10 +165,10 @@ async def test_a_call_that_waits_for_an_approval_has_not_begun() -> None:
     async def at_once(approval: Approval) -> Decision:
         return Allow()
 
-    assert await life(world, agent, journal, host=Host(gate=Asking(), approve=never)) is None
-    rest = Host(gate=Asking(), approve=at_once, model=Scripted(["Done."]))
+    assert await life(world, agent, journal, host=Host(gate=make_gate(Ask("May it?")), approve=never)) is None
+    rest = Host(gate=make_gate(Ask("May it?")), approve=at_once, model=Scripted(["Done."]))
     assert texts(await life(world, agent, journal, host=rest)) == ["paid A"]
-    assert world.paid == ["A"]
+    assert world.done == ["A"]
 
 
 async def test_a_denial_is_not_asked_for_again() -> None:
@@ -419,7 +371,7 @@ async def test_an_answer_with_an_id_that_is_no_text_is_stored() -> None:
     ]
     assert isinstance(results[0], Success)
     assert isinstance(results[1], Success)
-    assert (results[1].history, world.paid) == (results[0].history, ["A"])
+    assert (results[1].history, world.done) == (results[0].history, ["A"])
 
 
 async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
@@ -446,7 +398,7 @@ async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
         result = await chat.prompt("Pay the invoices.")
         assert "In euros." in [message.text for message in chat.messages]
     assert texts(result)[0] == SKIPPED, "a call that was skipped then is not made now"
-    assert not world.paid
+    assert not world.done
 
 
 async def test_what_is_said_while_a_run_replays_is_said_after_what_is_replayed() -> None:
@@ -618,7 +570,7 @@ async def test_a_state_that_may_be_anything_comes_back_as_what_it_was(declared: 
     answers: list[Answer] = [call("sign", id="s"), call("pay", invoice="A", id="A"), "Done."]
     agent = Agent(
         name="signer",
-        model=following(answers),
+        model=following(*answers),
         tools=[sign, world.pay()],
         run_state=make,
         project=lambda states: states.run,
@@ -646,12 +598,12 @@ async def test_a_preview_is_not_made_again() -> None:
         return f"preview {len(made)}"
 
     world, journal = World(dies_in="A"), InMemoryJournal()
-    model = following([call("output", invoice="A", id="o"), call("pay", invoice="A", id="A")])
+    model = following(call("output", invoice="A", id="o"), call("pay", invoice="A", id="A"))
     agent = Agent(name="payer", model=model, output=Output(Paid, reflection=preview), tools=[world.pay()])
     assert await life(world, agent, journal) is None
     world.dies_in = ""
     rest = Host(
-        model=following([call("output", invoice="A", id="o"), call("pay", invoice="A", id="A"), call("submit", id="s")])
+        model=following(call("output", invoice="A", id="o"), call("pay", invoice="A", id="A"), call("submit", id="s"))
     )
     result = await life(world, agent, journal, host=rest)
     assert isinstance(result, Success)
@@ -661,7 +613,7 @@ async def test_a_preview_is_not_made_again() -> None:
 def leading(world: World, child: Agent[Any, Any]) -> Agent[str, str]:
     """Return an agent that lets another one work, and then pays B."""
     script = following(
-        [call("subagent", agent=child.name, task="Look.", id="s"), call("pay", invoice="B", id="B"), "Done."]
+        call("subagent", agent=child.name, task="Look.", id="s"), call("pay", invoice="B", id="B"), "Done."
     )
     return Agent(name="leader", model=script, tools=[Subagents(child), world.pay()])
 
@@ -729,11 +681,11 @@ async def test_a_deadline_that_has_passed_stops_a_run_only_where_it_was() -> Non
         return f"paid {invoice}"
 
     answers: list[Answer] = [call("pay", invoice=each, id=each) for each in "AB"]
-    agent = Agent(name="payer", model=following([*answers, "Done."]), tools=[pay], limits=Limits(seconds=10))
+    agent = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=10))
     living = asyncio.create_task(run(agent, "Pay.", host=Host(journal=journal)))
     await reached.wait()
     await cancelled(living)
-    hurried = Agent(name="payer", model=following([*answers, "Done."]), tools=[pay], limits=Limits(seconds=5))
+    hurried = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=5))
     result = await run(hurried, "Pay.", host=Host(journal=journal))
     assert isinstance(result, Failure)
     assert result.code is ErrorCode.BUDGET_EXCEEDED

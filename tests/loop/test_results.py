@@ -21,9 +21,7 @@ from journeyman.model import Facts, Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import AttemptRecord, CallbackError, ChildRecord, Metadata, Success, ToolStats
 from journeyman.types import Usage
-from tests.loop.players import Report, look, report, reporter, talker
-from tests.loop.results import failed, succeeded
-from tests.support.recorder import Recorder
+from tests.play import Recorder, Report, failed, look, report, reporter, succeeded, talker
 
 SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "result-document.schema.json"
 SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))

@@ -29,22 +29,22 @@ from journeyman.events import RunSucceeded
 from journeyman.models.scripted import call
 from journeyman.tools.context import States
 from journeyman.types import JsonObject
-from tests.loop.players import (
+from tests.loop.parts import broken, circular, first_input, preview, rejected
+from tests.play import (
+    CallbackLog,
+    Recorder,
     Report,
-    broken,
-    circular,
-    first_input,
+    Stage,
+    context_of,
+    failed,
     look,
-    preview,
     report,
     reporter,
     small,
     submit,
+    succeeded,
     talker,
 )
-from tests.loop.results import context_of, failed, rejected, succeeded
-from tests.support.recorder import CallbackLog, Recorder
-from tests.support.stage import Stage
 
 
 @dataclass

@@ -54,11 +54,28 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.result import Failure, Result, Success
 from journeyman.types import Message, Text, ToolResult, Usage
-from tests.loop.players import PLAIN, REFLECTED, Report, hand_in, look, preview, report, reporter, small, submit, talker
-from tests.loop.results import STOPPED, context_of, end_of, failed
-from tests.support.clock import virtual_clock
-from tests.support.recorder import CallbackLog, Delta, Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage, broken
+from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in, preview
+from tests.play import (
+    CallbackLog,
+    Recorder,
+    Report,
+    Stage,
+    broken,
+    calls,
+    check_balance,
+    context_of,
+    failed,
+    look,
+    names,
+    report,
+    reporter,
+    small,
+    submit,
+    talker,
+    transcript,
+    virtual_clock,
+)
+from tests.play.recorder import Delta
 
 T = TypeVar("T")
 

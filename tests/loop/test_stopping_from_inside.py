@@ -28,8 +28,8 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import ToolResult
-from tests.loop.players import look, report, reporter
-from tests.loop.results import end_of
+from tests.loop.parts import end_of
+from tests.play import look, report, reporter
 
 NOT_RUN = "Error: not run, because an earlier call has stopped the run."
 

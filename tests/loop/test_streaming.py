@@ -26,11 +26,23 @@ from journeyman.events import (
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
 from journeyman.types import Thinking, Usage
-from tests.loop.players import Report, report, reporter, talker
-from tests.loop.results import failed, succeeded
-from tests.support.clock import virtual_clock
-from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage, broken
+from tests.play import (
+    CallbackLog,
+    Recorder,
+    Report,
+    Stage,
+    broken,
+    calls,
+    check_balance,
+    failed,
+    names,
+    report,
+    reporter,
+    succeeded,
+    talker,
+    transcript,
+    virtual_clock,
+)
 
 
 def play(stage: Stage) -> Agent[Report]:

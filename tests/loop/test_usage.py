@@ -15,11 +15,9 @@ from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import ToolStats
 from journeyman.types import Price, StopReason, ToolResult, ToolUse, Usage
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, look, preview, report, reporter, submit, talker
-from tests.loop.results import failed, succeeded
-from tests.support.clock import virtual_clock
-from tests.support.recorder import Recorder
-from tests.support.stage import Stage, Staged
+from tests.loop.parts import PLAIN, REFLECTED, fail, preview
+from tests.play import Recorder, Report, Stage, failed, look, report, reporter, submit, succeeded, talker, virtual_clock
+from tests.play.stage import Staged
 
 
 def used(input_tokens: int, output_tokens: int, read: int | None = None, written: int | None = None) -> Usage:

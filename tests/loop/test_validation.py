@@ -15,11 +15,9 @@ from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop import from_checker
 from journeyman.models.scripted import call
-from tests.loop.players import Report, Unspeakable, report, reporter, small
-from tests.loop.results import context_of, end_of, failed, succeeded
+from tests.loop.parts import Unspeakable, end_of
+from tests.play import Recorder, Report, Stage, context_of, failed, report, reporter, small, succeeded
 from tests.support.naming import steady_repr
-from tests.support.recorder import Recorder
-from tests.support.stage import Stage
 
 
 class BillLine(BaseModel):

@@ -17,7 +17,7 @@ from journeyman.models.scripted import Scripted, call
 from journeyman.permission.taint import TaintGate
 from journeyman.tools.tools import AnyTool
 from tests.mcp.small import Small, by_name
-from tests.toolbox.playing import answered
+from tests.play import answered
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -19,7 +19,7 @@ from journeyman.mcp import (
     mcp,
 )
 from tests.mcp.small import Small, by_name
-from tests.toolbox.playing import answered
+from tests.play import answered
 
 pytestmark = pytest.mark.timeout(60)
 

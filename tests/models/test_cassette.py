@@ -27,7 +27,7 @@ from journeyman.models.cassette.cassette import Cassette, Mode
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.tools.redaction import Secret
 from journeyman.types import Base64, Image, Text, Thinking, ToolResult
-from tests.support.clock import virtual_clock
+from tests.play import virtual_clock
 from tests.support.messages_answers import answer, cut, fault, stall, thinking, tool_use
 from tests.support.messages_api import MessagesApi
 

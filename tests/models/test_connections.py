@@ -26,9 +26,9 @@ from tests.contracts.fault_wires import ANTHROPIC_EVENTS
 from tests.contracts.faults import CERTIFICATES
 from tests.models.asking import HELLO, ask
 from tests.models.raw_server import RawServer, http
+from tests.play import virtual_clock
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.clock import virtual_clock
 from tests.support.messages_api import MessagesApi
 from tests.support.openai_api import OpenAiApi
 

@@ -15,8 +15,7 @@ from journeyman.models.scripted import call, say
 from journeyman.tools.tools import tool
 from journeyman.types import NOTHING_USED, Message, Text, ToolUse
 from tests.models import asking
-from tests.support.clock import virtual_clock
-from tests.support.recorder import Recorder, check_balance
+from tests.play import Recorder, check_balance, virtual_clock
 
 LOOKS = say(Text("I look."), call("look", what="a long argument", id="x"), call("look", what="another", id="y"))
 

@@ -14,7 +14,7 @@ from journeyman.models import RateLimited, Scripted
 from journeyman.models.scripted import Answer, FromFunction, say
 from journeyman.types import NOTHING_USED, Message
 from tests.models import asking
-from tests.support.clock import on_virtual_clock, virtual_clock
+from tests.play import on_virtual_clock, virtual_clock
 from tests.support.counting_loop import CountingLoop
 
 

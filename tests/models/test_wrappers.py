@@ -23,12 +23,10 @@ from journeyman.tools.tools import tool
 from journeyman.types import NOTHING_USED
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed
-from tests.support.clock import virtual_clock
+from tests.play import Recorder, Stage, broken, check_balance, virtual_clock
+from tests.play import stage as stage
 from tests.support.messages_answers import answer, fault
 from tests.support.messages_api import MessagesApi
-from tests.support.recorder import Recorder, check_balance
-from tests.support.stage import Stage, broken
-from tests.support.stage import stage as stage
 
 KINDS: tuple[ProviderErrorKind, ...] = get_args(ProviderErrorKind)
 CHEAP, DEAR = Price(input=1, output=10), Price(input=100, output=1_000)

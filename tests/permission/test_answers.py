@@ -21,7 +21,8 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRe
 from journeyman.models.scripted import Scripted, call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import AuditEntry, Permission
-from tests.permission.places import Approver, Workshop, play, request, results
+from tests.permission.workshop import Approver, Workshop, play, request
+from tests.play import texts
 
 EXTENTS: list[Extent] = ["session", "always"]
 
@@ -338,5 +339,5 @@ async def test_a_gate_that_gives_no_verdict_denies(workshop: Workshop, wrong: ob
     for gate in (Wrong(wrong), Wrong(Ask("Really?"), wrong)):
         host = Host(gate=gate, approve=Approver(Allow()))
         result = await play(workshop.tools(), call("bash", command="touch trace"), host=host)
-        assert results(result) == [f"Error: denied: the gate gave no verdict, but {type(wrong).__name__}"]
+        assert texts(result) == [f"Error: denied: the gate gave no verdict, but {type(wrong).__name__}"]
     assert (workshop.ran, workshop.trace()) == ([], set())

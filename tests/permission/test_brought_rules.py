@@ -16,7 +16,7 @@ from journeyman.permission import Approvals, Permission
 from journeyman.permission.capability import classify
 from journeyman.subagents import Subagents
 from journeyman.types import NOTHING_USED
-from tests.permission.places import request
+from tests.permission.workshop import request
 
 LOG = replace(request("log", path="x"), acts_as=None, foreign=True, server_names=("mcp__git__log", "mcp__git"))
 

@@ -15,7 +15,7 @@ from journeyman.permission.programs import taken_apart
 from journeyman.permission.protected import Protected
 from journeyman.permission.rules import Roots, Rules
 from journeyman.permission.shell import every_command, plain_words
-from tests.permission.places import request
+from tests.permission.workshop import request
 
 UNKNOWN: Final = "<unknown>"
 """Stands for what bash puts in place of a part of a word."""

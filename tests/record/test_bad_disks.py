@@ -17,7 +17,7 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.writer import MOST_WAITING
 from tests.cli.program import Warm
-from tests.support.recorder import Recorder as Heard
+from tests.play import Recorder as Heard
 from tests.support.room import no_room
 
 

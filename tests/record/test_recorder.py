@@ -25,9 +25,9 @@ from journeyman.store.store import Store
 from journeyman.tools.redaction import Redactor
 from tests.cli.program import Warm
 from tests.contracts.carriers import CARRIERS, Carrier
+from tests.play import Recorder as Heard
 from tests.properties.examples import N_EXAMPLES
 from tests.store.test_killed import started
-from tests.support.recorder import Recorder as Heard
 from tests.tools.secret_texts import SECRETS
 
 _NAMES = ("anthropic-events", "openai-chat-events", "openai-responses-document", "google-events")

@@ -11,7 +11,7 @@ from mcp.client import ClientRequestContext
 from journeyman import Agent, tool
 from journeyman.models.scripted import FromFunction, call
 from journeyman.serve import AgentServer
-from tests.support.clock import on_virtual_clock
+from tests.play import on_virtual_clock
 
 
 def called(

@@ -28,8 +28,8 @@ from journeyman.serve.bodies import run_input
 from journeyman.serve.live import ServeLimits
 from journeyman.serve.refusals import Refusal
 from journeyman.types import Thinking
+from tests.play import Door
 from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, send, serving, waiter
-from tests.support.players import Door
 from tests.support.stopwatch import STALL_S, longest_stall
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ from journeyman import Agent, DefinitionError, Host
 from journeyman.journal import InMemoryJournal
 from journeyman.models.scripted import FromFunction, Scripted
 from journeyman.serve import ServeLimits, app
+from tests.play import Door
 from tests.serve.http_served import AppOptions, Served, clerk, owner, planner, serving, waiter
-from tests.support.players import Door
 
 RUN, SAID = {"input": "Hello."}, "You said: Hello."
 DETACHED = {"prefer": "respond-async"}

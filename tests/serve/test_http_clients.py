@@ -22,10 +22,9 @@ from journeyman import Agent
 from journeyman.models.scripted import FromFunction
 from journeyman.serve import ServeLimits
 from tests.cli.program import Warm
+from tests.play import Door, virtual_clock
 from tests.serve.http_served import AppOptions, Served, events_of, serving, waiter
 from tests.serve.test_serve_command import code_of, started
-from tests.support.clock import virtual_clock
-from tests.support.players import Door
 
 BODY = b'{"input": "Go."}'
 LINE = b"POST /agents/%b/runs HTTP/1.1\r\n"

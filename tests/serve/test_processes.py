@@ -26,9 +26,9 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.serve import agent_server, serve_http
 from journeyman.serve.listening import HALF_OPEN_S
 from tests.cli.program import Running, Start, Warm, environment, from_nothing, running
+from tests.play import virtual_clock
 from tests.serve.clients import Heard, Person, answered, text_of
 from tests.serve.served import echo
-from tests.support.clock import virtual_clock
 
 pytestmark = pytest.mark.timeout(60)  # the server, a process of its own, imports the SDK
 

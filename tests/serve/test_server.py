@@ -19,9 +19,9 @@ from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.serve import agent_server
 from journeyman.serve.server import served_tool
 from journeyman.types import Usage
+from tests.play import virtual_clock
 from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, last_round, next_round, text_of
 from tests.serve.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
-from tests.support.clock import virtual_clock
 
 # -- what is listed ---------------------------------------------------------------------------------------------------
 

@@ -17,10 +17,10 @@ from journeyman.models.scripted import Scripted
 from journeyman.store.store import Store
 from journeyman.types import Text
 from tests.cli.program import Warm
+from tests.play import transcript
 from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
-from tests.support.recorder import transcript
 
 ROOT = Path(__file__).parent.parent.parent
 ONCE = "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again."

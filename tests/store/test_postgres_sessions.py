@@ -22,8 +22,8 @@ from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
 from journeyman.store.database import VERSION
 from journeyman.types import Message, Text
+from tests.play import echo
 from tests.support.kept import Kept
-from tests.support.players import echo
 from tests.support.postgres import DeafSocket, PostgresServer
 
 

@@ -12,10 +12,9 @@ from journeyman.budget import Budget
 from journeyman.errors import DefinitionError, SubagentFailed
 from journeyman.models.scripted import Scripted, call
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
-from tests.subagents.players import Count, errors, play, read, scout
-from tests.support.players import code, done, look
-from tests.support.stage import Stage
-from tests.team.players import wanted
+from tests.play import Stage, look, succeeded
+from tests.subagents.leads import Count, errors, play, read, scout
+from tests.team.members import wanted
 
 
 def searcher() -> Agent[Count]:
@@ -67,7 +66,7 @@ async def test_what_the_budget_counts_is_what_the_run_and_its_background_used_to
         crew.tasks = tasks
         start = call("subagent", agent="middle", task="go", background=True)
         lead = Agent(name="lead", model=Scripted([start, call("rest"), "done"]), tools=[crew, rest])
-        metadata = done(await run(lead, "Go.", host=Host(budget=budget))).metadata
+        metadata = succeeded(await run(lead, "Go.", host=Host(budget=budget))).metadata
         assert metadata.background_usage == tasks.get("bg-1").usage
     assert metadata.usage is not None
     assert metadata.background_usage is not None
@@ -118,7 +117,7 @@ async def test_a_blank_last_answer_of_a_text_sub_agent_is_no_output_and_no_error
         await Subagents(silent(), tasks=tasks).execute({**task, "background": True})
         await tasks.wait()
         assert (tasks.get("bg-1").status, tasks.get("bg-1").result) == ("completed", "(no output)")
-    assert code(await Subagents(silent()).run("silent", "go")) == "INVALID_RESPONSE"
+    assert (await Subagents(silent()).run("silent", "go")).code == "INVALID_RESPONSE"
     typed = Agent(name="typed", model=Scripted([" "]), output=Output(Count))
     with pytest.raises(SubagentFailed):
         await Subagents(typed).execute({"agent": "typed", "task": "go"})

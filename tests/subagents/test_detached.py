@@ -17,10 +17,9 @@ from journeyman.model import Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.background import Writer
-from tests.subagents.players import counter, detached, errors, lead, play, read, scout
-from tests.support.players import Door, Told, done, echo, hang, look
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
+from tests.play import Door, Recorder, Stage, echo, hang, look, succeeded, transcript
+from tests.subagents.leads import counter, detached, errors, lead, play, read, scout
+from tests.tasks.works import Told
 
 SHORT = Settings(max_tokens=500)
 LATER = {"agent": "scout", "task": "look", "background": True}
@@ -120,7 +119,7 @@ async def test_its_tokens_are_still_those_of_the_budget_above_and_its_usage_is_i
     door = Door()
     async with Tasks(notify=Told()) as tasks:
         crew = Subagents(scout(stage, door.before("found"), settings=SHORT), tasks=tasks)
-        result = done(await play(stage, crew, LATER, host=Host(budget=budget), settings=SHORT))
+        result = succeeded(await play(stage, crew, LATER, host=Host(budget=budget), settings=SHORT))
         door.opened.set()
         await tasks.wait()
         assert tasks.get("bg-1").usage.total_tokens == 15

@@ -11,11 +11,9 @@ from journeyman import Abort, Agent, Chat, Limits, Output, Subagents, Tasks, Tea
 from journeyman.budget import Allowance
 from journeyman.events import AttemptCompleted, RunFailed, RunStarted
 from journeyman.models.scripted import FromFunction, Scripted, call
-from tests.subagents.players import Count
-from tests.support.clock import virtual_clock
-from tests.support.players import cancelled, hang
-from tests.support.recorder import Recorder, check_balance
-from tests.team.players import wanted
+from tests.play import Recorder, cancelled, check_balance, hang, virtual_clock
+from tests.subagents.leads import Count
+from tests.team.members import wanted
 
 Where = Literal["model", "tool", "validator", "error prompt", "project"]
 

@@ -13,15 +13,13 @@ from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Tasks,
 from journeyman.agent import MessageContext
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
-from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted, call, say
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import filled
 from journeyman.types import Message, ToolResult, ToolUse
-from tests.subagents.players import Count, counter, errors, lead, play, read, results, scout
-from tests.support.clock import virtual_clock
-from tests.support.players import after, code, done, echo, hang, look
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage, broken
+from tests.play import Recorder, Stage, broken, echo, hang, look, succeeded, transcript, virtual_clock
+from tests.subagents.leads import Count, counter, errors, lead, play, read, results, scout
 
 ONE = {"input": 10, "output": 5, "turns": 1, "tools": 0}
 """The usage of one answer of the stage."""
@@ -41,7 +39,7 @@ async def test_a_sub_agent_gets_its_task_and_nothing_of_its_parents_conversation
     assert transcript(stage.messages(1)) == [("user", "look")]
     assert [text.text for text in stage.requests[1].prefix.system] == ["Look well."]
     assert stage.tool_names(1) == ["look"]
-    assert done(result).output == "done"
+    assert succeeded(result).output == "done"
 
 
 async def test_a_single_call_returns_output_and_usage(stage: Stage) -> None:  # S1.3
@@ -57,7 +55,7 @@ async def test_a_typed_output_is_json_for_the_model_and_a_value_for_a_program(st
     executed = await crew.execute({"agent": "counter", "task": "count"})
     assert isinstance(executed, SingleResult)
     assert executed.value == Count(total=4, places=["attic"])
-    assert done(await crew.run("counter", "count")).output == Count(total=4, places=["attic"])
+    assert succeeded(await crew.run("counter", "count")).output == Count(total=4, places=["attic"])
 
 
 async def test_an_output_that_is_no_object_is_not_wrapped(stage: Stage) -> None:
@@ -140,7 +138,7 @@ async def test_sub_agents_that_a_program_starts_do_not_retry_either(stage: Stage
         return Subagents(scout(stage, busy, "found", retries=retries))
 
     look = {"agent": "scout", "task": "look"}
-    assert code(await crew().run("scout", "look")) == "API_ERROR"
+    assert (await crew().run("scout", "look")).code == "API_ERROR"
     assert (await crew(retries=1).run("scout", "look")).unwrap() == "found"
     with pytest.raises(SubagentFailed):
         await crew().execute(look)
@@ -197,7 +195,14 @@ async def test_hooks_of_the_definition_see_the_prompt_and_every_message(stage: S
 
 @virtual_clock
 async def test_results_come_in_the_order_of_the_tasks_however_they_end() -> None:  # S1.4
-    agents = [Agent(name=f"a{n}", model=Scripted([after(3 - n, f"answer {n}")])) for n in range(3)]
+    def late(n: int) -> Policy:
+        async def answer(request: Request) -> Answer:
+            await asyncio.sleep(3 - n)
+            return f"answer {n}"
+
+        return answer
+
+    agents = [Agent(name=f"a{n}", model=Scripted([late(n)])) for n in range(3)]
     result = await Subagents(*agents).execute({"tasks": tasks(("a0", "x"), ("a1", "y"), ("a2", "z"))})
     assert isinstance(result, ParallelResult)
     assert result.summary == "3/3 succeeded"
@@ -407,7 +412,7 @@ async def test_a_fault_stays_where_it_is(stage: Stage, fault: str, mode: str, re
     make, why = FAULTS[fault]
     crew = Subagents(make(stage), scout(stage, call("look", id="a"), "found"))
     result = await run(lead(stage, crew, MODES[mode]), "Go.", on_event=recorder)
-    assert code(result) == ""
+    assert result.code == "SUCCESS"
     check_told(result, mode, why)
     check_usage(result, recorder)
     check_sendable(result)

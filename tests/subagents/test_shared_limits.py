@@ -13,9 +13,9 @@ from hypothesis.strategies import SearchStrategy
 from journeyman import Abort, Agent, Limits, Result, Settings, Subagents, Usage, run
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, call, say
+from tests.play import look
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop
-from tests.support.players import look
 
 pytestmark = patient
 

@@ -6,9 +6,8 @@ from journeyman import Agent, Failure, ProviderError, Success, Usage, run, tool
 from journeyman.endings import ApiErrorContext
 from journeyman.models.scripted import call, say
 from journeyman.types import Opaque, RedactedThinking, Text, Thinking, ToolResult
-from tests.support.recorder import Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage, broken
-from tests.support.stage import stage as stage
+from tests.play import Recorder, Stage, broken, calls, check_balance, names, transcript
+from tests.play import stage as stage
 
 
 @tool

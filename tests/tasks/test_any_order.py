@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from journeyman import Tasks
 from journeyman.events import Delivery, Event, TaskEnded, TaskKind, TaskStarted
 from journeyman.tools.background import TaskContext
-from tests.support.clock import on_virtual_clock
-from tests.support.players import Told
-from tests.support.recorder import Recorder
+from tests.play import Recorder, on_virtual_clock
+from tests.tasks.works import Told
 
 KINDS: tuple[TaskKind, ...] = ("tool", "agent", "shell", "member")
 ENDINGS = ("return", "raise", "leak")

@@ -12,13 +12,12 @@ import pytest
 from journeyman import Abort, Agent, Failure, Host, Rejected, Tasks, ToolContext, Usage, run, tool
 from journeyman.cancel import current_scope
 from journeyman.events import Event, Identity, TaskEnded, TaskInfo, TaskKind, TaskMessaged, TaskStarted
-from journeyman.gate import Allow, Approval, Decision, Stop
+from journeyman.gate import Allow, Approval, Ask, Decision, Stop
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext, current_background
-from tests.support.clock import on_virtual_clock, virtual_clock
-from tests.support.players import Asking, Door, Told, ended, giving, heeding, raising, sleeping, stubborn
-from tests.support.recorder import Recorder
+from tests.play import Door, Recorder, make_gate, on_virtual_clock, virtual_clock
+from tests.tasks.works import Told, ended, giving, heeding, sleeping, stubborn
 
 # -- starting ----------------------------------------------------------------------------------------------------------
 
@@ -143,7 +142,7 @@ async def test_what_the_work_returns_is_the_result(value: object, result: str) -
 )
 async def test_what_the_work_raises_is_why_the_task_failed(error: BaseException, text: str) -> None:
     async with Tasks() as tasks:
-        info = await ended(tasks, raising(error))
+        info = await ended(tasks, giving(error))
         assert (info.status, info.error, info.result) == ("failed", text, None)
 
 
@@ -258,7 +257,7 @@ def test_work_that_ends_the_program_leaves_no_task_running() -> None:
     async def whole() -> None:
         async with Tasks() as tasks:
             made.append(tasks)
-            tasks.start(raising(SystemExit(3)), description="exit")
+            tasks.start(giving(SystemExit(3)), description="exit")
             await ended(tasks, sleeping)
 
     with pytest.raises(SystemExit):
@@ -573,6 +572,6 @@ async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() 
     n_asked: list[int] = []
     lead = Agent(name="lead", model=Scripted([call("begin"), "Done."]), tools=[begin])
     async with Tasks() as tasks:
-        result = await run(lead, "Go.", host=Host(tasks=tasks, gate=Asking(), approve=approve))
+        result = await run(lead, "Go.", host=Host(tasks=tasks, gate=make_gate(Ask("May it?")), approve=approve))
         assert not isinstance(result, Failure), result
         assert (result.output, tasks.get("bg-1").status) == ("Done.", "killed")

@@ -22,8 +22,8 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.permission.taint import TaintGate
 from journeyman.tasks.task import LONGEST, notice
 from journeyman.tools.background import KEPT_CHARS, TaskContext, Writer
-from tests.support.clock import virtual_clock
-from tests.support.players import Door, Told, beginning, ended, giving, raising, sleeping
+from tests.play import Door, virtual_clock
+from tests.tasks.works import Told, beginning, ended, giving, sleeping
 
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 INFO = TaskInfo(id="bg-1", kind="agent", description="find the fault", started=STARTED, ended=STARTED)
@@ -168,7 +168,7 @@ async def test_a_notice_can_begin_a_turn_of_a_chat() -> None:
 @virtual_clock
 async def test_every_ending_is_told_exactly_once_and_stopping_all_counts_those_that_ran(told: Told) -> None:
     async with Tasks(notify=told) as tasks:
-        for work in (giving("x"), raising(ValueError("sand")), sleeping):
+        for work in (giving("x"), giving(ValueError("sand")), sleeping):
             tasks.start(work, description="work")
         await asyncio.sleep(1)
         assert (tasks.stop_all(), tasks.stop_all()) == (1, 1)

@@ -19,11 +19,11 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.team import TeamHooks, TeamSpawnRequest
 from journeyman.team.members import LEADER
+from tests.play import Recorder
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop, the_counting_loop
-from tests.support.recorder import Recorder
 from tests.support.shares import thinned
-from tests.team.players import MAIL, fates
+from tests.team.members import MAIL, fates
 
 NAMES = ("ada", "max", "eve")
 

@@ -6,15 +6,13 @@ import asyncio
 
 from journeyman import Agent, Chat, Subagents, Team, ask_user
 from journeyman.events import ApprovalRequested, MailDelivered, MemberChanged, ModelResponded, QuestionAsked, RunStarted
-from journeyman.gate import Allow, GateRequest
+from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.history import History
 from journeyman.models.scripted import Answer, Policy, Scripted, call
 from journeyman.team import TeamSpawnRequest
 from journeyman.tools.tools import AnyTool, tool
-from tests.support.players import Asking, Door
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
-from tests.team.players import join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
+from tests.play import Door, Recorder, Stage, make_gate, transcript
+from tests.team.members import join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
 
 
 def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:
@@ -78,7 +76,9 @@ async def test_what_a_member_asks_is_asked_in_the_leaders_chat() -> None:
     script = [call("team_roster"), call("ask_user", question="Which?", options=["a", "b"]), "Done."]
     asked: list[tuple[str, tuple[str, ...]]] = []
     async with Team("crew") as team:
-        agent = Agent(name="scout", model=Scripted(script), tools=[ask_user], gate=Asking(("team_roster",)))
+        agent = Agent(
+            name="scout", model=Scripted(script), tools=[ask_user], gate=make_gate(Ask("May it?"), "team_roster")
+        )
         hire = hiring(team, wanted(agent, name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
 
@@ -91,7 +91,7 @@ async def test_what_a_member_asks_is_asked_in_the_leaders_chat() -> None:
             await chat.prompt("Go.")
             assert await team.news()
             assert team.member("ada").last_text == "Done."
-    assert asked == [("May it team_roster?", ("lead", "ada")), ("Which?", ("lead", "ada"))]
+    assert asked == [("May it?", ("lead", "ada")), ("Which?", ("lead", "ada"))]
 
 
 async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design 4.11

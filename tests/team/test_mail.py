@@ -20,12 +20,9 @@ from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from journeyman.team.members import LEADER
 from journeyman.team.post import REMEMBERED_IDS
 from journeyman.tools.tools import tool
+from tests.play import Door, Recorder, Stage, cancelled, transcript, virtual_clock
 from tests.support.busy import busy_threads
-from tests.support.clock import virtual_clock
-from tests.support.players import Door, cancelled
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
-from tests.team.players import (
+from tests.team.members import (
     done_by,
     fates,
     heard,

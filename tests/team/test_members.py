@@ -12,16 +12,13 @@ from journeyman.agent import SystemMode
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
 from journeyman.events import ApprovalRequested, Mail, ModelResponded, RunStarted
-from journeyman.gate import Allow
+from journeyman.gate import Allow, Ask
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team import TeamHooks
 from journeyman.tools.tools import tool
-from tests.support.clock import virtual_clock
-from tests.support.players import Asking, Door, Report
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
-from tests.team.players import (
+from tests.play import Door, Recorder, Report, Stage, make_gate, transcript, virtual_clock
+from tests.team.members import (
     done_by,
     fates,
     heard,
@@ -314,7 +311,7 @@ async def test_what_a_member_asks_is_answered_by_the_program_that_leads() -> Non
             asked.append(event.id)
             team.answer(event.id, Allow())
 
-    async with Team("crew", host=Host(gate=Asking(("team_roster",))), on_event=answer) as team:
+    async with Team("crew", host=Host(gate=make_gate(Ask("May it?"), "team_roster")), on_event=answer) as team:
         await join(team, "ada", [call("team_roster"), "Done."])
         assert (await heard(team), len(asked)) == (("idle", "Done."), 1)
 

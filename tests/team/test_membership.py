@@ -16,10 +16,8 @@ from journeyman.models.scripted import Scripted, call
 from journeyman.team import Shutdown, TeamSpawner
 from journeyman.team.members import LEADER, current_member
 from journeyman.tools.tools import AnyTool, tool
-from tests.support.clock import virtual_clock
-from tests.support.players import Door, cancelled
-from tests.support.recorder import Recorder
-from tests.team.players import (
+from tests.play import Door, Recorder, cancelled, virtual_clock
+from tests.team.members import (
     done_by,
     fates,
     heard,

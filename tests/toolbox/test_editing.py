@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from journeyman.toolbox.edit import find, replaced
 from journeyman.toolbox.files import decoded
-from tests.toolbox.playing import Player
+from tests.toolbox.player import Player
 
 
 def edited(text: str, old: str, new: str, *, every: bool = False) -> tuple[str, str]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
+import pytest
+
 from journeyman import events as kinds
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 from tests.support.invariants_events import has_ended, order_faults
@@ -36,6 +38,12 @@ class Recorder:
     def of(self, kind: type[E]) -> list[E]:
         """Return the events of one class."""
         return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    """Give a listener that keeps every event."""
+    return Recorder()
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@
 A script holds what `Scripted` takes: texts, blocks, lists of them, `say(...)`, `ProviderError`s, functions of the
 request; and `broken(...)`, an answer that stops half-way. Both halves show the same requests, as `Request`s in which
 the messages are *neutral* (see `neutral`). When the test is over, a broken rule of the API, a task or connection left
-over, fails it. `from tests.support.stage import stage as stage` in a `conftest.py` makes the fixture known to a folder.
+over, fails it. `from tests.play.stage import stage as stage` in a `conftest.py` makes the fixture known to a folder.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from journeyman import Agent, Host, Output, Result, Subagents, Tasks, run
 from journeyman.events import Listener, TaskInfo
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult
-from tests.support.players import look
-from tests.support.stage import Stage, Staged
+from tests.play import Stage, look
+from tests.play.stage import Staged
 
 
 class Count(BaseModel):

@@ -14,7 +14,7 @@ from journeyman.models.scripted import Answer, Policy, Scripted
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Message, Text
-from tests.support.recorder import Recorder
+from tests.play import Recorder
 
 MAIL = re.compile(r'<team-message from="([^"]*)"(?: id="([^"]*)")?[^>]*>\n(.*?)\n</team-message>', re.DOTALL)
 

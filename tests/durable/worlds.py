@@ -1,0 +1,89 @@
+"""Agents whose calls have effects, where a life of their run may end, and what is waited for meanwhile."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from journeyman import Agent, Failure, Limits, Subagents
+from journeyman.durable.durable import Durable
+from journeyman.durable.records import RunInfo, Status
+from journeyman.gate import Allow, Ask, Gate, GateRequest, Verdict
+from journeyman.models.scripted import Answer, call
+from journeyman.types import Effect, ToolUse
+from tests.play import World, following, make_gate
+
+UNKNOWN = "unknown"
+"""A word of what a model reads of a call that was cut off and is not made again."""
+
+
+def do(effect: Effect, what: str) -> ToolUse:
+    """Return a call of one of the tools of a `World`."""
+    return call(effect, what=what, id=what)
+
+
+def nested(world: World, depth: int, name: str = "top") -> Agent[str, str]:
+    """Return an agent that does something, and lets two others do the same at once, so many levels down."""
+    answers: list[Answer] = [do("once", f"{name}.before")]
+    tools: list[Any] = world.tools()
+    if depth:
+        below = [nested(world, depth - 1 if side == "left" else 0, f"{name}.{side}") for side in ("left", "right")]
+        tasks = [{"agent": each.name, "task": "Go."} for each in below]
+        answers.append([call("subagent", tasks=tasks, id="both"), do("idempotent", f"{name}.beside")])
+        tools.append(Subagents(*below))
+    answers += [do("pure", f"{name}.after"), "Done."]
+    return Agent(name=name.replace(".", "_"), description="Does.", model=following(*answers), tools=tools)
+
+
+def payer(world: World, *invoices: str, **options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
+    """Return an agent that pays one invoice after the other."""
+    calls = [call("pay", invoice=each, id=f"pay-{each}") for each in invoices or "AB"]
+    ready: dict[str, Any] = {"model": following(*calls, "All are paid."), "tools": [world.pay()], **options}
+    return Agent(name="payer", **ready)
+
+
+def asks_about(*invoices: str) -> Gate:
+    """Return a gate that asks about some invoices, and lets the others pass."""
+
+    def decide(request: GateRequest) -> Verdict:
+        invoice = request.arguments.get("invoice")
+        return Ask(f"Pay {invoice}?") if invoice in invoices else Allow()
+
+    return make_gate(decide)
+
+
+def asking_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN401 - of `Limits`
+    """Return an agent with one call, about which its gate asks."""
+    answers: list[Answer] = [do("once", "A"), "Done."]
+    return Agent(
+        name="clerk",
+        model=following(*answers),
+        tools=world.tools(),
+        gate=make_gate(Ask("May it run?")),
+        limits=Limits(**limits),
+    )
+
+
+async def until(durable: Durable, run: str, *statuses: Status) -> RunInfo:
+    """Wait until a run has one of these statuses."""
+    return await when(durable, run, lambda info: info.status in statuses)
+
+
+async def asked(durable: Durable) -> RunInfo:
+    """Wait until the run asks something."""
+    return await when(durable, "run", lambda info: bool(info.waits_for))
+
+
+async def when(durable: Durable, run: str, is_so: Callable[[RunInfo], bool]) -> RunInfo:
+    """Wait until what is known of a run is so."""
+    async with asyncio.timeout(20):
+        while True:
+            mark = durable.hub.mark()
+            found = [each for each in await durable.list() if run in (each.name, each.id)]
+            if found and is_so(found[0]):
+                return found[0]
+            await durable.hub.changed(0.05, since=mark)
+
+
+def is_cancelled(result: object) -> bool:
+    """Tell whether a run was stopped."""
+    return isinstance(result, Failure) and result.code == "EXECUTION_CANCELLED"
