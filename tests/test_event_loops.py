@@ -16,7 +16,6 @@ import pytest
 from journeyman import Abort, Agent, Chat, Failure, Limits, Subagents, Tasks, run, run_many, stream, tool
 from journeyman.cancel import is_done_for
 from journeyman.durable import Durable, InMemoryEngine
-from journeyman.events import Event
 from journeyman.models.scripted import FromFunction, Scripted, call
 from tests.support.eager import run_eagerly
 
@@ -91,10 +90,7 @@ async def test_what_the_first_step_does_to_its_own_run_holds_with_eager_tasks() 
     assert late.code == "BUDGET_EXCEEDED"
     places: list[bool] = []
 
-    def look(event: Event) -> None:
-        places.append(is_done_for(asyncio.current_task()))
-
-    async with Chat(scripted(), on_event=look) as chat:
+    async with Chat(scripted(), on_event=lambda event: places.append(is_done_for(asyncio.current_task()))) as chat:
         await chat.prompt("Go.")
     assert all(places)
 
@@ -124,10 +120,7 @@ def test_the_stop_button_of_a_notebook_stops_a_quiet_run(monkeypatch: pytest.Mon
         task = asyncio.current_task()
         assert task is not None
 
-        def cancel(*_: object) -> None:
-            task.cancel()
-
-        signal.signal(signal.SIGUSR1, cancel)
+        signal.signal(signal.SIGUSR1, lambda *_: task.cancel())
         press = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
         press.start()
         await run(quiet, "Go.")

@@ -40,7 +40,7 @@ from journeyman.model import Request
 from journeyman.models.faulty import Faulty
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Document, Usage
-from tests.play import cancelled, context_of, failed, on_virtual_clock, succeeded, virtual_clock
+from tests.play import cancelled, context_of, failed, make_tool, on_virtual_clock, succeeded, virtual_clock
 
 
 def given_text(request: Request) -> str:
@@ -495,11 +495,7 @@ async def test_a_result_is_a_success_or_a_failure_of_the_type() -> None:
 async def test_a_batch_whose_runs_are_kept_goes_on_where_it_stopped(tmp_path: Path, stops: str) -> None:
     paid, begun, is_stuck = list[str](), asyncio.Event(), True
 
-    @tool(effect="once")
-    async def pay(whom: str) -> str:
-        """Pay somebody."""
-        paid.append(whom)
-        return f"paid {whom}"
+    pay = make_tool("pay", "paid {whom}", into=paid, effect="once")
 
     async def answer(request: Request) -> Answer:
         whom = request.messages[0].text

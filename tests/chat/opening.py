@@ -1,8 +1,9 @@
-"""A model that holds something open while a chat lasts."""
+"""A model that holds something open while a chat lasts, and a listener that acts once."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
+from journeyman.events import Event
 from journeyman.models.scripted import Scripted
 from tests.play import Door
 
@@ -25,3 +26,15 @@ class Opening(Scripted):
             yield
         finally:
             self._told.append(f"-{self._label}")
+
+
+def once(kind: type[object], act: Callable[[], object]) -> Callable[[Event], None]:
+    """Return a listener that acts at the first event of one class."""
+    acted: list[bool] = []
+
+    def listener(event: Event) -> None:
+        if isinstance(event, kind) and not acted:
+            acted.append(True)
+            act()
+
+    return listener

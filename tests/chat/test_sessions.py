@@ -19,7 +19,7 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.session import Session
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, Message, Text, Thinking, ToolResult, ToolUse
-from tests.play import Door, Report, Stage, cancelled, chatting, script_of, transcript
+from tests.play import Door, Report, Stage, cancelled, chatting, make_tool, script_of, transcript
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
 
@@ -27,12 +27,7 @@ from tests.support.kept import Kept
 def acting(name: str, effect: Effect | None) -> AnyTool:
     """Return a tool with this effect."""
 
-    @tool(name=name, effect=effect)
-    async def act() -> str:
-        """Act."""
-        return name
-
-    return act
+    return make_tool(name, name, effect=effect)
 
 
 read, put, send = acting("read", "pure"), acting("put", "idempotent"), acting("send", "once")

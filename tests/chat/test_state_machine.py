@@ -29,7 +29,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.store.store import Store
 from journeyman.types import Message, Text, dump_messages, load_messages
-from tests.play import VirtualClock
+from tests.play import VirtualClock, make_tool
 from tests.support.invariants_history import history_faults
 
 T = TypeVar("T")
@@ -93,12 +93,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
             """Peek."""
             return await self._at_work()
 
-        @tool
-        def stop() -> str:
-            """Stop."""
-            return "stopped"
-
-        model, tools = FromFunction(self._answer), [work, peek, tool(stop.handler, thread=False)]
+        model, tools = FromFunction(self._answer), [work, peek, make_tool("stop", "stopped")]
         limits = Limits(iterations=4, parallel_calls=2)
         return Agent(name="tester", model=model, system=self._system, tools=tools, limits=limits, stop_after=["stop"])
 

@@ -19,22 +19,13 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.tools import TaskContext
 from journeyman.types import Opaque
-from tests.play import (
-    Door,
-    Recorder,
-    Report,
-    Stage,
-    calls,
-    chatting,
-    check_balance,
-    context_of,
-    look,
-    make_tool,
-    once,
-    script_of,
-    succeeded,
-    transcript,
-)
+from tests.chat.opening import once
+from tests.play.agents import Report, chatting, script_of
+from tests.play.models import Door
+from tests.play.recorder import Recorder, calls, check_balance, transcript
+from tests.play.results import context_of, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look, make_tool
 
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 
@@ -160,7 +151,12 @@ async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str,
         if ending == "abort":
             chat.abort()
         result = await door.open_for(turn)
-        expected = {"abort": "EXECUTION_CANCELLED", "limit": "MAX_ITERATIONS", "error": "API_ERROR", "stop_after": "SUCCESS"}
+        expected = {
+            "abort": "EXECUTION_CANCELLED",
+            "limit": "MAX_ITERATIONS",
+            "error": "API_ERROR",
+            "stop_after": "SUCCESS",
+        }
         assert result.code == expected[ending]
         assert (receipt.status, chat.state.follow_ups) == ("queued", ("later",))
 

@@ -14,23 +14,14 @@ from journeyman.events import Event, IterationStarted, MessageCommitted, RunFail
 from journeyman.loop.prepare import CLOSING
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import Message
-from tests.chat.opening import Opening
-from tests.play import (
-    Door,
-    Recorder,
-    Report,
-    Stage,
-    cancelled,
-    chatting,
-    context_of,
-    hang,
-    look,
-    names,
-    once,
-    script_of,
-    transcript,
-    virtual_clock,
-)
+from tests.chat.opening import Opening, once
+from tests.play.agents import Report, chatting, script_of
+from tests.play.clock import virtual_clock
+from tests.play.models import Door, hang
+from tests.play.recorder import Recorder, names, transcript
+from tests.play.results import cancelled, context_of
+from tests.play.stage import Stage
+from tests.play.tools import look
 
 STOPPED = "Error: the run was stopped before this call finished."
 

@@ -12,20 +12,13 @@ from journeyman.models.scripted import Scripted, call
 from journeyman.output import Escalate, KeepGoing, Stopping, StopVerdict
 from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.chat.opening import Opening
-from tests.play import (
-    Door,
-    Report,
-    Stage,
-    cancelled,
-    chatting,
-    hang,
-    look,
-    make_tool,
-    only_over_http,
-    script_of,
-    transcript,
-    virtual_clock,
-)
+from tests.play.agents import Report, chatting, script_of
+from tests.play.clock import virtual_clock
+from tests.play.models import Door, hang
+from tests.play.recorder import transcript
+from tests.play.results import cancelled
+from tests.play.stage import Stage, only_over_http
+from tests.play.tools import look, make_tool
 
 
 async def test_a_prompt_goes_on_from_the_conversation_before_it(stage: Stage) -> None:
@@ -275,10 +268,7 @@ async def test_what_a_guard_adds_comes_before_the_steering_of_that_moment(stage:
 async def test_what_a_guard_adds_counts_against_the_limit(stage: Stage) -> None:
     model = stage.model(["Done."], repeat=True)
 
-    def guard(stopping: Stopping) -> KeepGoing:
-        return KeepGoing("More.")
-
-    async with chatting(model, stop_guard=guard, limits=Limits(iterations=3)) as chat:
+    async with chatting(model, stop_guard=lambda stopping: KeepGoing("More."), limits=Limits(iterations=3)) as chat:
         assert (await chat.prompt("Go.")).code == "MAX_ITERATIONS"
         chat.follow_up("later")
         assert stage.n_requests == 3

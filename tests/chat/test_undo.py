@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy, tool
+from journeyman import Agent, Chat, ChatBusy
 from journeyman.chat.turn import ABORTED
 from journeyman.compaction import ClearToolResults
 from journeyman.errors import NothingToUndo, ProviderError, StoreError
@@ -22,7 +22,7 @@ from journeyman.store import Redacted, Store
 from journeyman.types import Message, Opaque
 from journeyman.window import Compaction
 from tests.chat.test_sessions import on_disk
-from tests.play import Door, Stage, chatting, echo, look, script_of, transcript
+from tests.play import Door, Stage, chatting, echo, look, make_tool, script_of, transcript
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
 
@@ -169,17 +169,12 @@ async def test_what_went_on_from_a_conversation_that_was_given_is_undone_back_to
 
 
 async def test_a_turn_that_said_nothing_is_passed_over(path: Path) -> None:
-    @tool
-    async def never(number: int) -> str:
-        """Never called."""
-        return "never"
-
     def prompt(text: str) -> str:
         if text == "bad":
             raise ValueError("bad")
         return text
 
-    agent = Agent(name="tester", model=echo(), tools=[never], prompt=prompt)
+    agent = Agent(name="tester", model=echo(), tools=[make_tool("never", "never")], prompt=prompt)
     async with Chat.open(agent, path, id="a", create=True) as chat:
         await chat.prompt("1.")
         assert (await chat.prompt("bad")).code != "SUCCESS"

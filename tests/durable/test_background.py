@@ -23,7 +23,7 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.tools.context import ToolContext
 from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
 from tests.durable.worlds import payer, until
-from tests.play import World, texts, virtual_clock
+from tests.play import World, n_answers, texts, virtual_clock
 
 
 def sends(*agents: Agent[Any, Any, Any]) -> Answer:
@@ -48,7 +48,7 @@ def leads(*agents: Agent[Any, Any, Any], answers: Sequence[Answer] = ()) -> From
     script = answers or [sends(*agents), "They work."]
 
     def answer(request: Request) -> Answer:
-        number = sum([message.role == "assistant" for message in request.messages])
+        number = n_answers(request)
         return script[number] if number < len(script) else f"Heard of {', '.join(heard(request))}."
 
     return FromFunction(answer)
@@ -316,7 +316,7 @@ async def test_task_tools_tell_of_it_in_another_process_too(stage: Stage) -> Non
             "Done.",
             "Heard.",
         ]
-        return script[sum([message.role == "assistant" for message in request.messages])]
+        return script[n_answers(request)]
 
     crew = Agent(name="lead", model=FromFunction(answer), tools=[Subagents(below), *tasks.tools()])
     process, dying = stage.process(), asyncio.Event()

@@ -8,7 +8,7 @@ from pathlib import Path
 from journeyman import Chat, Host, Success
 from journeyman.store.store import Store
 from tests.durable.worlds import payer
-from tests.play import World, cancelled
+from tests.play import World, cancelled, texts
 
 
 async def turn(path: Path, world: World) -> Success[str] | None:
@@ -37,8 +37,7 @@ async def test_a_call_in_a_turn_that_was_under_way_is_unknown_in_every_later_lif
     assert second is not None
     assert third is not None
     assert world.done == ["A", "B"]
-    told = [block.text for message in second.history for block in message.content if block.type == "tool_result"]
-    assert "whether it took effect is unknown" in told[1]
+    assert "whether it took effect is unknown" in texts(second)[1]
     assert third.history == second.history
 
 

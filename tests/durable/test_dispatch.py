@@ -18,8 +18,8 @@ from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction
 from tests.durable.processes import START, Process
-from tests.durable.worlds import do
-from tests.play import World, following, on_virtual_clock
+from tests.durable.worlds import do, done_twice
+from tests.play import World, following, n_answers, on_virtual_clock
 
 N_RUNS: Final = 6
 N_DEATHS: Final = 3
@@ -99,7 +99,7 @@ class AsksForPay:
 
 def clerk(world: World) -> Agent[str, str]:
     def answer(request: Request) -> Answer:
-        number = sum(message.role == "assistant" for message in request.messages)
+        number = n_answers(request)
         block = request.messages[0].content[0]
         name = block.text if block.type == "text" else ""
         return [do("once", f"see{name}"), do("once", f"pay{name}"), "Done."][number]
@@ -157,7 +157,7 @@ async def _live(seed: int, losing: float, repeating: float) -> None:
             task.cancel()
         await asyncio.wait({approving, *[task for _, task in workers]})
         assert [(await each.info()).status for each in handles] == ["done"] * N_RUNS
-    assert world.twice() == []
+    assert done_twice(world) == []
 
 
 @settings(max_examples=6, deadline=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -43,7 +42,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.store.store import Store
 from tests.durable.worlds import asks_about, payer, until, when
-from tests.play import World, cancelled, following
+from tests.play import Door, Report, World, cancelled, following, texts
 from tests.support.invariants_history import history_faults
 
 WEEK_S = 7 * 24 * 3600.0
@@ -77,8 +76,7 @@ def results(result: object) -> list[str]:
     """Return what the calls of a run resulted in."""
     assert isinstance(result, Success | Failure)
     assert not list(history_faults(result.history))
-    blocks = [block for message in result.history for block in message.content]
-    return [block.text for block in blocks if block.type == "tool_result"]
+    return texts(result)
 
 
 @pytest.mark.parametrize("dies", [False, True])
@@ -173,10 +171,6 @@ async def test_deps_are_given_anew_in_each_life_and_a_run_that_lacks_them_waits_
         assert isinstance(await handle.result(), Success)
         assert isinstance(await durable.run(agent, "Pay.", id="7", deps=first), Success)
     assert seen == [second, second]
-
-
-class Report(BaseModel):
-    total: int
 
 
 async def test_a_stored_output_has_its_type_where_the_agent_is_there(process: Process) -> None:
@@ -665,26 +659,15 @@ async def test_an_abort_of_the_program_ends_the_run(process: Process) -> None:
 
 
 async def test_a_run_that_is_held_begins_no_step_until_it_is_released(process: Process) -> None:
-    world, begun, may_end = World(), asyncio.Event(), asyncio.Event()
-
-    @tool(effect="once")
-    async def wait() -> str:
-        """Wait."""
-        begun.set()
-        await may_end.wait()
-        return "waited"
-
-    agent = payer(
-        world,
-        model=following(call("wait", id="w"), call("pay", invoice="A", id="a"), "Done."),
-        tools=[wait, world.pay()],
-    )
+    world, door = World(), Door()
+    model = following(call("wait", id="w"), call("pay", invoice="A", id="a"), "Done.")
+    agent = payer(world, model=model, tools=[door.tool(effect="once"), world.pay()])
     async with process() as durable:
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
-        await begun.wait()
+        await door.reached.wait()
         handle = await durable.get("7")
         await handle.hold()
-        may_end.set()
+        door.opened.set()
         await until(durable, "7", "held")
         assert not world.done
         assert not living.done()
@@ -776,14 +759,6 @@ async def test_what_is_not_open_here_is_not_used(tmp_path: Path) -> None:
         await asyncio.to_thread(elsewhere)
         with pytest.raises(ValueError, match="The host has a journal"):
             await durable.run(payer(World()), "Pay.", host=Host(journal=InMemoryJournal()))
-
-
-async def test_a_process_that_was_forked_does_not_use_the_store(tmp_path: Path) -> None:
-    async with Durable(tmp_path / "runs.db") as durable:
-        durable.hub._pid = os.getpid() + 1  # pyright: ignore[reportPrivateUsage] - as it is in a forked process
-        with pytest.raises(RuntimeError, match="before the process forked"):
-            await durable.list()
-        durable.hub._pid = os.getpid()  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_clock_that_must_be_wrong_is_told(process: Process, caplog: pytest.LogCaptureFixture) -> None:

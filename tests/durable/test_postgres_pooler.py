@@ -19,10 +19,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Host, Success
 from journeyman.durable import Durable, PostgresEngine, Queue, Worker
-from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.gate import Allow, Ask
 from journeyman.models.scripted import FromFunction
 from tests.durable.worlds import do
-from tests.play import World, following
+from tests.play import World, following, make_gate
 from tests.support.postgres import PostgresServer
 
 _STATE = """
@@ -35,9 +35,7 @@ _STATE = """
 """All that a session can keep from one transaction to the next."""
 
 
-class AsksForB:
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("May it?") if request.arguments.get("what") == "B" else Allow()
+ASKS_FOR_B = make_gate(lambda request: Ask("May it?") if request.arguments.get("what") == "B" else Allow())
 
 
 async def everything_done(engine: PostgresEngine, asking: PostgresEngine) -> list[Any]:
@@ -47,7 +45,7 @@ async def everything_done(engine: PostgresEngine, asking: PostgresEngine) -> lis
     model = following(do("once", "A"), do("once", "B"), "Done.")
     agent = Agent(name="clerk", model=model, tools=world.tools())
     async with Durable(engine, linger_s=0.0) as durable, Durable(asking) as other:
-        queues, host = {"batch": Queue(at_once=1)}, Host(gate=AsksForB())
+        queues, host = {"batch": Queue(at_once=1)}, Host(gate=ASKS_FOR_B)
         handles = [await other.start(agent, "Go.", queue="batch", host=host) for _ in range(2)]
         await handles[0].steer("Hurry.")  # before it begins: no call is skipped because of it
         working = asyncio.create_task(Worker(durable, agents=[agent], queues=queues, host=host).run(stop=stop))

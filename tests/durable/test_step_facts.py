@@ -41,7 +41,7 @@ from journeyman.store.store import Store
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
 from tests.durable.processes import Stage
-from tests.play import virtual_clock
+from tests.play import make_gate, n_answers, virtual_clock
 
 _NAMES: Final = ("spent", "error", "kind", "v", "f", "s", "value", "counts", "children", "unstored_calls", "response")
 _WORDS: Final = ("skipped", "over_budget", "call", "model", "end", "", "7")
@@ -69,11 +69,7 @@ class Outcome:
     tokens: int
 
 
-class Asking:
-    """A gate that asks about every call."""
-
-    async def decide(self, request: object) -> Ask:
-        return Ask("May it?")
+ASKING = make_gate(Ask("May it?"))
 
 
 @dataclass
@@ -99,7 +95,7 @@ class Bench:
             return "done"
 
         def answer(request: Request) -> Answer:
-            n = sum([message.role == "assistant" for message in request.messages])
+            n = n_answers(request)
             usage = Usage(requests=1, input_tokens=100, output_tokens=50)
             ask = call("work", given=self.hostile, spent=n, error="skipped", id=str(n))
             return say(ask, usage=usage) if n < 9 else say("Done.", usage=usage)
@@ -108,7 +104,7 @@ class Bench:
             return Ledger(dict(self.hostile))
 
         return Agent(
-            name="worker", model=FromFunction(answer), tools=[work], run_state=kept, limits=self.limits, gate=Asking()
+            name="worker", model=FromFunction(answer), tools=[work], run_state=kept, limits=self.limits, gate=ASKING
         )
 
     def host(self, journal: Journal | None = None) -> Host:

@@ -14,8 +14,8 @@ from journeyman.durable.records import BEGUN, DONE
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.worlds import UNKNOWN, do, nested
-from tests.play import World, following, texts, virtual_clock
+from tests.durable.worlds import UNKNOWN, do, done_twice, nested
+from tests.play import World, following, n_answers, texts, virtual_clock
 
 
 async def lived(stage: Stage, agent: Agent[Any, Any], world: World, *, seed: int, longest_s: float) -> Result[Any]:
@@ -58,7 +58,7 @@ async def test_parallel_calls_are_each_stored_under_their_own_step_however_long_
     assert isinstance(result, Success)
     expected = [f"did {what}" for what in ("p1", "o1", "i1", "o2", "p2", "i2", "o3", "p3", "o4")]
     assert without_unknown(texts(result), expected) == expected
-    assert [what for what in world.twice() if what.startswith("o")] == []
+    assert [what for what in done_twice(world) if what.startswith("o")] == []
 
 
 @pytest.mark.share(one_in=5)
@@ -71,7 +71,7 @@ async def test_sub_agents_five_levels_deep_go_on_where_they_were(stage: Stage, s
     result = await lived(stage, agent, world, seed=seed, longest_s=9.0)
     assert isinstance(result, Success)
     assert result.output == "Done."
-    assert [what for what in world.twice() if what.endswith("before")] == []
+    assert [what for what in done_twice(world) if what.endswith("before")] == []
     undisturbed = World()
     async with stage.durable() as durable:
         alone = await durable.run(nested(undisturbed, 5), "Go.", id="undisturbed")
@@ -221,7 +221,7 @@ def a_tired_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN4
     usage = Usage(requests=1, input_tokens=100, output_tokens=50, cost=0.25)
 
     def answer(request: Any) -> Answer:  # noqa: ANN401 - of a model
-        n = sum([message.role == "assistant" for message in request.messages])
+        n = n_answers(request)
         return say(do("idempotent", f"c{n}"), usage=usage)
 
     model = FromFunction(answer, price=Price(input=1_000.0, output=3_000.0))

@@ -22,7 +22,7 @@ from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.team import Team
 from tests.durable.processes import Stage, in_memory
 from tests.durable.test_background import dies_at
-from tests.play import virtual_clock
+from tests.play import n_answers, virtual_clock
 from tests.support.shares import SEED
 
 _SKIPPED = 3
@@ -36,15 +36,10 @@ def said(request: Request) -> list[tuple[str, str]]:
     return _FROM.findall(texts)
 
 
-def number(request: Request) -> int:
-    """Return how often a model has answered."""
-    return sum([message.role == "assistant" for message in request.messages])
-
-
 def scouts_model(request: Request) -> Answer:
     """Play ada, who asks bob and says what he has answered; and bob, who answers."""
     system = "".join(block.text for block in request.prefix.system)
-    mail, n_answered = said(request)[1:], number(request)
+    mail, n_answered = said(request)[1:], n_answers(request)
     called = [use.name for message in request.messages for use in message.tool_uses]
     if "You are ada" in system:
         if "send_message" not in called:
@@ -61,8 +56,8 @@ def scouts_model(request: Request) -> Answer:
 
 def leads_model(request: Request) -> Answer:
     names = ("bob", "ada")  # whom ada writes to has to be there
-    if number(request) < len(names):
-        name = names[number(request)]
+    if n_answers(request) < len(names):
+        name = names[n_answers(request)]
         return call("subagent", agent="scout", name=name, task="Find it.", id=name)
     return "; ".join(f"{who}: {what}" for who, what in said(request)) or "They are out."
 

@@ -1,6 +1,7 @@
 """Agents whose calls have effects, where a life of their run may end, and what is waited for meanwhile."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,11 @@ from tests.play import World, following, make_gate
 
 UNKNOWN = "unknown"
 """A word of what a model reads of a call that was cut off and is not made again."""
+
+
+def done_twice(world: World) -> list[str]:
+    """Return what was done more than once."""
+    return [what for what, times in Counter(world.done).items() if times > 1]
 
 
 def do(effect: Effect, what: str) -> ToolUse:

@@ -19,8 +19,11 @@ from journeyman.events import Event, QuestionAsked, TurnEnded
 from journeyman.models.scripted import FromFunction, call
 from journeyman.store import PostgresSessions, Redacted, Store
 from tests.exams.ports import CHATS
-from tests.play import Door, Recorder, cancelled, check_balance, echo, following, look, names, texts, transcript
 from tests.play import door as door
+from tests.play.models import Door, echo, following
+from tests.play.recorder import Recorder, check_balance, names, transcript
+from tests.play.results import cancelled, texts
+from tests.play.tools import look, raising
 
 Opened: TypeAlias = Callable[[Agent], AbstractAsyncContextManager[Chat]]
 """Opens the chat of a test, or goes on with it where it is kept."""
@@ -137,10 +140,7 @@ async def test_a_turn_tells_the_same_events_in_the_same_order(opened: Opened) ->
 
 
 async def test_a_model_that_fails_ends_the_turn_and_the_chat_goes_on(opened: Opened) -> None:
-    def answer(request: object) -> str:
-        raise ValueError("no")
-
-    async with opened(Agent(name="tester", model=FromFunction(answer))) as chat:
+    async with opened(Agent(name="tester", model=FromFunction(raising(ValueError("no"))))) as chat:
         result = await chat.prompt("Go.")
         assert isinstance(result, Failure)
         assert (result.code, result.history) == ("API_ERROR", chat.messages)

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
 from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Success, run
 from journeyman.events import Event
-from journeyman.gate import Allow, Deny, GateRequest, Verdict
+from journeyman.gate import Allow, Deny
 from journeyman.models.scripted import Answer, call
 from tests.durable.processes import Stage
-from tests.play import Recorder, check_balance, following, look, names, virtual_clock
+from tests.play import Recorder, Report, check_balance, following, look, make_gate, names, virtual_clock
 
-
-class Report(BaseModel):
-    total: int
-
-
-class NoSecrets:
-    """A gate that denies looking into secrets."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Deny("not there") if request.arguments.get("where") == "secrets" else Allow()
+NO_SECRETS = make_gate(lambda request: Deny("not there") if request.arguments.get("where") == "secrets" else Allow())
 
 
 def scout() -> Agent:
@@ -28,7 +17,7 @@ def scout() -> Agent:
 
 
 def reporter(*answers: Answer, **options: object) -> Agent[Report]:
-    given: dict[str, object] = {"limits": Limits(attempts=2), "gate": NoSecrets(), **options}
+    given: dict[str, object] = {"limits": Limits(attempts=2), "gate": NO_SECRETS, **options}
     return Agent(
         name="lead",
         model=following(*answers),

@@ -13,26 +13,13 @@ from journeyman import ErrorCode, Limits, Rejection, ToolResult, Usage, dump_mes
 from journeyman.endings import AttemptsContext, InvalidInputContext, IterationsContext
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
+from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, SUPERSEDED, end_of, fail, hand_in, rejected
-from tests.play import (
-    CallbackLog,
-    Recorder,
-    Report,
-    Stage,
-    calls,
-    check_balance,
-    context_of,
-    failed,
-    look,
-    names,
-    report,
-    reporter,
-    small,
-    submit,
-    succeeded,
-    talker,
-    transcript,
-)
+from tests.play.agents import Report, report, reporter, small, submit, talker
+from tests.play.recorder import Recorder, calls, check_balance, names, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look
 
 
 # R2, R6, R28, R29, R30, R53, R54, R55, R56, R57, A24, X40
@@ -229,15 +216,8 @@ async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage)
         rejections.append(rejection)
         return "Again."
 
-    def modest(report: Report) -> None:
-        """Totals stay modest.
-
-        Whatever the table says.
-        """
-        small(report)
-
     model = stage.model([call("output", total="x"), report(99), report(1)])
-    await run(reporter(model, validators=[modest], error_prompt=tell), "Go.")
+    await run(reporter(model, validators=[small], error_prompt=tell), "Go.")
     assert [(each.layer, each.description, each.attempt, each.max_attempts) for each in rejections] == [
         ("schema", "The output must fit its type.", 1, 3),
         ("modest", "Totals stay modest.", 2, 3),

@@ -28,7 +28,7 @@ from journeyman.chat import Chat
 from journeyman.endings import InvalidInputContext, ValidationContext
 from journeyman.models.scripted import Scripted, call
 from journeyman.window import Compaction
-from tests.play import Report, Stage, context_of, failed, report, reporter, submit, succeeded, talker
+from tests.play import Report, Stage, context_of, failed, make_tool, report, reporter, submit, succeeded, talker
 from tests.support.naming import steady_repr
 
 SECRET = "what a customer wrote"
@@ -163,12 +163,8 @@ async def test_a_tool_that_raises_is_logged_for_debugging_only(stage: Stage, cap
     def dig() -> None:
         raise KeyError(SECRET)
 
-    @tool
-    def refuse() -> None:
-        raise Rejected("Not on Sundays.")
-
     model = stage.model([call("dig"), call("refuse"), "Done."])
-    succeeded(await run(talker(model, tools=[dig, refuse]), "Go."))
+    succeeded(await run(talker(model, tools=[dig, make_tool("refuse", Rejected("Not on Sundays."))]), "Go."))
     assert {each.levelno for each in caplog.records if each.name == "journeyman"} == {logging.DEBUG}
     assert lines(caplog, logging.DEBUG)[0].startswith(f"The tool dig raised KeyError at {__file__}:")
     assert not any("refuse" in each for each in lines(caplog, logging.DEBUG))

@@ -9,7 +9,8 @@ import pytest
 from journeyman import Success, ToolContext, ToolResult, run, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
-from tests.play import CallbackLog, Recorder, Stage, calls, n_answers, report, reporter, talker
+from tests.loop.callback_log import CallbackLog
+from tests.play import Recorder, Stage, calls, n_answers, report, reporter, talker, texts
 
 
 class Counter:
@@ -155,8 +156,7 @@ async def test_a_cache_for_a_run_is_not_for_the_next_or_a_neighbour() -> None:  
     results = await asyncio.gather(*(run(agent, str(n)) for n in range(5)))
     assert len(results) == 5
     for n, result in enumerate(results):
-        texts = [block.text for block in result.history[2].content if isinstance(block, ToolResult)]
-        assert texts == [f"1 for {n}"] * 2
+        assert texts(result) == [f"1 for {n}"] * 2
         assert result.metadata.tools["remember"].cache_hits == 1
 
 

@@ -14,8 +14,9 @@ from journeyman.events import ModelResponded
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import LayerOutcome
 from journeyman.types import JsonObject
+from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, SUPERSEDED, fail, hand_in, meddle, rejected
-from tests.play import CallbackLog, Report, Stage, failed, look, report, reporter, submit, succeeded, talker
+from tests.play import Report, Stage, failed, look, report, reporter, submit, succeeded, talker
 
 
 def told_of_calls(log: CallbackLog) -> list[tuple[object, ...]]:

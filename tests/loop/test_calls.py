@@ -20,21 +20,14 @@ from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import Base64, Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
+from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import circular, first_input
-from tests.play import (
-    CallbackLog,
-    Recorder,
-    Report,
-    Stage,
-    calls,
-    look,
-    make_tool,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.play import raising
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.recorder import Recorder, calls
+from tests.play.results import succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look, make_tool
 
 
 async def answered(stage: Stage, made: Tool[..., Any], **arguments: object) -> ToolResult:
@@ -45,15 +38,12 @@ async def answered(stage: Stage, made: Tool[..., Any], **arguments: object) -> T
 
 
 async def test_a_tool_is_a_definition_and_a_handler(stage: Stage) -> None:  # R18, R69, X7
-    def handler(arguments: dict[str, Any]) -> str:
-        return f"dug {arguments['depth']}"
-
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"depth": {"type": "integer", "minimum": 1}},
         "required": ["depth"],
     }
-    dig = Tool("dig", "Dig a hole.", schema, handler)
+    dig = Tool("dig", "Dig a hole.", schema, lambda arguments: f"dug {arguments['depth']}")
     assert await answered(stage, dig, depth=2) == ToolResult("dug 2", tool_use_id="a")
     assert stage.requests[0].prefix.tools == (ToolSpec(name="dig", description="Dig a hole.", input_schema=schema),)
 
@@ -376,11 +366,7 @@ ODD_TEXTS = ["x" * 1_000_000, "\x00\x1b[31m\u202e", "</tool_result>", "{0.__clas
 async def test_odd_texts_reach_the_tool_as_they_are(stage: Stage, text: str) -> None:  # A36
     seen: list[str] = []
 
-    @tool
-    async def keep(where: str) -> str:
-        seen.append(where)
-        return "kept"
-
+    keep = make_tool("keep", "kept", into=seen)
     result = await run(talker(stage.model([call("keep", where=text), "Done."]), tools=[keep]), "Go.")
     assert seen == [text]
     assert result.history[1].tool_uses[0].input == {"where": text}
@@ -410,15 +396,12 @@ async def test_a_parameter_may_have_any_name_that_python_takes(stage: Stage) -> 
     def keep(**given: object) -> str:
         return ",".join(f"{name}={given[name]}" for name in names)
 
-    def keep_raw(arguments: JsonObject) -> str:
-        return keep(**arguments)
-
     space: dict[str, Any] = {}
     parameters = ", ".join(f"{name}: int" for name in names)
     exec(f"def keep_typed({parameters}) -> dict: return dict(locals())", space)
     typed: Tool[..., Any] = tool(space["keep_typed"])
     schema: JsonObject = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
-    raw = Tool("keep_raw", "Keep.", schema, keep_raw)
+    raw = Tool("keep_raw", "Keep.", schema, lambda arguments: keep(**arguments))
     arguments = {name: number for number, name in enumerate(names)}
     model = stage.model([[call("keep_typed", arguments), call("keep_raw", arguments)], "Done."])
     await run(talker(model, tools=[typed, raw]), "Go.")
@@ -554,10 +537,7 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
 async def returned(stage: Stage, value: Callable[[], object], **options: int) -> ToolResult:
     """Let a tool return a value, and return what the model reads."""
 
-    def give(arguments: JsonObject) -> object:
-        return value()
-
-    used = Tool("give", "Give it.", {"type": "object"}, give, max_chars=options.get("max_chars"))
+    used = Tool("give", "Give it.", {"type": "object"}, lambda arguments: value(), max_chars=options.get("max_chars"))
     told = CallbackLog()
     before = stage.n_requests
     model = stage.model([call("give", id="a"), "Done."])
@@ -675,13 +655,6 @@ ERRORS: list[tuple[Exception, str]] = [
 ]
 
 
-def raising(error: BaseException) -> Callable[[], object]:
-    def fail() -> object:
-        raise error
-
-    return fail
-
-
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
 async def test_an_error_is_read_as_its_message_and_never_as_a_traceback(
     stage: Stage, error: Exception, text: str
@@ -692,10 +665,8 @@ async def test_an_error_is_read_as_its_message_and_never_as_a_traceback(
 # A20, R23, R24, X9
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
 async def test_an_error_of_a_reflection_is_read_the_same_way(stage: Stage, error: Exception, text: str) -> None:
-    def show(draft: Report) -> str:
-        raise error
-
-    await run(reporter(stage.model([report(1, "a"), submit()]), output=Output(Report, reflection=show)), "Go.")
+    output = Output(Report, reflection=raising(error))
+    await run(reporter(stage.model([report(1, "a"), submit()]), output=output), "Go.")
     said = text if isinstance(error, Rejected) else f"{text}\nNo preview can be made; submit or revise."
     assert stage.tool_results(1) == [ToolResult(said, is_error=True, tool_use_id="a")]
 

@@ -25,20 +25,13 @@ from journeyman.history import History
 from journeyman.model import Response, Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Thinking, ToolUse
+from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import REFLECTED, long_talk, rejected
-from tests.play import (
-    CallbackLog,
-    Recorder,
-    Report,
-    Stage,
-    failed,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-    transcript,
-)
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.recorder import Recorder, transcript
+from tests.play.results import failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import make_tool
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
 
@@ -65,11 +58,7 @@ async def test_calls_with_odd_or_equal_ids_each_have_an_id_and_a_result_of_their
 ) -> None:  # A37, design 4.3
     runs: list[int] = []
 
-    @tool
-    async def act(n: int) -> str:
-        runs.append(n)
-        return f"acted {n}"
-
+    act = make_tool("act", "acted {n}", into=runs)
     told = CallbackLog()
     agent = talker(keeping([call("act", n=n, id=id) for n, id in enumerate(ids)]), tools=[act])
     result = succeeded(await run(agent, "Go.", on_event=recorder, callbacks=told.callbacks()))

@@ -36,7 +36,7 @@ from journeyman.prompt import Rejection
 from journeyman.result import Failure
 from journeyman.team import Team
 from journeyman.tools.context import States
-from journeyman.types import ToolResult
+from tests.play import texts
 
 SECRET = "hunter2"
 
@@ -339,7 +339,7 @@ async def test_deps_that_cannot_be_made_fail_the_one_sub_agent(fault: str, caplo
     lead = Agent(name="lead", model=Scripted(answers), deps=Db, tools=[Subagents(looker(), deps=made)])
     with caplog.at_level(logging.WARNING, "journeyman"):
         result = await run(lead, "Go.", deps=Db())
-    (read,) = [block.text for block in result.history[2].content if isinstance(block, ToolResult)]
+    (read,) = texts(result)
     assert "Sub-agent 'looker' cannot begin" in read
     assert ("no route" if fault == "raises" else "deps are missing") in read
     assert ("Subagents.deps" in caplog.text) == (fault == "raises")

@@ -29,26 +29,15 @@ from journeyman.history import History
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.types import Message, StopReason, ToolUse, Usage, dump_messages, load_messages
+from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, broken, meddle, rejected
-from tests.play import (
-    CallbackLog,
-    Recorder,
-    Report,
-    Stage,
-    check_balance,
-    context_of,
-    failed,
-    look,
-    report,
-    reporter,
-    small,
-    submit,
-    succeeded,
-    talker,
-    transcript,
-    virtual_clock,
-)
-from tests.play.stage import Staged
+from tests.play import raising
+from tests.play.agents import Report, report, reporter, small, submit, talker
+from tests.play.clock import virtual_clock
+from tests.play.recorder import Recorder, check_balance, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage, Staged
+from tests.play.tools import look
 from tests.support.naming import steady_repr
 
 # -- a closed set ------------------------------------------------------------------------------------------------------
@@ -238,17 +227,14 @@ NAMES = [each.name for each in fields(Callbacks)]
 def failing(*, later: bool) -> Callbacks:
     """Return callbacks that all raise, at once or when awaited."""
 
-    def raising(name: str) -> Callable[..., object]:
-        def now(*given: object) -> None:
-            raise ValueError(f"{name} failed")
-
+    def fails(name: str) -> Callable[..., object]:
         async def then(*given: object) -> None:
             await asyncio.sleep(0)
             raise ValueError(f"{name} failed")
 
-        return then if later else now
+        return then if later else raising(ValueError(f"{name} failed"))
 
-    return Callbacks(**{name: raising(name) for name in NAMES})
+    return Callbacks(**{name: fails(name) for name in NAMES})
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])

@@ -29,7 +29,8 @@ from journeyman.events import ModelResponded, RunStarted
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.types import JsonObject
-from tests.play import CallbackLog, Report, Stage, look, report, reporter, small, talker
+from tests.loop.callback_log import CallbackLog
+from tests.play import Report, Stage, look, report, reporter, small, talker
 
 Options = dict[str, Any]
 

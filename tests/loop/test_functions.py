@@ -30,22 +30,13 @@ from journeyman.models.scripted import FromFunction, call
 from journeyman.output import PerRun, StopGuard
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
+from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import Unspeakable, broken, broken_later, leaking, unspeakable
-from tests.play import (
-    CallbackLog,
-    Recorder,
-    Report,
-    Stage,
-    context_of,
-    failed,
-    look,
-    make_tool,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.recorder import Recorder
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look, make_tool
 
 Kind = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -12,19 +12,11 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.tools.context import States
 from journeyman.types import ToolResult
 from tests.loop.parts import REFLECTED
-from tests.play import (
-    Recorder,
-    Report,
-    Stage,
-    check_balance,
-    failed,
-    n_answers,
-    report,
-    reporter,
-    submit,
-    talker,
-    transcript,
-)
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.models import n_answers
+from tests.play.recorder import Recorder, check_balance, transcript
+from tests.play.results import failed
+from tests.play.stage import Stage
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
 from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -14,21 +14,11 @@ from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
 from journeyman.types import Base64
 from tests.loop.parts import broken, broken_later, leaking, long_talk, timing_out, unspeakable
-from tests.play import (
-    Recorder,
-    Report,
-    Stage,
-    context_of,
-    failed,
-    look,
-    only_over_http,
-    report,
-    reporter,
-    small,
-    succeeded,
-    talker,
-    transcript,
-)
+from tests.play.agents import Report, report, reporter, small, talker
+from tests.play.recorder import Recorder, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage, only_over_http
+from tests.play.tools import look
 from tests.support.messages_json import Json, as_list, as_object
 
 
@@ -91,11 +81,8 @@ DOT = Image(Base64("aGk=", "image/png"))
 
 
 async def test_prompts_may_be_blocks(stage: Stage) -> None:  # X16
-    def prompt(given: str) -> Sequence[Text | Image]:
-        return [Text("What is this?"), DOT]
-
     system = [Text("First."), Text("Second.")]
-    await run(talker(stage.model(["A dot."]), system=system, prompt=prompt), "Go.")
+    await run(talker(stage.model(["A dot."]), system=system, prompt=lambda given: [Text("What is this?"), DOT]), "Go.")
     assert [text.text for text in stage.requests[0].prefix.system] == ["First.", "Second."]
     assert stage.messages(0)[0].content == (Text("What is this?"), DOT)
 

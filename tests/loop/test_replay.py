@@ -42,7 +42,7 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.output import KeepGoing, Stopping
 from journeyman.store.store import Store
 from journeyman.types import Usage
-from tests.play import World, cancelled, following, make_gate, texts, virtual_clock
+from tests.play import World, cancelled, following, make_gate, make_tool, texts, virtual_clock
 from tests.support.room import no_room
 
 
@@ -625,11 +625,7 @@ async def test_a_sub_agent_that_has_ended_is_not_begun_again_and_counts_as_befor
         asked.append(len(request.messages))
         return call("look", id="l") if len(request.messages) == 1 else "It is fine."
 
-    @tool(effect="pure")
-    async def look() -> str:
-        """Look."""
-        return "fine"
-
+    look = make_tool("look", "fine", effect="pure")
     child = Agent(name="looker", description="Looks.", model=FromFunction(answer), tools=[look])
     whole = await life(World(), leading(World(), child), InMemoryJournal())
     asked.clear()

@@ -54,28 +54,14 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.result import Failure, Result, Success
 from journeyman.types import Message, Text, ToolResult, Usage
+from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in, preview
-from tests.play import (
-    CallbackLog,
-    Recorder,
-    Report,
-    Stage,
-    broken,
-    calls,
-    check_balance,
-    context_of,
-    failed,
-    look,
-    names,
-    report,
-    reporter,
-    small,
-    submit,
-    talker,
-    transcript,
-    virtual_clock,
-)
-from tests.play.recorder import Delta
+from tests.play.agents import Report, report, reporter, small, submit, talker
+from tests.play.clock import virtual_clock
+from tests.play.recorder import Delta, Recorder, calls, check_balance, names, transcript
+from tests.play.results import context_of, failed
+from tests.play.stage import Stage, broken
+from tests.play.tools import look
 
 T = TypeVar("T")
 

@@ -16,7 +16,6 @@ from journeyman import (
     InMemoryJournal,
     Limits,
     Output,
-    Result,
     Subagents,
     ToolContext,
     run,
@@ -29,7 +28,7 @@ from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import ToolResult
 from tests.loop.parts import end_of
-from tests.play import look, report, reporter
+from tests.play import look, make_tool, report, reporter, texts
 
 NOT_RUN = "Error: not run, because an earlier call has stopped the run."
 
@@ -42,10 +41,6 @@ async def give_up(ctx: ToolContext, why: str = "the page is gone") -> str:
     return "noted"
 
 
-def results(result: Result[Any]) -> list[str]:
-    return [block.text for message in result.history for block in message.content if isinstance(block, ToolResult)]
-
-
 def quitter(*answers: Answer, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
     tools = options.pop("tools", [look, give_up])
     return Agent(name="quitter", model=Scripted(list(answers)), tools=tools, **options)
@@ -55,7 +50,7 @@ async def test_a_tool_stops_its_run_with_its_own_result_and_no_call_or_request_f
     agent = quitter([call("look"), call("give_up"), call("look", where="there")], "Never asked.")
     result = await run(agent, "Go.")
     assert end_of(result) == (CancelledContext(reason="the page is gone", doing="running tools"), 1, 1)
-    assert results(result) == ["found here", "noted", NOT_RUN]
+    assert texts(result) == ["found here", "noted", NOT_RUN]
     assert result.metadata.tools["give_up"].succeeded == 1
     assert str(result.error if isinstance(result, Failure) else "").endswith("running tools: the page is gone.")
 
@@ -75,13 +70,9 @@ async def test_calls_that_run_together_with_it_end_first() -> None:
         ctx.stop("enough")
         return "quit"
 
-    @tool(parallel=True)
-    async def find() -> str:
-        """Find."""
-        return "found"
-
+    find = make_tool("find", "found", parallel=True)
     agent = quitter([call("quit"), call("find"), call("find")], tools=[quit, find], limits=Limits(parallel_calls=1))
-    assert results(await run(agent, "Go.")) == ["quit", "found", "found"]
+    assert texts(await run(agent, "Go.")) == ["quit", "found", "found"]
 
 
 @tool
@@ -127,7 +118,7 @@ async def test_a_middleware_and_a_deferred_tool_stop_the_run_too() -> None:
 
     result = await run(quitter(call("look"), middlewares=[quits]), "Go.")
     assert isinstance(result, Failure)
-    assert results(result) == ["found here"]
+    assert texts(result) == ["found here"]
     assert "the middleware has had enough" in str(result.error)
 
     through = [
@@ -149,7 +140,7 @@ async def test_a_call_that_has_ended_stops_nothing_and_a_reason_says_something()
         return "kept"
 
     result = await run(quitter(call("keep"), call("give_up", why=" "), "Done.", tools=[keep, give_up]), "Go.")
-    assert "which says nothing. Say why" in results(result)[1]
+    assert "which says nothing. Say why" in texts(result)[1]
     assert result.unwrap() == "Done."
     with pytest.raises(RuntimeError, match="'keep' has ended, so it can no longer stop its run"):
         kept[0].stop("too late")
@@ -159,7 +150,7 @@ async def test_the_turn_of_a_chat_ends_and_the_chat_goes_on() -> None:
     async with Chat(quitter(call("give_up"), "Here again.")) as chat:
         result = await chat.prompt("Go.")
         assert isinstance(result, Failure)
-        assert results(result) == ["noted"]
+        assert texts(result) == ["noted"]
         assert (await chat.prompt("On.")).unwrap() == "Here again."
 
 
@@ -176,7 +167,7 @@ async def test_a_sub_agent_stops_itself_and_its_lead_goes_on() -> None:
     lead = Agent(name="lead", model=Scripted([delegated, "Without help."]), tools=[Subagents(helper)])
     result = await run(lead, "Go.")
     assert result.unwrap() == "Without help."
-    assert "the page is gone" in results(result)[0]
+    assert "the page is gone" in texts(result)[0]
     assert [child.code for child in result.metadata.children] == ["EXECUTION_CANCELLED"]
 
 
@@ -204,7 +195,7 @@ def crew(made: Callable[[], object]) -> Agent[str]:
 async def test_a_death_after_any_step_gives_the_same_end() -> None:
     whole, calls = InMemoryJournal(), list[object]()
     result = await run(crew(lambda: calls.append(1)), "Go.", host=Host(journal=whole))
-    assert results(result) == ["found", "quit", NOT_RUN, NOT_RUN]
+    assert texts(result) == ["found", "quit", NOT_RUN, NOT_RUN]
     assert len(calls) == 2
     for n in range(len(whole.finished) + 1):
         kept = dict(list(whole.finished.items())[:n])

@@ -26,23 +26,13 @@ from journeyman.events import (
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
 from journeyman.types import Thinking, Usage
-from tests.play import (
-    CallbackLog,
-    Recorder,
-    Report,
-    Stage,
-    broken,
-    calls,
-    check_balance,
-    failed,
-    names,
-    report,
-    reporter,
-    succeeded,
-    talker,
-    transcript,
-    virtual_clock,
-)
+from tests.loop.callback_log import CallbackLog
+from tests.play.agents import Report, report, reporter, talker
+from tests.play.clock import virtual_clock
+from tests.play.recorder import Recorder, calls, check_balance, names, transcript
+from tests.play.results import failed, succeeded
+from tests.play.stage import Stage, broken
+from tests.play.tools import make_tool
 
 
 def play(stage: Stage) -> Agent[Report]:
@@ -121,11 +111,7 @@ async def test_a_cut_answer_is_asked_for_again_and_no_tool_is_run_twice(recorder
     stage = Stage(over_http=False)
     runs: list[str] = []
 
-    @tool
-    async def count(word: str) -> str:
-        runs.append(word)
-        return word
-
+    count = make_tool("count", "{word}", into=runs)
     model = stage.model(
         [
             call("count", word="one", id="a"),

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from google.genai import types as official
 
-from journeyman import Agent, Failure, Success, run, tool
+from journeyman import Agent, Failure, Success, run
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable
 from journeyman.models.google import GoogleModel
@@ -23,6 +23,7 @@ from tests.contracts.makers import GEMINI, KEY
 from tests.contracts.makers import google as made
 from tests.contracts.makers import vertex as made_on_vertex
 from tests.models.asking import Json, ask, everything_said_by, failure_of, known_of, request, unavailable
+from tests.play import make_tool, raising
 from tests.support.gemini_answers import answer, call, fault, signed, text, thought
 from tests.support.gemini_api import GeminiApi
 from tests.support.gemini_rules import DUMMIES
@@ -40,10 +41,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-@tool
-async def look(n: int) -> str:
-    """Look at one row."""
-    return f"row {n}"
+look = make_tool("look", "row {n}")
 
 
 # -- by name -----------------------------------------------------------------------------------------------------------
@@ -138,9 +136,7 @@ async def test_a_token_that_has_expired_is_replaced_once() -> None:  # section 7
 
 
 async def test_a_token_provider_that_fails_is_told_without_its_secrets() -> None:  # section 7, fault 13
-    def provider() -> str:
-        raise RuntimeError(f"metadata server said no to Bearer {KEY}")
-
+    provider = raising(RuntimeError(f"metadata server said no to Bearer {KEY}"))
     error = await failure_of(GoogleModel(GEMINI, token=provider, base_url="http://127.0.0.1:9/v1beta1"))
     assert (error.kind, error.usage) == ("auth", Usage())
     assert "127.0.0.1:9 was not asked: the token provider failed (RuntimeError" in str(error)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Settings, Success, run, tool
+from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Settings, Success, run
 from journeyman.endings import ErrorCode
 from journeyman.errors import ProviderError
 from journeyman.events import Event, HostedToolRan, ModelResponded
@@ -29,6 +29,7 @@ from journeyman.models.wrappers import Fallback
 from journeyman.types import Message, Opaque, Text, Usage
 from tests.contracts import makers
 from tests.models.asking import Json, ask
+from tests.play import make_tool
 from tests.support import gemini_answers as gemini
 from tests.support import messages_answers as messages
 from tests.support import openai_answers as openai
@@ -214,10 +215,6 @@ async def test_a_search_model_of_chat_completions_cites_its_pages() -> None:
 
 
 async def test_gemini_searches_and_runs_code_beside_tools() -> None:
-    @tool
-    def note(text: str) -> str:
-        return "noted"
-
     replies = [
         gemini.answer(*SCRIPTED_CODE, gemini.call("note", {"text": "2"}), grounding=GROUNDING),
         gemini.answer("Umbrellas."),
@@ -225,7 +222,7 @@ async def test_gemini_searches_and_runs_code_beside_tools() -> None:
     price = Price(input=1, output=1, web_search=14, code_execution=0)
     async with GeminiApi(replies) as api, makers.google(api.url, price=price) as model:
         asked = [WebSearch(), CodeExecution(), FileSearch(stores=("fileSearchStores/a",), max_results=4)]
-        ended, events = await played(agent(model, *asked, tools=[note]))
+        ended, events = await played(agent(model, *asked, tools=[make_tool("note", "noted")]))
     body = body_of(api, 0)
     assert body["tools"][1:] == [
         {"googleSearch": {}},
@@ -320,13 +317,9 @@ async def test_what_a_model_lacks_is_said_before_any_call(name: str) -> None:
 
 
 async def test_early_gemini_has_hosted_tools_only_alone() -> None:
-    @tool
-    def note(text: str) -> str:
-        return text
-
     early = GoogleModel("gemini-2.5-flash", api_key="k")
     with pytest.raises(DefinitionError, match="it has no hosted web_search beside other tools"):
-        agent(early, WebSearch(), tools=[note])
+        agent(early, WebSearch(), tools=[make_tool("note", "{text}")])
     assert agent(early, WebSearch()).settings.hosted
 
 

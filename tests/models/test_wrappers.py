@@ -23,7 +23,7 @@ from journeyman.tools.tools import tool
 from journeyman.types import NOTHING_USED
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed
-from tests.play import Recorder, Stage, broken, check_balance, virtual_clock
+from tests.play import Recorder, Stage, broken, check_balance, make_tool, virtual_clock
 from tests.play import stage as stage
 from tests.support.messages_answers import answer, fault
 from tests.support.messages_api import MessagesApi
@@ -176,11 +176,7 @@ async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:
     first = stage.model([broken("Half.", "More.", ending="error"), "Never."], price=CHEAP)
     second = stage.model([call("look", id="a"), "Done."], price=DEAR)
 
-    @tool
-    async def look() -> str:
-        """Look."""
-        return "found"
-
+    look = make_tool("look", "found")
     recorder = Recorder()
     agent = Agent(name="tester", model=Fallback(first, second, on=["overloaded"]), tools=[look], retries=0)
     first_half = await run(agent, "Go.", on_event=recorder, max_attempts=1)

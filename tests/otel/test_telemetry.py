@@ -22,7 +22,7 @@ from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 
 from journeyman import Agent, Chat, Failure, Host, ProviderError, Rejected, Subagents, Success, Tasks, Team, run, tool
 from journeyman.durable import Durable
-from journeyman.gate import Allow, Deny, GateRequest, Verdict
+from journeyman.gate import Deny
 from journeyman.model import Request, Response, Settings
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.otel import OpenTelemetry, names
@@ -31,6 +31,7 @@ from journeyman.store import Store
 from journeyman.types import Usage
 from tests.contracts.carriers import CARRIERS
 from tests.otel.sending import Sending
+from tests.play import make_gate, make_tool, raising
 
 SECRET = "sk-ant-api03-" + "a1B2" * 12
 
@@ -318,29 +319,16 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
         await asyncio.Event().wait()
         return ""
 
-    @tool
-    async def broken() -> str:
-        """Be broken."""
-        raise ValueError("Broken.")
-
-    @tool
-    async def forbidden() -> str:
-        """Do what is not allowed."""
-        return ""
-
-    class Gate:
-        async def decide(self, request: GateRequest) -> Verdict:
-            return Deny("No.") if request.tool_name == "forbidden" else Allow()
-
+    broken = make_tool("broken", ValueError("Broken."))
+    forbidden = make_tool("forbidden", "")
+    gate = make_gate(Deny("No."), "forbidden")
     uses = [call("slow"), call("broken"), call("forbidden"), call("unknown"), call("look")]
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
     model = Scripted([busy, say(*uses), "Done.", "Done."])
 
-    def never(answer: str) -> None:
-        raise Rejected("Never.")
-
+    never = raising(Rejected("Never."))
     agent = Agent(
-        name="scout", model=model, tools=[slow, broken, forbidden, look], gate=Gate(), validators=[never], retries=1
+        name="scout", model=model, tools=[slow, broken, forbidden, look], gate=gate, validators=[never], retries=1
     )
     result = await run(agent, "Go.", host=sending.host(), max_attempts=2)
     assert isinstance(result, Failure)
@@ -446,13 +434,8 @@ _CONTENT = ("system_instructions", "input.messages", "output.messages", "tool.de
 
 @pytest.mark.parametrize("size", [10, 1_000, 100_000])
 async def test_content_is_cut_to_its_limit_and_stays_json(sending: Sending, size: int) -> None:
-    @tool
-    async def read() -> str:
-        """Read a long page."""
-        return "ü" * size
-
     answers = [*[say("x" * size, call("read")) for _ in range(8)], say("y" * size)]
-    agent = Agent(name="scout", model=Scripted(answers), tools=[read], system="z" * size)
+    agent = Agent(name="scout", model=Scripted(answers), tools=[make_tool("read", "ü" * size)], system="z" * size)
     await run(agent, "w" * size, host=sending.host(content=True, max_content_bytes=4_000))
     values = {
         (name, value)

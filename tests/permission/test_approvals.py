@@ -22,7 +22,7 @@ from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action
 from journeyman.permission.permission import Permission
 from tests.permission.workshop import Approver, Workshop, play, request
-from tests.play import texts
+from tests.play import make_tool, texts
 
 
 class Clock:
@@ -346,12 +346,8 @@ async def test_a_file_that_cannot_be_trusted_approves_nothing(tmp_path: Path, sp
     spoil(path)
     ran: list[int] = []
 
-    @tool
-    async def mystery(n: int) -> None:
-        ran.append(n)
-
     host = Host(gate=Permission(roots=[tmp_path], approvals=Approvals(path)), approve=Approver(Allow()))
-    result = await play([mystery], call("mystery", n=1), host=host)
+    result = await play([make_tool("mystery", into=ran)], call("mystery", n=1), host=host)
     assert ran == []
     assert f"ApprovalsUnreadable: The approvals in {path} cannot be used: " in texts(result)[0]
     with pytest.raises(ApprovalsUnreadable, match="Look at the file, or remove it"):

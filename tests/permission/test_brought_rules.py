@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Tool, run, tool
+from journeyman import Agent, DefinitionError, Failure, Host, Tool, run
 from journeyman.endings import InvalidInputContext
 from journeyman.gate import Allow, Ask, Deny, GateRequest
 from journeyman.models.scripted import Scripted
@@ -17,6 +17,7 @@ from journeyman.permission.capability import classify
 from journeyman.subagents import Subagents
 from journeyman.types import NOTHING_USED
 from tests.permission.workshop import request
+from tests.play import make_tool
 
 LOG = replace(request("log", path="x"), acts_as=None, foreign=True, server_names=("mcp__git__log", "mcp__git"))
 
@@ -98,10 +99,7 @@ async def test_what_is_to_be_asked_about_is_allowed_by_a_person_only(tmp_path: P
     assert not gate.hides(str(tmp_path / "a"), call=(looking.path, looking.tool_use_id), use="read", base=str(tmp_path))
 
 
-@tool
-def refund(order: int) -> str:
-    """Refund an order."""
-    return f"refunded {order}"
+refund = make_tool("refund", "refunded {order}")
 
 
 def agent(name: str, **fields: object) -> Agent[str]:

@@ -12,7 +12,7 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Gate, GateRequ
 from journeyman.models.scripted import Answer, Scripted, call
 from journeyman.types import ToolUse
 from tests.permission.workshop import Approver, play
-from tests.play import context_of, texts
+from tests.play import context_of, make_gate, make_tool, texts
 
 
 class Says:
@@ -108,13 +108,10 @@ async def test_several_gates_must_all_agree(ledger: Ledger) -> None:
 
 
 async def test_arguments_that_a_later_gate_changes_are_shown_to_the_earlier_ones(ledger: Ledger) -> None:
-    class AtMost:
-        async def decide(self, request: GateRequest) -> Verdict:
-            return Allow() if request.arguments["amount"] in (1, 5) else Deny("no such amount")
-
-    allowed = await ledger.play(PAY, own=AtMost(), gate=Says(Rewrite({"amount": 1})))
+    at_most = make_gate(lambda request: Allow() if request.arguments["amount"] in (1, 5) else Deny("no such amount"))
+    allowed = await ledger.play(PAY, own=at_most, gate=Says(Rewrite({"amount": 1})))
     assert (ledger.paid, texts(allowed)[0].rpartition("\n")[2]) == ([1], "paid 1")
-    denied = await ledger.play(PAY, own=AtMost(), gate=Says(Rewrite({"amount": 9})))
+    denied = await ledger.play(PAY, own=at_most, gate=Says(Rewrite({"amount": 9})))
     assert (ledger.paid, texts(denied)) == ([1], ["Error: denied: no such amount"])
 
 
@@ -152,10 +149,7 @@ async def test_a_gate_that_changes_what_it_is_shown_changes_nothing(ledger: Ledg
 
 
 async def test_arguments_that_json_can_hold_but_few_libraries_can_are_asked_about_all_the_same(ledger: Ledger) -> None:
-    @tool(effect="once")
-    async def keep(value: dict[str, Any]) -> str:
-        return "kept"
-
+    keep = make_tool("keep", "kept", effect="once")
     answer = ToolUse("k", "keep", f'{{"value": {{"n": {2**70}}}}}')
     result = await play([keep], answer, host=Host(gate=Says(Ask("Keep?")), approve=Approver(Allow())))
     assert texts(result) == ["kept"]
@@ -178,14 +172,12 @@ def nested(ledger: Ledger, depth: int, answer: Answer, **around: Any) -> Agent: 
     return Agent(name=f"d{depth}", model=Scripted([call("delegate"), "Done."]), tools=[delegate])
 
 
-class AsksToPay:
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("Pay?") if request.tool_name == "pay" else Allow()
+ASKS_TO_PAY = make_gate(Ask("Pay?"), "pay")
 
 
 async def test_the_gates_of_a_run_hold_for_every_run_below_it_and_the_root_is_asked(ledger: Ledger) -> None:
     approver, child_approver = Approver(Allow()), Approver(Allow())
-    await run(nested(ledger, 3, PAY, approve=child_approver), "Go.", host=Host(gate=AsksToPay(), approve=approver))
+    await run(nested(ledger, 3, PAY, approve=child_approver), "Go.", host=Host(gate=ASKS_TO_PAY, approve=approver))
     assert [approval.request.path for approval in approver.asked] == [("d3", "d2", "d1", "d0")]
     assert (ledger.paid, child_approver.asked) == ([5], [])
 
@@ -204,7 +196,7 @@ async def test_a_run_below_passes_its_own_gate_and_then_those_above(ledger: Ledg
 
 
 async def test_a_stop_below_ends_the_outermost_run(ledger: Ledger) -> None:
-    result = await run(nested(ledger, 2, PAY), "Go.", host=Host(gate=AsksToPay(), approve=Approver(Stop("enough"))))
+    result = await run(nested(ledger, 2, PAY), "Go.", host=Host(gate=ASKS_TO_PAY, approve=Approver(Stop("enough"))))
     assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough", [])
 
 
@@ -226,11 +218,7 @@ class Flaky:
                 return "fine"
             raise ValueError("broken")
 
-        @tool
-        async def steady() -> str:
-            return "steady"
-
-        return [flaky, steady]
+        return [flaky, make_tool("steady", "steady")]
 
     async def play(self, *answers: Answer, most: int = 2, **agent: Any) -> list[str]:  # noqa: ANN401 - of an `Agent`
         tools = self.tools(parallel=agent.pop("parallel", False))

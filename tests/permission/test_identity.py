@@ -22,7 +22,7 @@ from journeyman.toolbox import Workspace, deferred_tools, fetch_tool
 from journeyman.types import Effect, JsonObject
 from tests.cli.program import Warm
 from tests.permission.workshop import play, request
-from tests.play import texts
+from tests.play import make_tool, texts
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
@@ -189,14 +189,9 @@ async def test_a_ready_tool_is_known_under_another_name_and_behind_call_tool(tmp
 async def test_a_tool_that_acts_as_a_ready_one_is_judged_as_that(tmp_path: Path) -> None:
     ran: list[str] = []
 
-    @tool(effect="once", acts_as="bash")
-    async def run_remotely(command: str) -> str:
-        ran.append(command)
-        return "ran"
-
     gate = Permission(mode="strict", allow=["Bash(git *)"], roots=[tmp_path])
     await play(
-        [run_remotely],
+        [make_tool("run_remotely", "ran", into=ran, effect="once", acts_as="bash")],
         [call("run_remotely", command="git status"), call("run_remotely", command="rm x")],
         host=Host(gate=gate),
     )

@@ -12,7 +12,7 @@ from journeyman.models.scripted import call
 from journeyman.tools.tools import Middleware, MiddlewareCall, Next
 from journeyman.types import ToolResult
 from tests.permission import workshop
-from tests.play import succeeded, texts, virtual_clock
+from tests.play import make_tool, succeeded, texts, virtual_clock
 
 
 def tracing(name: str, trace: list[str]) -> Middleware:
@@ -25,14 +25,10 @@ def tracing(name: str, trace: list[str]) -> Middleware:
     return middleware
 
 
-@tool
-async def echo(n: str) -> str:
-    return f"<{n}>"
+echo = make_tool("echo", "<{n}>")
 
 
-@tool
-async def fail() -> str:
-    raise ValueError("broken")
+fail = make_tool("fail", ValueError("broken"))
 
 
 async def play(*middlewares: Middleware, answer: Any = None, calls: Any = echo, **more: Any) -> list[str]:  # noqa: ANN401

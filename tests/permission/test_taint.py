@@ -14,7 +14,7 @@ from journeyman.permission.permission import Permission
 from journeyman.permission.taint import TaintGate
 from journeyman.types import JsonObject
 from tests.permission.workshop import Approver, play, request
-from tests.play import texts
+from tests.play import make_gate, make_tool, texts
 
 ANN = call("address_book", name="ann", id="a")
 ECHO = call("address_book", name="mallory", id="a")
@@ -30,9 +30,7 @@ class Office:
         self.sent: list[JsonObject] = []
 
     def tools(self) -> list[Tool[..., Any]]:
-        @tool(effect="pure", untrusted=True, parallel=True)
-        async def mail(number: int = 1) -> str:
-            return MAIL
+        mail = make_tool("mail", MAIL, effect="pure", untrusted=True, parallel=True)
 
         @tool(effect="pure", parallel=True)
         async def address_book(name: str) -> str:
@@ -170,12 +168,8 @@ async def test_looking_is_never_asked(office: Office) -> None:
 
 
 async def test_a_call_that_was_not_made_taints_nothing(office: Office) -> None:
-    class NoMail:
-        async def decide(self, request: Any) -> Allow | Deny:  # noqa: ANN401 - the same for all
-            return Deny("no mail today") if request.tool_name == "mail" else Allow()
-
     answers = [READ, call("mail", number="x", id="n"), send("bob@anywhere.org")]
-    await play(office.tools(), *answers, gate=NoMail(), host=Host(gate=TaintGate()))
+    await play(office.tools(), *answers, gate=make_gate(Deny("no mail today"), "mail"), host=Host(gate=TaintGate()))
     assert office.sent == [{"to": "bob@anywhere.org"}]
 
 

@@ -1,12 +1,12 @@
 """Agents, and chats with them: a talker that answers with text, and a reporter that hands in a small report."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
 from journeyman import Agent, Chat, Host, Output
-from journeyman.events import Callbacks, Event, Listener
+from journeyman.events import Callbacks, Listener
 from journeyman.model import Model
 from journeyman.models.scripted import call
 from journeyman.types import Message, ToolUse
@@ -61,15 +61,3 @@ def chatting(
 def script_of(chat: Chat[Any, Any]) -> list[tuple[str, ...]]:
     """Return the conversation in few words."""
     return transcript(chat.messages)
-
-
-def once(kind: type[object], act: Callable[[], object]) -> Callable[[Event], None]:
-    """Return a listener that acts at the first event of one class."""
-    acted: list[bool] = []
-
-    def listener(event: Event) -> None:
-        if isinstance(event, kind) and not acted:
-            acted.append(True)
-            act()
-
-    return listener

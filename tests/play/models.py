@@ -1,6 +1,7 @@
 """Models beside `Scripted` and those of a `Stage`; and the door at which whoever plays waits for the test."""
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -22,9 +23,15 @@ def n_answers(request: Request) -> int:
     return sum([message.role == "assistant" for message in request.messages])
 
 
-def following(*answers: Answer) -> FromFunction:
+def following(*answers: Answer | Policy, repeat: bool = False) -> FromFunction:
     """Return a model that knows by the conversation how far it is, so that it answers the same in every life."""
-    return FromFunction(lambda request: answers[n_answers(request)])
+
+    def answer(request: Request) -> Answer | Awaitable[Answer]:
+        number = n_answers(request)
+        given = answers[min(number, len(answers) - 1) if repeat else number]
+        return given(request) if callable(given) else given
+
+    return FromFunction(answer)
 
 
 def echo() -> FromFunction:

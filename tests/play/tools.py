@@ -36,6 +36,15 @@ def make_tool(
     return Tool(name, f"The tool {name}.", {"type": "object"}, act, **options)
 
 
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Return a function that raises this, whatever it is given."""
+
+    def fail(*_: object) -> object:
+        raise error
+
+    return fail
+
+
 async def answered(
     made: AnyTool, arguments: dict[str, object], *, on_event: Listener | None = None, host: Host | None = None
 ) -> ToolResult:

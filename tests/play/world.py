@@ -1,7 +1,6 @@
 """Where the tools of an agent have effects, and where a life of its run ends."""
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
@@ -69,7 +68,3 @@ class World:
     def tools(self) -> list[AnyTool]:
         """Return a tool for each effect: `pure`, `idempotent` and `once`."""
         return [self.doing("pure"), self.doing("idempotent"), self.doing("once")]
-
-    def twice(self) -> list[str]:
-        """Return what was done more than once."""
-        return [what for what, times in Counter(self.done).items() if times > 1]

@@ -17,7 +17,7 @@ from journeyman.models.scripted import Scripted
 from journeyman.store.store import Store
 from journeyman.types import Text
 from tests.cli.program import Warm
-from tests.play import transcript
+from tests.play import texts, transcript
 from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
@@ -128,7 +128,7 @@ async def test_a_run_killed_in_mid_call_repeats_no_finished_step(warm: Warm, pat
     assert result.output == "Ask whether B was paid."
     assert result.metadata.usage is not None
     assert result.metadata.usage.requests == 3
-    words = [block.text for message in result.history for block in message.content if block.type == "tool_result"]
+    words = texts(result)
     assert words[0] == "paid A"
     assert "whether it took effect is unknown, and it is not repeated" in words[1]
     assert len(rest.requests) == 1

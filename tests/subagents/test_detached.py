@@ -17,7 +17,7 @@ from journeyman.model import Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.background import Writer
-from tests.play import Door, Recorder, Stage, echo, hang, look, succeeded, transcript
+from tests.play import Door, Recorder, Stage, echo, hang, look, raising, succeeded, transcript
 from tests.subagents.leads import counter, detached, errors, lead, play, read, scout
 from tests.tasks.works import Told
 
@@ -199,9 +199,7 @@ async def test_its_output_holds_calls_and_messages(stage: Stage) -> None:  # S1.
 
 
 async def test_an_output_that_cannot_be_opened_fails_the_task_and_asks_no_model(stage: Stage) -> None:  # S1.6, S1.9
-    def broken(id: str, subject: str) -> tuple[Writer, str]:
-        raise OSError("disk full")
-
+    broken = raising(OSError("disk full"))
     assert (await detached(stage, Subagents(scout(stage), background_output=broken), LATER)).status == "failed"
     assert stage.n_requests == 2
 

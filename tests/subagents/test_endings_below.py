@@ -11,7 +11,7 @@ from journeyman import Abort, Agent, Chat, Limits, Output, Subagents, Tasks, Tea
 from journeyman.budget import Allowance
 from journeyman.events import AttemptCompleted, RunFailed, RunStarted
 from journeyman.models.scripted import FromFunction, Scripted, call
-from tests.play import Recorder, cancelled, check_balance, hang, virtual_clock
+from tests.play import Recorder, cancelled, check_balance, hang, raising, virtual_clock
 from tests.subagents.leads import Count
 from tests.team.members import wanted
 
@@ -37,9 +37,7 @@ def slow(where: Where = "model") -> Agent[Any]:
         """Wait."""
         return await forever()
 
-    def reject(count: Count) -> None:
-        raise ValueError("no")
-
+    reject = raising(ValueError("no"))
     output, hand_in = Output(Count), call("output", total=1)
     match where:
         case "model":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Tasks, Usage, run, tool
+from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Tasks, Usage, run
 from journeyman.agent import MessageContext
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
@@ -18,7 +18,12 @@ from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted, c
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import filled
 from journeyman.types import Message, ToolResult, ToolUse
-from tests.play import Recorder, Stage, broken, echo, hang, look, succeeded, transcript, virtual_clock
+from tests.play.clock import virtual_clock
+from tests.play.models import echo, hang
+from tests.play.recorder import Recorder, transcript
+from tests.play.results import succeeded
+from tests.play.stage import Stage, broken
+from tests.play.tools import look, make_tool, raising
 from tests.subagents.leads import Count, counter, errors, lead, play, read, results, scout
 
 ONE = {"input": 10, "output": 5, "turns": 1, "tools": 0}
@@ -113,10 +118,7 @@ async def test_partial_text_of_a_failure_is_never_an_output(stage: Stage) -> Non
 
 
 async def test_the_cause_of_a_failure_can_be_matched() -> None:  # S1.3
-    def fails(request: object) -> str:
-        raise LookupError("lost")
-
-    crew = Subagents(Agent(name="scout", model=FromFunction(fails)))
+    crew = Subagents(Agent(name="scout", model=FromFunction(raising(LookupError("lost")))))
     with pytest.raises(SubagentFailed) as raised:
         await crew.execute({"agent": "scout", "task": "look"})
     assert isinstance(raised.value.__cause__, ProviderError)
@@ -359,17 +361,11 @@ def faulty(stage: Stage, *answers: Any, **fields: Any) -> Agent[Any, Any]:  # no
     return scout(stage, *answers, name="faulty", **fields)
 
 
-@tool
-async def raises() -> str:
-    """Raise what no tool should."""
-    raise BaseExceptionGroup("several", [ValueError("one"), asyncio.CancelledError("leaked")])
+raises = make_tool("raises", BaseExceptionGroup("several", [ValueError("one"), asyncio.CancelledError("leaked")]))
 
 
-def raising(stage: Stage) -> Agent[Any, Any]:
-    def convert(messages: object) -> Any:  # noqa: ANN401 - never returns
-        raise RuntimeError("broken hook")
-
-    return faulty(stage, convert=convert)
+def with_a_broken_hook(stage: Stage) -> Agent[Any, Any]:
+    return faulty(stage, convert=raising(RuntimeError("broken hook")))
 
 
 def with_a_tool_that_raises(stage: Stage) -> Agent[Any, Any]:
@@ -389,7 +385,7 @@ def invalid(stage: Stage) -> Agent[Any, Any]:
 TOO_LONG = ProviderError("prompt is too long", kind="context_overflow", status=400)
 
 FAULTS: dict[str, tuple[Make, str]] = {
-    "raises": (raising, "INTERNAL_ERROR"),
+    "raises": (with_a_broken_hook, "INTERNAL_ERROR"),
     "a tool raises, then the network is gone": (with_a_tool_that_raises, "API_ERROR"),
     "hangs": (late, "BUDGET_EXCEEDED"),
     "is refused": (lambda stage: faulty(stage, say("No.", stop_reason="refusal")), "MODEL_REFUSED"),

@@ -16,7 +16,7 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Stop
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext, current_background
-from tests.play import Door, Recorder, make_gate, on_virtual_clock, virtual_clock
+from tests.play import Door, Recorder, make_gate, make_tool, on_virtual_clock, raising, virtual_clock
 from tests.tasks.works import Told, ended, giving, heeding, sleeping, stubborn
 
 # -- starting ----------------------------------------------------------------------------------------------------------
@@ -461,9 +461,7 @@ async def test_events_tell_of_start_messages_and_end_before_the_notification(rec
 async def test_what_listeners_and_notifications_raise_is_kept_and_logged_and_breaks_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def angry(*_: object) -> None:
-        raise ValueError("not now")
-
+    angry = raising(ValueError("not now"))
     async with Tasks(on_event=angry, notify=angry) as tasks:
         await ended(tasks, giving("x"))
         assert tasks.get("bg-1").status == "completed"
@@ -547,18 +545,13 @@ async def test_a_task_in_a_thread_that_reports_is_seen() -> None:
 
 
 async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() -> None:
-    @tool
-    def dig() -> str:
-        """Dig."""
-        return "dug"
-
     @tool(effect="once")
     async def begin(ctx: ToolContext) -> str:
         """Begin."""
         assert ctx.tasks is not None
 
         async def work(task: TaskContext) -> object:
-            inner = Agent(name="digger", model=Scripted([call("dig"), "Dug."]), tools=[dig])
+            inner = Agent(name="digger", model=Scripted([call("dig"), "Dug."]), tools=[make_tool("dig", "dug")])
             return (await run(inner, "Dig.", abort=task.abort)).unwrap()
 
         id = ctx.tasks.start(work, description="dig", kind="agent", agent="digger")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from journeyman import Agent, Team
-from journeyman.events import Event, MailDelivered, MailReturned, MailSent, MemberChanged
+from journeyman.events import Event, Listener, MailDelivered, MailReturned, MailSent, MemberChanged
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, Policy, Scripted
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
@@ -21,6 +21,20 @@ MAIL = re.compile(r'<team-message from="([^"]*)"(?: id="([^"]*)")?[^>]*>\n(.*?)\
 
 Played: TypeAlias = Sequence[Answer | Policy] | Model
 """A script, or whatever model is given."""
+
+
+class Crew(Team):
+    """A team that wakes a test when it changes."""
+
+    def __init__(self, *, on_event: Listener | None = None, **options: Any) -> None:  # noqa: ANN401 - of a `Team`
+        self.changed = asyncio.Event()
+
+        def hear(event: Event) -> object:
+            if isinstance(event, MailSent | MemberChanged):
+                self.changed.set()
+            return on_event(event) if on_event is not None else None
+
+        super().__init__("crew", on_event=hear, **options)
 
 
 def member_of(answers: Played, *, name: str = "scout", tools: Sequence[AnyTool] = ()) -> Agent:
@@ -39,12 +53,12 @@ async def join(team: Team, name: str, answers: Played, *tools: AnyTool) -> TeamS
     return await team.spawn(wanted(member_of(answers, tools=tools), name=name))
 
 
-async def done_by(team: Team, name: str, answers: Played, *tools: AnyTool) -> TeamSpawnResult:
+async def done_by(team: Crew, name: str, answers: Played, *tools: AnyTool) -> TeamSpawnResult:
     """Let a member join that plays a script, and wait until nobody has anything left to do."""
     return await turn_of(team, wanted(member_of(answers, tools=tools), name=name))
 
 
-async def turn_of(team: Team, request: TeamSpawnRequest) -> TeamSpawnResult:
+async def turn_of(team: Crew, request: TeamSpawnRequest) -> TeamSpawnResult:
     """Let a member join, and wait until nobody has anything left to do."""
     made = await team.spawn(request)
     await until_idle(team)
@@ -68,13 +82,13 @@ def mail_read(request: Request) -> list[tuple[str, str]]:
     return [mail for message in request.messages if message.role == "user" for mail in mail_in(message)]
 
 
-async def until_idle(team: Team, *names: str) -> None:
+async def until_idle(team: Crew, *names: str) -> None:
     """Wait until these members, or all, have nothing left to do."""
     while {each.liveness for each in team.roster().members if not names or each.name in names} - {"idle", "gone"}:
         await team_changes(team)
 
 
-async def read_by(team: Team, name: str, text: str) -> None:
+async def read_by(team: Crew, name: str, text: str) -> None:
     """Send mail to a member, and wait until nobody has anything left to do."""
     team.send(name, text)
     await team_changes(team)
@@ -90,8 +104,10 @@ async def whatever_happens(released: asyncio.Event) -> None:
             continue
 
 
-async def team_changes(team: Team) -> None:
-    await team._post.changes.wait()  # pyright: ignore[reportPrivateUsage] - programs wait with `news` and `receive`
+async def team_changes(team: Crew) -> None:
+    """Wait until mail is sent, or a member does something else."""
+    team.changed.clear()
+    await team.changed.wait()
 
 
 def fates(recorder: Recorder) -> dict[str, list[str]]:

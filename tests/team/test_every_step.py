@@ -114,8 +114,8 @@ class Site:
                 case _ if self.is_over:
                     return
                 case "stop":
-                    member = team._post.registry.alive(disturbance.name)  # pyright: ignore[reportPrivateUsage]
-                    if member is not None:
+                    member = next((each for each in team.roster().members if each.name == disturbance.name), None)
+                    if member is not None and member.liveness != "gone":
                         tasks.stop(member.task_id)
                 case "cancel":
                     for task in asyncio.all_tasks():

@@ -12,7 +12,7 @@ from journeyman.models.scripted import Answer, Policy, Scripted, call
 from journeyman.team import TeamSpawnRequest
 from journeyman.tools.tools import AnyTool, tool
 from tests.play import Door, Recorder, Stage, make_gate, transcript
-from tests.team.members import join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
+from tests.team.members import Crew, join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
 
 
 def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:
@@ -28,7 +28,7 @@ def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:
 
 
 async def test_mail_to_a_leader_that_works_is_read_before_its_next_model_call(stage: Stage) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         member = wanted(member_of([call("send_message", to="team-lead", message="I begin."), "Done."]), name="ada")
 
         @tool
@@ -47,7 +47,7 @@ async def test_mail_to_a_leader_that_works_is_read_before_its_next_model_call(st
 
 async def test_mail_to_an_idle_leader_waits_until_it_is_continued() -> None:
     model = Scripted([call("hire"), "They work.", "They are done."])
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="ada"))
         async with Chat(Agent(name="lead", model=model, tools=[hire])) as chat:
             assert (await chat.prompt("Go.")).unwrap() == "They work."
@@ -59,7 +59,7 @@ async def test_mail_to_an_idle_leader_waits_until_it_is_continued() -> None:
 
 
 async def test_the_events_of_members_reach_who_watches_the_leaders_chat(recorder: Recorder) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
             chat.subscribe(recorder)
@@ -75,7 +75,7 @@ async def test_the_events_of_members_reach_who_watches_the_leaders_chat(recorder
 async def test_what_a_member_asks_is_asked_in_the_leaders_chat() -> None:
     script = [call("team_roster"), call("ask_user", question="Which?", options=["a", "b"]), "Done."]
     asked: list[tuple[str, tuple[str, ...]]] = []
-    async with Team("crew") as team:
+    async with Crew() as team:
         agent = Agent(
             name="scout", model=Scripted(script), tools=[ask_user], gate=make_gate(Ask("May it?"), "team_roster")
         )
@@ -102,7 +102,7 @@ async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design
             seen.append((request.tool_name, request.path))
             return Allow()
 
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of([call("team_roster"), "Done."]), name="ada"))
         lead = Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire], gate=Watching())
         async with Chat(lead) as chat:
@@ -112,7 +112,7 @@ async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design
 
 
 async def test_members_live_longer_than_the_turn_that_made_them(door: Door) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of([door.before("Done.")]), name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire])) as chat:
             await chat.prompt("Go.")
@@ -123,7 +123,7 @@ async def test_members_live_longer_than_the_turn_that_made_them(door: Door) -> N
 
 
 async def test_a_chat_may_be_followed_by_another_that_goes_on_from_its_history() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of(["One."]), name="ada"))
         more = hiring(team, wanted(member_of(["Two."]), name="max"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire])) as chat:
@@ -140,7 +140,7 @@ async def test_a_chat_may_be_followed_by_another_that_goes_on_from_its_history()
 
 
 async def test_a_member_that_makes_members_is_not_the_leader() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="max"))
         script: list[Answer | Policy] = [call("hire"), "Hired."]
         await team.spawn(wanted(member_of(script, tools=[hire]), name="ada"))
@@ -166,7 +166,7 @@ async def test_delegation_with_a_team_name_makes_a_member(stage: Stage) -> None:
 
 
 async def test_a_leader_that_is_a_program_reads_its_mail_itself() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await join(team, "ada", ["Counted."])
         assert [(mail.sender, mail.text) for mail in await team.receive()] == [("ada", "Counted.")]
         team.send("ada", "Thanks.")

@@ -21,7 +21,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from journeyman import Agent, Chat, Failure, Host, Limits, Success, run, tool
+from journeyman import Agent, Chat, Failure, Host, Limits, Success, run
 from journeyman.chat.questions import ask_user
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
@@ -34,6 +34,7 @@ from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.source import Source
 from journeyman.view.steering import Given, Steering
+from tests.play import make_tool
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -442,13 +443,8 @@ async def test_hostile_texts_come_as_they_are(path: Path) -> None:
     text = "<img src=x onerror=alert(1)>\u0000 </script>"
     long = "y" * 5_000_000
 
-    @tool
-    async def pour(topic: str) -> str:
-        """Give a lot."""
-        return long
-
     answers = [say(call("pour", {"topic": text}, id="c1")), say("Enough.")]
-    agent = Agent(name="scout", model=Scripted(answers), tools=[pour])
+    agent = Agent(name="scout", model=Scripted(answers), tools=[make_tool("pour", long)])
     (await run(agent, f"{text}\udc80", host=Host(record=path))).unwrap()
     with Recordings(path) as recordings:
         id = recordings.runs()[0].id
