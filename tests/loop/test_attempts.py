@@ -217,7 +217,14 @@ async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage)
         return "Again."
 
     model = stage.model([call("output", total="x"), report(99), report(1)])
-    await run(reporter(model, validators=[small], error_prompt=tell), "Go.")
+    def modest(report: Report) -> None:
+        """Totals stay modest.
+
+        Whatever the table says.
+        """
+        small(report)
+
+    await run(reporter(model, validators=[modest], error_prompt=tell), "Go.")
     assert [(each.layer, each.description, each.attempt, each.max_attempts) for each in rejections] == [
         ("schema", "The output must fit its type.", 1, 3),
         ("modest", "Totals stay modest.", 2, 3),

@@ -224,7 +224,7 @@ async def test_the_last_error_holds_all_that_the_validator_said(
     agent = reporter(stage.model([report(1, "out")], repeat=True), validators=[raising(error)])
     failure = failed(await run(agent, "Go.", max_attempts=2, on_event=recorder))
     assert failure.error.context == AttemptsContext(attempts=2, max_attempts=2, last_error=said)
-    read = f"Validation failed: check\n{said}\n\nCorrect the output and hand it in again."
+    read = f"Validation failed: fail\n{said}\n\nCorrect the output and hand it in again."
     assert stage.tool_results(1) == [ToolResult(read, True, "out")]
     assert failure.error.cause is error
     assert failure.report is not None

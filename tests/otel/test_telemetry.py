@@ -326,10 +326,8 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
     model = Scripted([busy, say(*uses), "Done.", "Done."])
 
-    never = raising(Rejected("Never."))
-    agent = Agent(
-        name="scout", model=model, tools=[slow, broken, forbidden, look], gate=gate, validators=[never], retries=1
-    )
+    tools, validators = [slow, broken, forbidden, look], [raising(Rejected("Never."))]
+    agent = Agent(name="scout", model=model, tools=tools, gate=gate, validators=validators, retries=1)
     result = await run(agent, "Go.", host=sending.host(), max_attempts=2)
     assert isinstance(result, Failure)
     came = sending.received()
@@ -347,7 +345,7 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
     assert attempts == [False, False]
     judged = came.one("attempt 1").events
     assert judged == (
-        ("gen_ai.evaluation.result", {"gen_ai.evaluation.name": "never", "gen_ai.evaluation.score.label": "failed"}),
+        ("gen_ai.evaluation.result", {"gen_ai.evaluation.name": "fail", "gen_ai.evaluation.score.label": "failed"}),
     )
     decisions = [facts["journeyman.decision"] for _, facts in came.one("execute_tool forbidden").events]
     assert decisions == ["deny"]

@@ -465,10 +465,10 @@ async def test_what_listeners_and_notifications_raise_is_kept_and_logged_and_bre
     async with Tasks(on_event=angry, notify=angry) as tasks:
         await ended(tasks, giving("x"))
         assert tasks.get("bg-1").status == "completed"
-    assert [error.callback.rpartition(".")[2] for error in tasks.errors] == ["angry", "angry", "notify"]
+    assert [error.callback.rpartition(".")[2] for error in tasks.errors] == ["fail", "fail", "notify"]
     listener, callback = [record.getMessage().partition(" at ")[0] for record in caplog.records]
     assert listener.startswith("The listener ")
-    assert listener.endswith(".angry raised ValueError")
+    assert listener.endswith(".fail raised ValueError")
     assert callback == "The callback notify raised ValueError"
 
 
