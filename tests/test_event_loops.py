@@ -1,7 +1,5 @@
 """Event loops that are not as usual: eager tasks, and none of asyncio."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

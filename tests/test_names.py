@@ -7,8 +7,6 @@ only shrink. Beside it stand numbers that may only fall, too: short helpers with
 define, each for itself. And tests use no name that is private to others.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

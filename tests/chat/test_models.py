@@ -1,16 +1,13 @@
 """A chat goes on with another model between two turns."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy, ChatHeld
+from journeyman import Agent, Chat, ChatBusy, ChatHeld, DefinitionError, ModelUnavailable
 from journeyman.compaction import ClearToolResults
-from journeyman.errors import DefinitionError, ModelUnavailable
 from journeyman.events import RunStarted
 from journeyman.models.scripted import Scripted, call
 from journeyman.window import Compaction

@@ -1,7 +1,5 @@
 """A run of thousands of iterations in a small window: it fits, it stays sendable, and its beginning stays the same."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,13 +8,12 @@ from itertools import pairwise, permutations
 import orjson
 import pytest
 
-from journeyman import Settings, run
+from journeyman import Settings, Text, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, call
-from journeyman.types import Text
 from journeyman.window import AnyStrategy
 from tests.compaction.small_window import MARK, SmallWindow, calls, chain, looker, situation, summary_call, tokens_of
 from tests.play import Recorder, succeeded, texts

@@ -1,7 +1,5 @@
 """What is summed up, where the summary goes, and what becomes of it the next time."""
 
-from __future__ import annotations
-
 import pytest
 
 from journeyman.compaction import OPENING, Summarise, Summary

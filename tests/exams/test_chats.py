@@ -1,7 +1,5 @@
 """The exam of chats: what is said, queued, stopped and undone is the same wherever a chat is kept."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -11,9 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from journeyman import Agent, Chat, Failure, ask_user
-from journeyman.durable import Durable
-from journeyman.durable.memory import InMemoryEngine, Memory
-from journeyman.durable.postgres.engine import PostgresEngine
+from journeyman.durable import Durable, InMemoryEngine, Memory, PostgresEngine
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.events import Event, QuestionAsked, TurnEnded
 from journeyman.models.scripted import FromFunction, call

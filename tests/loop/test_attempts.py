@@ -1,7 +1,5 @@
 """Attempts: a rejected output starts another one, in the same conversation, where every call is answered once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, product
@@ -217,6 +215,7 @@ async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage)
         return "Again."
 
     model = stage.model([call("output", total="x"), report(99), report(1)])
+
     def modest(report: Report) -> None:
         """Totals stay modest.
 

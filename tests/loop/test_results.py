@@ -1,7 +1,5 @@
 """What a result carries, and the document that it becomes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -15,12 +13,11 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Price, ProviderError, run, tool
+from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Price, ProviderError, Usage, run, tool
 from journeyman.events import LayerCompleted, TextDelta, ToolFinished
 from journeyman.model import Facts, Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import AttemptRecord, CallbackError, ChildRecord, Metadata, Success, ToolStats
-from journeyman.types import Usage
 from tests.play import Recorder, Report, failed, look, raising, report, reporter, succeeded, talker, texts
 
 SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "result-document.schema.json"

@@ -1,13 +1,10 @@
 """Faults on purpose: which there are, that they repeat, and that a run bears them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Success, Usage, run
-from journeyman.errors import ProviderError
+from journeyman import Agent, DefinitionError, Failure, ProviderError, Success, Usage, run
 from journeyman.model import Collector
 from journeyman.models import Faulty, Scripted
 from journeyman.models.faulty import FAULTS, Fault, FaultKind

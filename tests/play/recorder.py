@@ -4,8 +4,6 @@
 literal. `check_balance` is the strict check that every test of events should make.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -3,8 +3,6 @@
 The bases are shaped like recorded requests that were taken, the faults like those of the measured wire, section 7.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import pytest

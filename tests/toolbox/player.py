@@ -1,7 +1,6 @@
 """The tools of a workspace, called as a model does: through a run, with the arguments as JSON."""
 
-from journeyman import ToolResult
-from journeyman.events import Event
+from journeyman import Event, ToolResult
 from journeyman.toolbox import Workspace
 from journeyman.toolbox.workspace import ToolName
 from journeyman.tools.tools import AnyTool
