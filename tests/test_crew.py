@@ -19,6 +19,7 @@ from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 from tests.cli.program import Warm
+from tests.play import succeeded
 from tests.support.stand_ins import asked, assert_keeps_no_state
 
 CREW = Path(__file__).parent.parent / "examples" / "crew"
@@ -174,8 +175,7 @@ async def test_the_lead_is_told_of_the_check_and_does_not_check_again(folder: Pa
         if chat.state.follow_ups:
             answers.append((await chat.continue_()).unwrap())
         assert answers[-1] == LINKS
-        again = await chat.prompt("And what about the gardener?")
-        assert isinstance(again, Success)
+        again = succeeded(await chat.prompt("And what about the gardener?"))
         assert "On gardener: “Whoever has lost keys asks the gardener for the second pair.”" in again.output
         messages = chat.messages
     assert begun.count("checker background") == 1

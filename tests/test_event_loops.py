@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, Failure, Limits, Subagents, Tasks, run, run_many, stream, tool
+from journeyman import Abort, Agent, Chat, Limits, Subagents, Tasks, run, run_many, stream, tool
 from journeyman.cancel import is_done_for
 from journeyman.durable import Durable, InMemoryEngine
 from journeyman.models.scripted import FromFunction, Scripted, call
+from tests.play import failed
 from tests.support.eager import run_eagerly
 
 
@@ -77,15 +78,12 @@ async def test_work_below_a_run_and_in_the_background_ends_alike_with_eager_task
 @eagerly
 async def test_what_the_first_step_does_to_its_own_run_holds_with_eager_tasks() -> None:
     abort = Abort()
-    failure = await run(scripted(), "Go.", abort=abort, on_event=lambda _: abort.abort("enough"))
-    assert isinstance(failure, Failure)
+    failure = failed(await run(scripted(), "Go.", abort=abort, on_event=lambda _: abort.abort("enough")))
     assert failure.code == "EXECUTION_CANCELLED"
     slow = Agent(
         name="slow", model=Scripted([call("wait_for_ever")]), tools=[wait_for_ever], limits=Limits(seconds=0.01)
     )
-    late = await run(slow, "Go.")
-    assert isinstance(late, Failure)
-    assert late.code == "BUDGET_EXCEEDED"
+    assert failed(await run(slow, "Go.")).code == "BUDGET_EXCEEDED"
     places: list[bool] = []
 
     async with Chat(scripted(), on_event=lambda event: places.append(is_done_for(asyncio.current_task()))) as chat:

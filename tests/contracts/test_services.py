@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, ModelUnavailable, Output, ProviderError, Settings, Success, run, tool
+from journeyman import Agent, ModelUnavailable, Output, ProviderError, Settings, run, tool
 from journeyman.connect import connect
 from journeyman.model import Prefix, Request, ThinkingLevel
 from journeyman.models.openai import Endpoint, OpenAIChatModel, OpenAIModel, services
 from journeyman.types import Image, Message, Text, Thinking, ToolResult, ToolUse
 from tests.contracts.makers import KEY
 from tests.models.asking import QUERY, Json, unavailable
+from tests.play import succeeded
 from tests.support.files import PNG
 from tests.support.openai_answers import Answer, Counted, answer, call, fault, reasoning
 from tests.support.openai_api import OpenAiApi, Service
@@ -291,8 +292,7 @@ async def test_a_run_with_tools_goes_through_and_goes_on(served: Served, streami
     async with OpenAiApi(script(), service=served.habits) as api:
         model = connected(served, api_key=KEY, base_url=f"{api.url}/v1", streaming=streaming)
         counter = Agent(name="counter", model=model, system="Count.", tools=[look], output=Output(int), retries=0)
-        first = await run(counter, "How many?")
-        assert isinstance(first, Success)
+        first = succeeded(await run(counter, "How many?"))
         talker = Agent(name="talker", model=model, system="Count.", tools=[look], retries=0)
         second = await run(talker, "Say it again.", history=first.history)
     assert (first.output, second.unwrap()) == (3, "Three, as I said.")

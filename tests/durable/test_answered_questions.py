@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from journeyman import Agent, Limits, Success, ask_user
+from journeyman import Agent, Limits, ask_user
 from journeyman.durable import Durable
 from journeyman.models.scripted import call
-from tests.play import Door, cancelled, following, texts
+from tests.play import Door, cancelled, following, succeeded, texts
 
 
 async def test_an_answered_question_is_counted_as_one_call_in_the_next_life(tmp_path: Path) -> None:
@@ -22,6 +22,5 @@ async def test_an_answered_question_is_counted_as_one_call_in_the_next_life(tmp_
         await door.reached.wait()
         await cancelled(running)
         door.opened.set()
-        result = await durable.run(agent, "Ask.", id="1")
-    assert isinstance(result, Success)
+        result = succeeded(await durable.run(agent, "Ask.", id="1"))
     assert texts(result) == ["2024", "waited"]

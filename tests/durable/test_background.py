@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Allowance, Chat, Failure, Limits, Subagents, Success, Tasks, ToolContext, run, tool
+from journeyman import Agent, Allowance, Chat, Limits, Subagents, Success, Tasks, ToolContext, run, tool
 from journeyman.durable import Durable, InMemoryEngine, RunInfo, Worker
 from journeyman.durable.records import Change, load_head
 from journeyman.errors import SubagentMisused
@@ -19,7 +19,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
 from tests.durable.worlds import payer, until
-from tests.play import World, n_answers, texts, virtual_clock
+from tests.play import World, failed, n_answers, succeeded, texts, virtual_clock
 
 
 def sends(*agents: Agent[Any, Any, Any]) -> Answer:
@@ -64,8 +64,7 @@ async def runs_of(durable: Durable, agent: str) -> list[RunInfo]:
 async def test_a_background_run_is_a_run_of_its_own_and_the_run_above_hears_of_its_end(stage: Stage) -> None:
     world = World()
     async with stage.durable(linger_s=0.02) as durable:
-        result = await durable.run(lead(payer(world, "A")), "Pay.", id="top")
-        assert isinstance(result, Success), result
+        result = succeeded(await durable.run(lead(payer(world, "A")), "Pay.", id="top"))
         assert result.output == "Heard of payer."
         (below,) = await runs_of(durable, "lead/payer")
         (above,) = await runs_of(durable, "lead")
@@ -126,12 +125,11 @@ async def test_another_worker_goes_on_with_the_runs_of_one_that_dies(stage: Stag
             working.cancel()
             await asyncio.wait({working})
             worker = asyncio.create_task(Worker(other, agents=[crew]).run(stop=stop))
-            result = await asyncio.wait_for(handle.result(), 10)
+            result = succeeded(await asyncio.wait_for(handle.result(), 10))
             stop.set()
             await worker
         (below,) = await runs_of(durable, "lead/payer")
         told = texts(await (await durable.get(below.id)).result())
-    assert isinstance(result, Success), result
     assert (result.output, world.done, below.lives) == ("Heard of payer.", ["A"], 2)
     assert "whether it took effect is unknown" in told[0]  # K4, K25
 
@@ -184,8 +182,7 @@ async def test_it_spends_no_more_than_the_run_above_had_left_in_however_many_liv
             dying, process = asyncio.Event(), stage.process()
             await dies_at(process, 14, after=True, now=dying)
             assert await stage.life(crew, until=dying, process=process, id=name) is None
-        result = await stage.life(crew, id=name, linger_s=0.02)
-        assert isinstance(result, Success), result
+        succeeded(await stage.life(crew, id=name, linger_s=0.02))
         async with stage.durable() as durable:
             below = (await runs_of(durable, "lead/payer"))[-1]
             tokens.append(below.tokens)
@@ -202,8 +199,7 @@ async def test_what_was_sent_out_may_send_out_others(stage: Stage) -> None:
     world = World()
     middle = lead(payer(world, "A"), name="middle")
     async with stage.durable(linger_s=0.02) as durable:
-        result = await durable.run(lead(middle), "Pay.", id="top")
-        assert isinstance(result, Success), result
+        result = succeeded(await durable.run(lead(middle), "Pay.", id="top"))
         (below,) = await runs_of(durable, "lead/middle/payer")
     assert (result.output, world.done, below.status) == ("Heard of middle.", ["A"], "done")
 
@@ -253,8 +249,7 @@ async def test_a_run_that_another_process_would_not_find_is_not_sent_out() -> No
 
     outer = Agent(name="outer", model=Scripted([call("delegate", id="1"), "Done."]), tools=[delegate])
     async with Durable(InMemoryEngine()) as durable:
-        result = await durable.run(outer, "Go.", id="top")
-        assert isinstance(result, Success), result
+        succeeded(await durable.run(outer, "Go.", id="top"))
         assert await durable.list(agent="outer/inner/payer") == ()
     assert world.done == []
 
@@ -332,9 +327,7 @@ async def test_a_stopped_run_leaves_what_it_has_sent_out_alone(stage: Stage) -> 
         running = asyncio.create_task(durable.run(lead(payer(world, "A")), "Pay.", id="top"))
         await world.reached.wait()
         await durable.cancel("top", "enough")
-        result = await running
-        assert isinstance(result, Failure)
-        assert result.code == "EXECUTION_CANCELLED"
+        assert failed(await running).code == "EXECUTION_CANCELLED"
         (below,) = await runs_of(durable, "lead/payer")
         assert below.status == "running"
 
@@ -347,8 +340,7 @@ async def test_a_run_that_rests_in_a_later_life_can_be_stopped(stage: Stage) -> 
         await world.reached.wait()
         await until(durable, "top", "waiting")
         await durable.cancel("top", "enough")
-        result = await running
-    assert isinstance(result, Failure)
+        result = failed(await running)
     assert result.code == "EXECUTION_CANCELLED"
 
 
@@ -395,8 +387,7 @@ async def test_a_turn_of_a_durable_chat_ends_when_what_it_has_sent_out_has_told_
     crew = lead(payer(world, "A"))
     async with stage.durable(linger_s=0.02) as durable:
         async with Chat.open(crew, durable, id="user-1", create=True) as chat:
-            result = await chat.prompt("Pay.")
-        assert isinstance(result, Success), result
+            result = succeeded(await chat.prompt("Pay."))
         assert result.output == "Heard of payer."
         (below,) = await runs_of(durable, "lead/payer")
         async with Chat.open(crew, durable, id="user-1") as chat:

@@ -17,7 +17,7 @@ from tests.durable.processes import START, Process, Stage, in_memory
 from tests.durable.talks import ID, talked
 from tests.durable.test_steps import Fives, a_tired_agent
 from tests.durable.worlds import UNKNOWN, asking_agent, do
-from tests.play import World, cancelled, echo, following, texts, virtual_clock
+from tests.play import World, cancelled, echo, failed, following, texts, virtual_clock
 from tests.support.invariants_history import history_faults
 
 FIRST = turn_name(ID, 1)
@@ -73,7 +73,7 @@ async def test_a_turn_ends_by_its_limits_as_in_one_life_and_has_used_as_much(
     stage: Stage, n_lives: int, limits: dict[str, Any]
 ) -> None:
     # K25 of K14
-    whole = await run(a_tired_agent(World(random=Fives(), slowest_s=5.0), **limits), "Go.")
+    whole = failed(await run(a_tired_agent(World(random=Fives(), slowest_s=5.0), **limits), "Go."))
     world = World(random=Fives(), slowest_s=5.0)
     agent = a_tired_agent(world, **limits)
     for n in range(n_lives - 1):
@@ -86,7 +86,6 @@ async def test_a_turn_ends_by_its_limits_as_in_one_life_and_has_used_as_much(
     assert ended is not None
     result, chat = ended
     assert isinstance(result, Failure)
-    assert isinstance(whole, Failure)
     assert (result.code, result.metadata.usage, texts(result)) == (whole.code, whole.metadata.usage, texts(whole))
     assert (chat.usage, chat.messages) == (result.metadata.usage, result.history)
     async with stage.durable() as durable:
@@ -245,8 +244,7 @@ async def test_who_opens_a_chat_whose_turn_a_worker_drives_waits_for_its_end(sta
             turn = chat.turn
             assert turn is not None
             turn.abort("enough")
-            result = await turn
-            assert isinstance(result, Failure)
+            result = failed(await turn)
             assert (result.code, world.done) == ("EXECUTION_CANCELLED", ["A"])
             assert result.history == chat.messages
             chat.follow_up("Later.")
@@ -407,9 +405,7 @@ async def test_a_turn_is_stopped_from_elsewhere_and_streamed_and_the_model_chang
         turn = chat.start("Go.")
         await world.reached.wait()
         await (await durable.get(FIRST)).stop("no more")
-        result = await turn
-        assert isinstance(result, Failure)
-        assert result.code == "EXECUTION_CANCELLED"
+        assert failed(await turn).code == "EXECUTION_CANCELLED"
         await chat.use(echo())
         chat.undo()
         async with chat.stream("Hi.") as events:
@@ -442,7 +438,6 @@ async def test_the_steps_of_turns_go_and_the_conversation_stays(stage: Stage) ->
 async def test_input_that_does_not_fit_ends_the_turn_before_anything_is_done(stage: Stage) -> None:
     agent = Agent[str, int](name="counter", input=int, model=echo())
     async with stage.durable() as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
-        result = await chat.prompt("many")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        assert isinstance(result, Failure)
+        result = failed(await chat.prompt("many"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         assert result.code == "INVALID_INPUT"
         assert (await chat.prompt(3)).unwrap() == "<3>"

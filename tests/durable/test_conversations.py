@@ -6,7 +6,7 @@ from pathlib import Path
 from journeyman import Chat, Host, Success
 from journeyman.store.store import Store
 from tests.durable.worlds import payer
-from tests.play import World, cancelled, texts
+from tests.play import World, cancelled, succeeded, texts
 
 
 async def turn(path: Path, world: World) -> Success[str] | None:
@@ -21,9 +21,7 @@ async def turn(path: Path, world: World) -> Success[str] | None:
             if not living.done():
                 await cancelled(living)
                 return None
-            result = living.result()
-            assert isinstance(result, Success)
-            return result
+            return succeeded(living.result())
 
 
 async def test_a_call_in_a_turn_that_was_under_way_is_unknown_in_every_later_life(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.store.store import Store
 from tests.durable.worlds import asks_about, payer, until, when
-from tests.play import Door, Report, World, cancelled, following, texts
+from tests.play import Door, Report, World, cancelled, failed, following, succeeded, texts
 from tests.support.invariants_history import history_faults
 
 WEEK_S = 7 * 24 * 3600.0
@@ -106,9 +106,8 @@ async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: 
         else:
             await living
     async with process() as durable:
-        again = await durable.run(replace(agent, model=Scripted([])), "Go.", id="7")
+        again = failed(await durable.run(replace(agent, model=Scripted([])), "Go.", id="7"))
         info = (await durable.list())[0]
-    assert isinstance(again, Failure)
     assert str(again.error).endswith("running tools: the page is gone.")
     assert results(again) == ["noted", "Error: not run, because an earlier call has stopped the run."]
     assert (info.status, info.lives) == ("failed", 1 + dies)
@@ -120,13 +119,11 @@ async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: 
 async def test_the_same_id_is_the_same_run_and_its_result_is_stored(process: Process) -> None:
     world = World()
     async with process() as durable:
-        first = await durable.run(payer(world), "Pay.", id="7")
+        first = succeeded(await durable.run(payer(world), "Pay.", id="7"))
     async with process() as durable:
         agent = payer(world, model=Scripted([]))
-        again = await durable.run(agent, "Pay.", id="7")
+        again = succeeded(await durable.run(agent, "Pay.", id="7"))
         info = (await durable.list())[0]
-    assert isinstance(first, Success)
-    assert isinstance(again, Success)
     assert (again.output, again.history, again.metadata.usage) == (first.output, first.history, first.metadata.usage)
     assert world.done == ["A", "B"]
     assert (info.status, info.lives, info.tokens) == (
@@ -182,10 +179,8 @@ async def test_a_stored_output_has_its_type_where_the_agent_is_there(process: Pr
 async def test_a_failure_is_stored_with_its_facts(process: Process) -> None:
     agent = Agent(name="talker", model=Scripted([call("nothing")] * 3), limits=Limits(iterations=2))
     async with process() as durable:
-        first = await durable.run(agent, "Talk.", id="7")
-        again = await durable.run(agent, "Talk.", id="7")
-    assert isinstance(first, Failure)
-    assert isinstance(again, Failure)
+        first = failed(await durable.run(agent, "Talk.", id="7"))
+        again = failed(await durable.run(agent, "Talk.", id="7"))
     assert again.error == first.error
     assert again.code is ErrorCode.MAX_ITERATIONS
     assert again.metadata.tools == first.metadata.tools
@@ -265,9 +260,7 @@ async def test_a_run_that_is_taken_from_a_process_writes_nothing_more_there(proc
         living = asyncio.create_task(first.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
         world.dies_after = ""
-        taken = await second.resume("7", payer(world), steal=True)
-        assert isinstance(taken, Success)
-        assert "unknown" in results(taken)[0]
+        assert "unknown" in results(succeeded(await second.resume("7", payer(world), steal=True)))[0]
         await cancelled(living)
         assert (await second.list())[0].status == "done"
 
@@ -320,8 +313,7 @@ async def test_a_changed_prompt_blocks_a_run_and_names_the_part(process: Process
         assert world.done == ["A", "B"]
         with pytest.raises(RunBlocked):
             await (await durable.get("7")).result()
-        result = await durable.resume("7", payer(world))  # the old code is back
-        assert isinstance(result, Success)
+        succeeded(await durable.resume("7", payer(world)))  # the old code is back
 
 
 async def test_a_blocked_run_goes_on_where_its_owner_accepts_the_stored_answers(process: Process) -> None:
@@ -333,8 +325,7 @@ async def test_a_blocked_run_goes_on_where_its_owner_accepts_the_stored_answers(
         changed = payer(world, system="Be careful.")
         with pytest.raises(RunBlocked):
             await durable.run(changed, "Pay.", id="7")
-        result = await durable.resume("7", changed, accept=True)
-        assert isinstance(result, Success)
+        succeeded(await durable.resume("7", changed, accept=True))
 
 
 async def test_a_blocked_run_that_is_stopped_ends_with_what_it_has_used(process: Process) -> None:
@@ -351,8 +342,7 @@ async def test_a_blocked_run_that_is_stopped_ends_with_what_it_has_used(process:
             await durable.run(changed, "Pay.", id="7")
         assert (await handle.info()).tokens == used
         await handle.stop("enough")
-        result = await durable.resume("7", changed)
-        assert isinstance(result, Failure)
+        result = failed(await durable.resume("7", changed))
         assert result.code == "EXECUTION_CANCELLED"
         assert result.metadata.usage is not None
         assert (result.metadata.usage.total_tokens, result.metadata.usage.exact) == (used, False)
@@ -377,8 +367,7 @@ async def test_a_fork_takes_what_was_done_before_and_goes_its_own_way(process: P
         changed = payer(world, "A", "C", system="Be careful.")
         branch = await durable.fork("7", at=(1, 2), agent=changed, id="branch")
         assert await (await durable.get("7")).effects((1, 2)) == ("attempt/1/iteration/2/call/pay-B",)
-        result = await durable.resume("branch", changed)
-        assert isinstance(result, Success)
+        result = succeeded(await durable.resume("branch", changed))
         assert world.done == ["A", "B", "C"]
         assert results(result) == ["paid A", "paid C"]
         assert (await branch.info()).parent == (await (await durable.get("7")).info()).id
@@ -391,8 +380,7 @@ async def test_a_fork_that_is_stopped_before_it_goes_on_keeps_what_was_done(proc
         branch = await durable.fork("7", at=(1, 3), id="branch")
         await branch.stop("not today")
         events: list[Event] = []
-        result = await durable.resume("branch", payer(world), on_event=events.append)
-    assert isinstance(result, Failure)
+        result = failed(await durable.resume("branch", payer(world), on_event=events.append))
     assert results(result) == ["paid A", "paid B"]
     assert result.metadata.usage is not None
     assert result.metadata.usage.requests == 2
@@ -607,9 +595,7 @@ async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: P
         steered.set()
         assert (await living).unwrap() == "Heard: In euros."
         branch = await durable.fork("7", at=(1, 3))
-        again = await durable.resume(branch.id, agent)
-        assert isinstance(again, Success)
-        assert again.history == (await living).history
+        assert succeeded(await durable.resume(branch.id, agent)).history == (await living).history
 
 
 @pytest.mark.parametrize("when_stopped", ["before", "waiting"])
@@ -622,8 +608,7 @@ async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Pro
         if when_stopped == "before":
             await durable.start(agent, "Pay.", id="7")
         await durable.cancel("7", "not today")
-        result = await durable.resume("7", agent)
-        assert isinstance(result, Failure)
+        result = failed(await durable.resume("7", agent))
         assert (result.code, "not today" in result.error.message) == (ErrorCode.EXECUTION_CANCELLED, True)
         if when_stopped == "waiting":
             assert results(result)[0] == "paid A"
@@ -639,9 +624,7 @@ async def test_a_run_is_stopped_from_another_process(process: Process) -> None:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
         await other.cancel("7", "not today")
-        result = await living
-        assert isinstance(result, Failure)
-        assert result.code is ErrorCode.EXECUTION_CANCELLED
+        assert failed(await living).code is ErrorCode.EXECUTION_CANCELLED
 
 
 async def test_an_abort_of_the_program_ends_the_run(process: Process) -> None:
@@ -650,8 +633,7 @@ async def test_an_abort_of_the_program_ends_the_run(process: Process) -> None:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", abort=abort))
         await world.reached.wait()
         abort.abort("enough")
-        result = await living
-        assert isinstance(result, Failure)
+        failed(await living)
         assert (await durable.list())[0].status == "failed"
 
 
@@ -768,9 +750,7 @@ async def test_a_wrong_input_begins_no_run(process: Process) -> None:
     agent = Agent(name="counter", model=Scripted([]), input=Report)
     async with process() as durable:
         given: Any = "three"
-        result = await durable.run(agent, given, id="7")
-        assert isinstance(result, Failure)
-        assert result.code is ErrorCode.INVALID_INPUT
+        assert failed(await durable.run(agent, given, id="7")).code is ErrorCode.INVALID_INPUT
         assert await durable.list() == ()
 
 
@@ -801,8 +781,7 @@ async def test_only_runs_that_have_ended_are_forgotten(process: Process) -> None
 
 
 async def test_a_run_costs_nothing_where_there_is_no_store() -> None:
-    result = await run(payer(World()), "Pay.")
-    assert isinstance(result, Success)
+    succeeded(await run(payer(World()), "Pay."))
 
 
 async def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
@@ -816,7 +795,7 @@ async def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
 async def test_a_store_of_the_format_before_keeps_what_it_has_and_takes_durable_runs(tmp_path: Path) -> None:
     path, world = tmp_path / "runs.db", World()
     with Store(path) as store:
-        first = await run(payer(world), "Pay.", host=Host(journal=store.journal("7")))
+        first = succeeded(await run(payer(world), "Pay.", host=Host(journal=store.journal("7"))))
     with closing(sqlite3.connect(path)) as connection:
         for table in ("jm_runs", "jm_steps", "jm_signals"):
             connection.execute(f"DROP TABLE {table}")
@@ -825,8 +804,6 @@ async def test_a_store_of_the_format_before_keeps_what_it_has_and_takes_durable_
     async with Durable(path) as durable:
         assert isinstance(await durable.run(payer(world), "Pay.", id="8"), Success)
     with Store(path) as store:
-        again = await run(payer(world), "Pay.", host=Host(journal=store.journal("7")))
-    assert isinstance(first, Success)
-    assert isinstance(again, Success)
+        again = succeeded(await run(payer(world), "Pay.", host=Host(journal=store.journal("7"))))
     assert again.history == first.history
     assert world.done == ["A", "B", "A", "B"]

@@ -13,7 +13,7 @@ from journeyman.durable.worker import Queue, Worker
 from journeyman.models.scripted import Answer, FromFunction, call
 from tests.durable.processes import Stage
 from tests.durable.worlds import do
-from tests.play import World, following, virtual_clock
+from tests.play import World, following, succeeded, virtual_clock
 
 
 class Letter(BaseModel):
@@ -47,8 +47,7 @@ async def test_a_fork_at_every_place_has_all_that_was_done_before_and_nothing_el
     world = World()
     agent = writer(world)
     async with stage.durable() as durable:
-        whole = await durable.run(agent, "Go.", id="run")
-        assert isinstance(whole, Success)
+        whole = succeeded(await durable.run(agent, "Go.", id="run"))
         assert world.done == ["A", "B", "C", "D", "E"]
         records = [each for each in await (await durable.get("run")).records() if each.kind == DONE]
         done_from = {(1, 1): "ABCDE", (1, 2): "BCDE", (1, 3): "DE", (2, 1): "DE", (2, 2): "E", (2, 3): ""}
@@ -61,8 +60,7 @@ async def test_a_fork_at_every_place_has_all_that_was_done_before_and_nothing_el
                 (each.key, each.body) for each in records if is_before(each.key, at)
             ]
             world.done.clear()
-            result = await durable.resume(branch.id, agent)
-            assert isinstance(result, Success)
+            result = succeeded(await durable.resume(branch.id, agent))
             assert "".join(world.done) == done, at
             assert (result.output, result.history) == (whole.output, whole.history)
             assert result.metadata.usage == whole.metadata.usage

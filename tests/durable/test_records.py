@@ -17,7 +17,7 @@ from journeyman.models.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
 from tests.durable.stored_runs import RUN, Letter, records_of, writer
 from tests.durable.worlds import UNKNOWN, do
-from tests.play import World, following, texts, virtual_clock
+from tests.play import World, following, succeeded, texts, virtual_clock
 
 _FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("f*.jsonl"))
 _MODEL = "attempt/1/iteration/1/model"
@@ -42,8 +42,7 @@ async def test_a_run_that_was_stored_in_any_format_replays(stage: Stage, path: P
     process = await stage.begin()
     await process.add(row, records)
     async with stage.durable() as durable:
-        result = await durable.resume(RUN, writer(is_live=False))
-    assert isinstance(result, Success)
+        result = succeeded(await durable.resume(RUN, writer(is_live=False)))
     assert result.output == Letter(text="Hello, all. " * 200)
     assert texts(result) == ["paid é🎉", "Formal.", "paid B", "Longer!", "Accepted."]
     assert list(await process.records("id")) == records, "nothing was done"

@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from journeyman import Agent, Subagents, Success
+from journeyman import Agent, Subagents
 from journeyman.durable import Durable
 from journeyman.models.scripted import call
-from tests.play import Door, cancelled, following, make_tool
+from tests.play import Door, cancelled, following, make_tool, succeeded
 
 
 async def test_a_delegation_that_an_earlier_life_began_goes_on_though_something_was_said(tmp_path: Path) -> None:
@@ -23,8 +23,7 @@ async def test_a_delegation_that_an_earlier_life_began_goes_on_though_something_
         await handle.steer("Hurry.")
         await cancelled(running)
         door.opened.set()
-        result = await durable.run(leader, "Go.", id="1")
-    assert isinstance(result, Success)
+        result = succeeded(await durable.run(leader, "Go.", id="1"))
     assert paid == ["pay"]
     answered, said = result.history[2].content
     assert (answered.type, "Paid." in str(answered)) == ("tool_result", True), "the model knows what was done"

@@ -23,7 +23,6 @@ from journeyman import (
     Limits,
     Result,
     Subagents,
-    Success,
     Tasks,
     ToolContext,
     run,
@@ -39,7 +38,7 @@ from journeyman.store.store import Store
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
 from tests.durable.processes import Stage
-from tests.play import make_gate, n_answers, virtual_clock
+from tests.play import make_gate, n_answers, succeeded, virtual_clock
 
 _NAMES: Final = ("spent", "error", "kind", "v", "f", "s", "value", "counts", "children", "unstored_calls", "response")
 _WORDS: Final = ("skipped", "over_budget", "call", "model", "end", "", "7")
@@ -258,9 +257,7 @@ async def test_a_state_that_is_read_back_has_its_type() -> None:
     async with Durable(InMemoryEngine()) as durable:
         for agent, state in ((untold, Table(("a",))), (told, {"a", "b"})):
             for _ in range(2):
-                result = await durable.run(agent, "Go.", id=agent.name)
-                assert isinstance(result, Success)
-                assert result.state == state
+                assert succeeded(await durable.run(agent, "Go.", id=agent.name)).state == state
 
 
 async def test_without_a_team_a_durable_run_has_no_members() -> None:

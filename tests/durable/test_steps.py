@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Result, Success
+from journeyman import Agent, Limits, Result
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, DONE
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.worlds import UNKNOWN, do, done_twice, nested
-from tests.play import World, following, n_answers, texts, virtual_clock
+from tests.play import World, failed, following, n_answers, succeeded, texts, virtual_clock
 
 
 async def lived(stage: Stage, agent: Agent[Any, Any], world: World, *, seed: int, longest_s: float) -> Result[Any]:
@@ -52,8 +52,7 @@ async def test_parallel_calls_are_each_stored_under_their_own_step_however_long_
         "Done.",
     ]
     agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
-    result = await lived(stage, agent, world, seed=seed, longest_s=4.0)
-    assert isinstance(result, Success)
+    result = succeeded(await lived(stage, agent, world, seed=seed, longest_s=4.0))
     expected = [f"did {what}" for what in ("p1", "o1", "i1", "o2", "p2", "i2", "o3", "p3", "o4")]
     assert without_unknown(texts(result), expected) == expected
     assert [what for what in done_twice(world) if what.startswith("o")] == []
@@ -66,14 +65,12 @@ async def test_sub_agents_five_levels_deep_go_on_where_they_were(stage: Stage, s
     # K3
     world = World(random=Random(seed), slowest_s=0.5)
     agent = nested(world, 5)
-    result = await lived(stage, agent, world, seed=seed, longest_s=9.0)
-    assert isinstance(result, Success)
+    result = succeeded(await lived(stage, agent, world, seed=seed, longest_s=9.0))
     assert result.output == "Done."
     assert [what for what in done_twice(world) if what.endswith("before")] == []
     undisturbed = World()
     async with stage.durable() as durable:
-        alone = await durable.run(nested(undisturbed, 5), "Go.", id="undisturbed")
-    assert isinstance(alone, Success)
+        alone = succeeded(await durable.run(nested(undisturbed, 5), "Go.", id="undisturbed"))
     assert set(undisturbed.done) >= set(world.done)
     missing = {what for what in undisturbed.done if what not in world.done}
     assert {what for what in missing if not what.endswith("before")} == set(), "only of `once` an effect may be lost"
@@ -156,11 +153,9 @@ async def test_what_a_fenced_life_writes_late_is_neither_lost_nor_done_twice(sta
     async with Durable(sleeper, now=stage.now) as durable, stage.durable() as other:
         sleeping = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await asleep.wait()
-        result = await other.resume("run", agent, steal=True)
+        result = succeeded(await other.resume("run", agent, steal=True))
         wakes.set()
-        late = await sleeping
-    assert isinstance(result, Success)
-    assert isinstance(late, Success)
+        late = succeeded(await sleeping)
     assert texts(late) == texts(result), "who was fenced waits for the end, and returns it"
     told = texts(result)
     assert told[1] == "did B"
@@ -236,15 +231,13 @@ async def test_what_a_run_uses_and_where_its_limits_end_it_is_the_same_in_any_nu
     # K14
     world = World()
     async with stage.durable() as durable:
-        expected = await durable.run(a_tired_agent(world, **limits), "Go.", id="undisturbed")
+        expected = failed(await durable.run(a_tired_agent(world, **limits), "Go.", id="undisturbed"))
     for n in range(n_lives - 1):
         world.lives_on()
         world.dies_in = f"c{n}"
         assert await stage.life(a_tired_agent(world, **limits), until=world.reached) is None
     world.lives_on()
-    result = await stage.life(a_tired_agent(world, **limits))
-    assert isinstance(result, Failure)
-    assert isinstance(expected, Failure)
+    result = failed(await stage.life(a_tired_agent(world, **limits)))
     assert (result.code, result.metadata.usage) == (expected.code, expected.metadata.usage)
     assert texts(result) == texts(expected)
     async with stage.durable() as durable:
@@ -267,8 +260,7 @@ async def test_a_deadline_counts_the_work_of_all_lives_and_not_the_time_between(
         assert await stage.life(agent, until=world.reached) is None
         stage.skipped_s += 5_000
     world.lives_on()
-    result = await stage.life(agent)
-    assert isinstance(result, Failure)
+    result = failed(await stage.life(agent))
     assert result.code == "BUDGET_EXCEEDED"
     assert len([text for text in texts(result) if text.startswith("did")]) == 9
 

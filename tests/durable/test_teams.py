@@ -19,7 +19,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from tests.durable.processes import Stage, in_memory
 from tests.durable.test_background import dies_at
-from tests.play import n_answers, virtual_clock
+from tests.play import n_answers, succeeded, virtual_clock
 from tests.support.shares import SEED
 
 _SKIPPED = 3
@@ -68,9 +68,7 @@ def leader(**options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
 
 async def test_members_are_runs_that_rest_between_turns_and_write_to_one_another(stage: Stage) -> None:
     async with stage.durable(linger_s=0.02) as durable:
-        result = await durable.run(leader(), "Find it.", id="top")
-        assert isinstance(result, Success), result
-        assert "ada: bob found gold." in result.output
+        assert "ada: bob found gold." in succeeded(await durable.run(leader(), "Find it.", id="top")).output
         members = await durable.list(agent="lead/scout")
         for each in members:
             assert isinstance(await (await durable.get(each.id)).result(), Success), "it ends when its leader does"

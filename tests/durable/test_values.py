@@ -25,13 +25,14 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from journeyman import Agent, ErrorCode, Failure, Host, InMemoryJournal, Output, Subagents, run
+from journeyman import Agent, ErrorCode, Host, InMemoryJournal, Output, Subagents, run
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
 from journeyman.model import Request
 from journeyman.models.scripted import FromFunction, Scripted, call
 from tests.durable.processes import in_memory
 from tests.durable.talks import talked
+from tests.play import failed
 from tests.serve.http_served import serving
 
 
@@ -222,8 +223,7 @@ async def test_an_input_that_would_be_read_as_another_is_refused_before_anything
     async with Durable(InMemoryEngine(Memory())) as durable:
         with pytest.raises(InvalidArguments, match="cannot be stored so that another process gets the same value"):
             await durable.start(agent, Secret(key=SecretStr("s3cret")))
-        result = await durable.run(agent, Secret(key=SecretStr("s3cret")))
-    assert isinstance(result, Failure)
+        result = failed(await durable.run(agent, Secret(key=SecretStr("s3cret"))))
     assert result.code == ErrorCode.INVALID_INPUT
     assert model.requests == []
 

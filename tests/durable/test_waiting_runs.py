@@ -13,7 +13,7 @@ from journeyman.gate import Allow
 from journeyman.models.scripted import Answer
 from tests.durable.processes import START, Stage
 from tests.durable.worlds import asked, asking_agent, do, is_cancelled, until
-from tests.play import World, following, texts, virtual_clock
+from tests.play import World, following, succeeded, texts, virtual_clock
 
 
 @virtual_clock
@@ -59,8 +59,7 @@ async def test_a_question_that_is_asked_again_in_another_life_has_no_more_time_t
         until.set()
         assert await living is None
         stage.skipped_s += 40
-        result = await stage.life(agent)
-        assert isinstance(result, Success)
+        succeeded(await stage.life(agent))
         expires_at = first.waits_for[0].expires_at
         assert expires_at is not None
         [denied] = [each.at for each in await (await other.get("run")).records() if "/approval/" in each.key]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from journeyman import Agent, Chat, Failure, ask_user
+from journeyman import Agent, Chat, ask_user
 from journeyman.durable import Durable, InMemoryEngine, Memory, PostgresEngine
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.events import Event, QuestionAsked, TurnEnded
@@ -16,6 +16,7 @@ from journeyman.models.scripted import FromFunction, call
 from journeyman.store import PostgresSessions, Redacted, Store
 from tests.exams.ports import CHATS
 from tests.play import door as door
+from tests.play import failed
 from tests.play.models import Door, echo, following
 from tests.play.recorder import Recorder, check_balance, names, transcript
 from tests.play.results import cancelled, texts
@@ -100,8 +101,7 @@ async def test_a_turn_that_is_stopped_has_its_calls_closed_and_the_next_one_goes
     async with opened(Agent(name="tester", model=model, tools=[door.tool()])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         turn.abort("enough")
-        result = await turn
-        assert isinstance(result, Failure)
+        result = failed(await turn)
         assert (result.code, result.history) == ("EXECUTION_CANCELLED", chat.messages)
         assert (await chat.prompt("Go on.")).unwrap() == "Again."
         assert [each.role for each in chat.messages] == ["user", "assistant", "user", "assistant"]
@@ -137,8 +137,7 @@ async def test_a_turn_tells_the_same_events_in_the_same_order(opened: Opened) ->
 
 async def test_a_model_that_fails_ends_the_turn_and_the_chat_goes_on(opened: Opened) -> None:
     async with opened(Agent(name="tester", model=FromFunction(raising(ValueError("no"))))) as chat:
-        result = await chat.prompt("Go.")
-        assert isinstance(result, Failure)
+        result = failed(await chat.prompt("Go."))
         assert (result.code, result.history) == ("API_ERROR", chat.messages)
         await chat.use(echo())
         assert (await chat.prompt("Again.")).unwrap() == "<Go.\n\nAgain.>"

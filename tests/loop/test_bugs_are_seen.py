@@ -263,8 +263,7 @@ async def test_what_may_be_a_bug_inside_the_output_type_is_told_once(stage: Stag
     agent = Agent(name="a", model=stage.model([report(10), report(1)]), output=Output(Doubtful))
     assert succeeded(await run(agent, "Go.")).output == Doubtful(total=1)
     agent = Agent(name="a", model=stage.model([report(10), report(11)]), output=Output(Doubtful))
-    failure = failed(await run(agent, "Go."))
-    assert failure.error.message.endswith(f" again, at {line_of(adds_a_text)}.")
+    assert failed(await run(agent, "Go.")).error.message.endswith(f" again, at {line_of(adds_a_text)}.")
 
 
 async def test_two_lines_that_may_be_bugs_are_told_one_after_the_other(stage: Stage) -> None:  # A33

@@ -255,8 +255,7 @@ NOTHING_SAID: dict[str, Response] = {
 @pytest.mark.parametrize("answer", NOTHING_SAID.values(), ids=NOTHING_SAID)
 async def test_a_run_that_ended_with_nothing_said_can_go_on(stage: Stage, answer: Response) -> None:
     agent = talker(stage.model([call("look", id="a"), answer, "Hello."]), limits=Limits(iterations=2))
-    first = failed(await run(agent, "Go."))
-    assert (await run(agent, "Go on.", history=first.history)).unwrap() == "Hello."
+    assert (await run(agent, "Go on.", history=failed(await run(agent, "Go.")).history)).unwrap() == "Hello."
 
 
 @pytest.mark.parametrize("answer", NOTHING_SAID.values(), ids=NOTHING_SAID)

@@ -40,7 +40,7 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.output import KeepGoing, Stopping
 from journeyman.store.store import Store
 from journeyman.types import Usage
-from tests.play import World, cancelled, following, make_gate, make_tool, texts, virtual_clock
+from tests.play import World, cancelled, failed, following, make_gate, make_tool, succeeded, texts, virtual_clock
 from tests.support.room import no_room
 
 
@@ -234,8 +234,7 @@ async def test_functions_and_validators_are_not_asked_again() -> None:
     assert before == ["attempt", "attempt", "error", "prompt", "state", "system", "validator"]
     world.dies_in = ""
     rest = Scripted([call("output", text="Hello, all.", id="2")])
-    result = await life(world, agent, journal, host=Host(model=rest))
-    assert isinstance(result, Success)
+    result = succeeded(await life(world, agent, journal, host=Host(model=rest)))
     assert result.output == Letter(text="Hello, all.")
     assert sorted(asked) == sorted([*before, "validator"])
     assert [message.text for message in rest.requests[0].messages if "Longer!" in str(message)] != []
@@ -255,8 +254,7 @@ async def test_a_stop_guard_is_not_asked_again() -> None:
         stop_guard=guard,
     )
     assert await life(world, agent, journal) is None
-    result = await life(world, agent, journal, host=Host(model=Scripted(["Last."])))
-    assert isinstance(result, Success)
+    result = succeeded(await life(world, agent, journal, host=Host(model=Scripted(["Last."]))))
     assert asked == ["First.", "Last."]
     assert "And then?" in [message.text for message in result.history]
 
@@ -302,8 +300,7 @@ async def test_a_step_without_facts_is_refused_in_one_sentence() -> None:
     journal.finished["head"] = b'{"agent":"adder","input":"Go."}'
     for limits in (Limits(), Limits(calls=3)):
         agent = Agent(name="adder", model=Scripted(["Done."]), limits=limits)
-        result = await run(agent, "Go.", host=Host(journal=journal))
-        assert isinstance(result, Failure)
+        result = failed(await run(agent, "Go.", host=Host(journal=journal)))
         assert result.code is ErrorCode.INVALID_INPUT
         assert "it was stored by another version of journeyman" in result.error.message
 
@@ -315,8 +312,7 @@ async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be
     del anything.__annotations__["return"]
 
     agent = Agent(name="adder", model=Scripted(["Done."]), run_state=anything)
-    result = await run(agent, "Go.", host=Host(journal=InMemoryJournal()))
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go.", host=Host(journal=InMemoryJournal())))
     assert "Let the function that makes it declare the type that it returns" in str(result.error)
     assert isinstance(await run(agent, "Go."), Success)
 
@@ -331,8 +327,7 @@ async def test_a_state_of_another_type_than_the_declared_one_is_refused_where_it
         return {"x": 1}
 
     agent = Agent(name="changer", model=Scripted([call("change"), "Done."]), tools=[change], run_state=numbers)
-    result = await run(agent, "Go.", host=Host(journal=InMemoryJournal()))
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go.", host=Host(journal=InMemoryJournal())))
     assert "the state ['x'] is not what the function that makes it declares (dict[str, int])" in str(result.error)
 
 
@@ -440,8 +435,7 @@ async def test_nobody_is_told_twice() -> None:
     assert isinstance(events[0], RunStarted)
     for _ in range(2):
         rest = Host(model=Scripted(["Done."]))
-        result = await life(world, agent, journal, host=rest, on_event=events.append, callbacks=callbacks)
-        assert isinstance(result, Success)
+        succeeded(await life(world, agent, journal, host=rest, on_event=events.append, callbacks=callbacks))
     resumed = events[first]
     assert isinstance(resumed, RunResumed)
     assert (resumed.path, resumed.attempt, resumed.iteration) == (("payer",), 1, 2)
@@ -473,8 +467,7 @@ async def test_a_sub_agent_that_first_begins_in_a_later_life_is_told_from_its_be
 
     assert await life(world, payers(world), journal, host=Host(gate=Held())) is None
     asking.set()
-    result = await life(world, payers(world), journal, host=Host(gate=Held()), on_event=events.append)
-    assert isinstance(result, Success)
+    succeeded(await life(world, payers(world), journal, host=Host(gate=Held()), on_event=events.append))
     began = [event.path[-1] for event in events if isinstance(event, RunStarted)]
     assert sorted(began) == ["left#1", "right#2"]
 
@@ -490,8 +483,7 @@ async def test_a_journal_answers_only_the_run_that_it_is_of() -> None:
         (agent, "Second.", "the journal is of the input 'First.', not of 'Second.'"),
         (replace(agent, name="two"), "First.", "the journal is of the agent 'one', not of 'two'"),
     ):
-        result = await run(other, input, host=Host(journal=journal))
-        assert isinstance(result, Failure)
+        result = failed(await run(other, input, host=Host(journal=journal)))
         assert result.code == "INVALID_INPUT"
         assert named in result.error.message
 
@@ -500,8 +492,7 @@ async def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with Store(tmp_path / "runs.db") as store:
         journal = store.journal("7")
     agent = Agent(name="one", model=Scripted(["Done."]))
-    result = await run(agent, "Go.", host=Host(journal=journal))
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go.", host=Host(journal=journal)))
     assert result.code == "INVALID_INPUT"
     assert "the journal cannot be used (StoreError: " in result.error.message
 
@@ -539,8 +530,7 @@ async def test_a_store_that_was_closed_ends_the_run(tmp_path: Path) -> None:
         return "closed"
 
     agent = Agent(name="closer", model=Scripted([call("close", id="A"), "Done."]), tools=[close])
-    result = await run(agent, "Go.", host=Host(journal=store.journal("7")))
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go.", host=Host(journal=store.journal("7"))))
     assert (result.code, "could not be written" in result.error.message) == ("INTERNAL_ERROR", True)
 
 
@@ -575,9 +565,7 @@ async def test_a_state_that_may_be_anything_comes_back_as_what_it_was(declared: 
     )
     assert await life(world, agent, journal) is None
     world.dies_in = ""
-    result = await life(world, agent, journal)
-    assert isinstance(result, Success)
-    assert result.state == Letter(text="first, signed")
+    assert succeeded(await life(world, agent, journal)).state == Letter(text="first, signed")
 
 
 # -- what a run that goes on does not do again -------------------------------------------------------------------------
@@ -603,9 +591,7 @@ async def test_a_preview_is_not_made_again() -> None:
     rest = Host(
         model=following(call("output", invoice="A", id="o"), call("pay", invoice="A", id="A"), call("submit", id="s"))
     )
-    result = await life(world, agent, journal, host=rest)
-    assert isinstance(result, Success)
-    assert (made, texts(result)[0]) == (["A"], "preview 1")
+    assert (made, texts(succeeded(await life(world, agent, journal, host=rest)))[0]) == (["A"], "preview 1")
 
 
 def leading(world: World, child: Agent[Any, Any]) -> Agent[str, str]:
@@ -625,7 +611,7 @@ async def test_a_sub_agent_that_has_ended_is_not_begun_again_and_counts_as_befor
 
     look = make_tool("look", "fine", effect="pure")
     child = Agent(name="looker", description="Looks.", model=FromFunction(answer), tools=[look])
-    whole = await life(World(), leading(World(), child), InMemoryJournal())
+    whole = succeeded(await life(World(), leading(World(), child), InMemoryJournal()))
     asked.clear()
     assert await life(world, leading(world, child), journal) is None
     keys = list(journal.finished)
@@ -633,9 +619,7 @@ async def test_a_sub_agent_that_has_ended_is_not_begun_again_and_counts_as_befor
         if "/single/0/" in key and not key.endswith("/end"):
             del journal.finished[key]
     world.dies_in = ""
-    result = await life(world, leading(world, child), journal)
-    assert isinstance(result, Success)
-    assert isinstance(whole, Success)
+    result = succeeded(await life(world, leading(world, child), journal))
     assert len(asked) == 2
     [record], [expected] = result.metadata.children, whole.metadata.children
     assert replace(record, latency_s=0.0) == replace(expected, latency_s=0.0)
@@ -654,8 +638,7 @@ async def test_a_sub_agent_whose_time_was_up_is_not_gone_on_with() -> None:
     child = Agent(name="looker", description="Looks.", model=FromFunction(hang), limits=limits)
     assert await life(world, leading(world, child), journal) is None
     world.dies_in = ""
-    result = await life(world, leading(world, child), journal)
-    assert isinstance(result, Success)
+    result = succeeded(await life(world, leading(world, child), journal))
     assert len(asked) == 1
     assert "BUDGET_EXCEEDED" in texts(result)[0] or "seconds" in texts(result)[0]
 
@@ -680,8 +663,7 @@ async def test_a_deadline_that_has_passed_stops_a_run_only_where_it_was() -> Non
     await reached.wait()
     await cancelled(living)
     hurried = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=5))
-    result = await run(hurried, "Pay.", host=Host(journal=journal))
-    assert isinstance(result, Failure)
+    result = failed(await run(hurried, "Pay.", host=Host(journal=journal)))
     assert result.code is ErrorCode.BUDGET_EXCEEDED
     assert texts(result)[0] == "paid A"
     assert result.metadata.usage is not None

@@ -26,7 +26,7 @@ from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import ToolResult
 from tests.loop.parts import end_of
-from tests.play import look, make_tool, report, reporter, texts
+from tests.play import failed, look, make_tool, report, reporter, texts
 
 NOT_RUN = "Error: not run, because an earlier call has stopped the run."
 
@@ -55,8 +55,7 @@ async def test_a_tool_stops_its_run_with_its_own_result_and_no_call_or_request_f
 
 async def test_an_output_of_the_same_response_is_not_taken() -> None:
     model = Scripted([[report(id="out"), call("give_up")]])
-    result = await run(reporter(model, tools=[look, give_up]), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(reporter(model, tools=[look, give_up]), "Go."))
     assert result.error.context == CancelledContext(reason="the page is gone", doing="running tools")
     assert result.candidate == {"total": 3}
 
@@ -104,8 +103,7 @@ async def is_cached(ctx: ToolContext) -> str:
 
 @pytest.mark.parametrize("how", [fails, is_late, in_a_thread, is_cached], ids=lambda each: str(each.name))
 async def test_the_run_stops_however_the_call_ends(how: Any) -> None:  # noqa: ANN401 - a tool
-    result = await run(quitter(call(how.name), tools=[how]), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(quitter(call(how.name), tools=[how]), "Go."))
     assert result.error.context == CancelledContext(reason="enough", doing="running tools")
 
 
@@ -114,8 +112,7 @@ async def test_a_middleware_and_a_deferred_tool_stop_the_run_too() -> None:
         called.context.stop("the middleware has had enough")
         return await call_next(called)
 
-    result = await run(quitter(call("look"), middlewares=[quits]), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(quitter(call("look"), middlewares=[quits]), "Go."))
     assert texts(result) == ["found here"]
     assert "the middleware has had enough" in str(result.error)
 
@@ -123,8 +120,7 @@ async def test_a_middleware_and_a_deferred_tool_stop_the_run_too() -> None:
         call("tool_search", query="select:give_up"),
         call("call_tool", name="give_up", arguments={"why": "gone"}),
     ]
-    result = await run(quitter(*through, tools=deferred_tools([give_up])), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(quitter(*through, tools=deferred_tools([give_up])), "Go."))
     assert result.error.context == CancelledContext(reason="gone", doing="running tools")
 
 
@@ -146,9 +142,7 @@ async def test_a_call_that_has_ended_stops_nothing_and_a_reason_says_something()
 
 async def test_the_turn_of_a_chat_ends_and_the_chat_goes_on() -> None:
     async with Chat(quitter(call("give_up"), "Here again.")) as chat:
-        result = await chat.prompt("Go.")
-        assert isinstance(result, Failure)
-        assert texts(result) == ["noted"]
+        assert texts(failed(await chat.prompt("Go."))) == ["noted"]
         assert (await chat.prompt("On.")).unwrap() == "Here again."
 
 
@@ -198,7 +192,6 @@ async def test_a_death_after_any_step_gives_the_same_end() -> None:
     for n in range(len(whole.finished) + 1):
         kept = dict(list(whole.finished.items())[:n])
         rest = InMemoryJournal(finished=dict(kept), started={key for key in whole.started if key in kept})
-        again = await run(crew(lambda: None), "Go.", host=Host(journal=rest))
-        assert isinstance(again, Failure)
+        again = failed(await run(crew(lambda: None), "Go.", host=Host(journal=rest)))
         assert isinstance(result, Failure)
         assert (again.error, again.history) == (result.error, result.history), list(kept)

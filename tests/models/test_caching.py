@@ -14,6 +14,7 @@ from journeyman.connect import connect
 from journeyman.model import CachePolicy, Settings
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.result import dump_document, result_document
+from tests.play import succeeded
 from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import answer, thinking, tool_use
 from tests.support.messages_api import MessagesApi
@@ -79,9 +80,7 @@ async def recorded(cache: CachePolicy) -> tuple[list[bytes], Success[Report]]:
             validators=[not_empty],
             settings=Settings(cache=cache, thinking="low"),
         )
-        result = await run(agent, "Read it all.")
-        assert isinstance(result, Success)
-        return [request.raw for request in api.requests], result
+        return [request.raw for request in api.requests], succeeded(await run(agent, "Read it all."))
 
 
 def conversation(body: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import assert_type
 
 import pytest
 
-from journeyman import Agent, Failure, Model, ProviderError, run
+from journeyman import Agent, Model, ProviderError, run
 from journeyman.connect import connect
 from journeyman.model import opened
 from journeyman.models import Scripted, transport
@@ -24,7 +24,7 @@ from tests.contracts.fault_wires import ANTHROPIC_EVENTS
 from tests.contracts.faults import CERTIFICATES
 from tests.models.asking import HELLO, ask
 from tests.models.raw_server import RawServer, http
-from tests.play import virtual_clock
+from tests.play import failed, virtual_clock
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
 from tests.support.messages_api import MessagesApi
@@ -107,8 +107,7 @@ async def test_a_connection_that_one_authority_vouches_for_is_not_used_by_anothe
         for _ in range(2):
             await say_hello(model_at(server.url))
         monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "idle_authority.pem"))
-        result = await run(Agent(name="greeter", model=model_at(server.url), retries=0), "Hello.")
-        assert isinstance(result, Failure)
+        result = failed(await run(Agent(name="greeter", model=model_at(server.url), retries=0), "Hello."))
         assert "a certificate that is not trusted here; SSL_CERT_FILE names other authorities" in str(result.error)
         assert len(server.requests) == 2
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from google.genai import types as official
 
-from journeyman import Agent, Failure, ModelUnavailable, Success, run
+from journeyman import Agent, ModelUnavailable, run
 from journeyman.connect import connect
 from journeyman.models.google import GoogleModel
 from journeyman.models.transport import Timeouts
@@ -20,7 +20,7 @@ from tests.contracts.makers import GEMINI, KEY
 from tests.contracts.makers import google as made
 from tests.contracts.makers import vertex as made_on_vertex
 from tests.models.asking import Json, ask, everything_said_by, failure_of, known_of, request, unavailable
-from tests.play import make_tool, raising
+from tests.play import failed, make_tool, raising, succeeded
 from tests.support.gemini_answers import answer, call, fault, signed, text, thought
 from tests.support.gemini_api import GeminiApi
 from tests.support.gemini_rules import DUMMIES
@@ -188,8 +188,7 @@ async def test_a_missing_signature_is_a_bad_request() -> None:  # section 7, fau
 async def test_ten_steps_bring_every_signature_back() -> None:  # section 7, contract 3; the server compares
     steps = [answer(thought(f"Step {n}."), call("look", {"n": n}), call("look", {"n": -n})) for n in range(1, 11)]
     async with GeminiApi([*steps, answer("Done.")]) as api, made(api.url) as model:
-        result = await run(Agent(name="a", model=model, tools=[look]), "Look.")
-    assert isinstance(result, Success)
+        succeeded(await run(Agent(name="a", model=model, tools=[look]), "Look."))
     assert len(api.requests) == 11
 
 
@@ -199,8 +198,7 @@ async def test_a_conversation_moves_among_geminis_models() -> None:  # section 7
         history: Any = ()
         for name in names:
             async with made(api.url, name=name) as model:
-                result = await run(Agent(name="a", model=model, tools=[look]), "Look.", history=history)
-                assert isinstance(result, Success)
+                result = succeeded(await run(Agent(name="a", model=model, tools=[look]), "Look.", history=history))
                 history = result.history
     assert len(api.requests) == 8
 
@@ -263,8 +261,7 @@ async def test_an_unusable_answer_is_one_clear_line_and_loses_nothing(body: Json
     event = raw(b"data: " + orjson.dumps(body) + b"\n\n", content_type="text/event-stream")
     begun = answer(call("look", {"n": 1}))
     async with GeminiApi([begun, event]) as api, made(api.url) as model:
-        result = await run(Agent(name="a", model=model, tools=[look], retries=0), "Look.")
-    assert isinstance(result, Failure)
+        result = failed(await run(Agent(name="a", model=model, tools=[look], retries=0), "Look."))
     assert words in str(result.error)
     assert "\n" not in str(result.error)
     assert [message.role for message in result.history] == ["user", "assistant", "user"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from journeyman import Agent, Chat, Price, Settings, Success, run, tool
+from journeyman import Agent, Chat, Price, Settings, run, tool
 from journeyman.compaction import Compaction
 from journeyman.models.google import GoogleModel
 from journeyman.types import Message, Opaque, Text, Thinking, ToolResult, ToolUse, Usage
@@ -20,6 +20,7 @@ from tests.contracts.makers import GEMINI
 from tests.contracts.makers import google as made
 from tests.models.asking import Json, ask, request
 from tests.models.raw_server import RawServer, http
+from tests.play import succeeded
 from tests.support.gemini_answers import Counted, answer, call, event, signed, thought
 from tests.support.gemini_api import GeminiApi
 from tests.support.gemini_rules import Memory, judge
@@ -51,8 +52,7 @@ async def test_a_shortened_conversation_has_the_user_first_and_no_result_without
         agent = Agent(
             name="a", model=model, tools=[look], compaction=compaction, settings=Settings(max_tokens=500), retries=0
         )
-        result = await run(agent, "Look at everything.")
-    assert isinstance(result, Success)
+        result = succeeded(await run(agent, "Look at everything."))
     lengths = [len(each.body["contents"]) for each in api.requests]  # pyright: ignore[reportArgumentType]
     assert max(lengths) < 2 * len(steps)  # the server judges what is left
     last: Any = api.requests[-1].body["contents"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, DefinitionError, ErrorCode, Failure, Host, Limits, Price, Settings, Success, run
+from journeyman import Agent, DefinitionError, ErrorCode, Host, Limits, Price, Settings, Success, run
 from journeyman.errors import ProviderError
 from journeyman.events import Event, HostedToolRan, ModelResponded
 from journeyman.hosted import CodeExecution, FileSearch, Found, HostedTool, Location, WebSearch, hosted_calls
@@ -25,7 +25,7 @@ from journeyman.models.scripted import Scripted, say
 from journeyman.types import Message, Opaque, Text, Usage
 from tests.contracts import makers
 from tests.models.asking import Json, ask
-from tests.play import make_tool
+from tests.play import failed, make_tool, succeeded
 from tests.support import gemini_answers as gemini
 from tests.support import messages_answers as messages
 from tests.support import openai_answers as openai
@@ -102,9 +102,7 @@ def agent(model: Model, *hosted: HostedTool, **more: Any) -> Agent[str, str]:  #
 
 async def played(searcher: Agent[str, str], *, history: Sequence[Message] = ()) -> tuple[Success[str], list[Event]]:
     events: list[Event] = []
-    ended = await run(searcher, "What sells in May?", on_event=events.append, history=history)
-    assert isinstance(ended, Success), ended
-    return ended, events
+    return succeeded(await run(searcher, "What sells in May?", on_event=events.append, history=history)), events
 
 
 def told(events: Sequence[Event]) -> list[tuple[str, str, str, tuple[Found, ...], str | None]]:
@@ -306,8 +304,7 @@ async def test_what_a_model_lacks_is_said_before_any_call(name: str) -> None:
         agent(model, hosted)
     assert [problem.code for problem in raised.value.problems] == ["NOT_HOSTED"]
     assert words in str(raised.value)
-    ended = await run(agent(Scripted([say("Hm.")]), hosted), "Hi.", host=Host(model=model))
-    assert isinstance(ended, Failure)
+    ended = failed(await run(agent(Scripted([say("Hm.")]), hosted), "Hi.", host=Host(model=model)))
     assert ended.error.code == ErrorCode.MODEL_UNAVAILABLE
     assert words in str(ended.error)
 
@@ -363,8 +360,7 @@ def test_lists_that_the_caller_changes_later_are_copied() -> None:
 
 async def test_a_limit_on_cost_needs_the_price_of_a_call() -> None:
     priced = replace(claude(), price=price_for("anthropic", "claude-sonnet-5-5"))
-    ended = await run(agent(priced, CodeExecution(), limits=Limits(cost=1.0)), "Hi.")
-    assert isinstance(ended, Failure)
+    ended = failed(await run(agent(priced, CodeExecution(), limits=Limits(cost=1.0)), "Hi."))
     assert ended.error.code == ErrorCode.MODEL_UNAVAILABLE
     assert "its hosted code_execution has no known price" in str(ended.error)
 
@@ -413,8 +409,7 @@ def test_what_is_no_call_is_left_out(block: str) -> None:
 
 
 async def test_a_model_without_facts_is_asked() -> None:
-    ended = await run(agent(Scripted([say("Hm.")]), WebSearch()), "Hi.")
-    assert isinstance(ended, Success)
+    succeeded(await run(agent(Scripted([say("Hm.")]), WebSearch()), "Hi."))
 
 
 async def test_settings_for_one_request_are_checked_as_well() -> None:

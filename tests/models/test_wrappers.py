@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Success, Text, Usage, run, tool
+from journeyman import Agent, DefinitionError, Host, Limits, Price, Text, Usage, run, tool
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.events import ModelAnswered, ModelResponded, ModelRestarted
 from journeyman.model import Answered, BlockFinished, Facts, ResponseFinished, ResponseStarted, Restarted, TextPart
@@ -20,7 +20,7 @@ from journeyman.models.wrappers import PASSED_ON
 from journeyman.types import NOTHING_USED
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed
-from tests.play import Recorder, Stage, broken, check_balance, make_tool, virtual_clock
+from tests.play import Recorder, Stage, broken, check_balance, failed, make_tool, succeeded, virtual_clock
 from tests.play import stage as stage
 from tests.support.messages_answers import answer, fault
 from tests.support.messages_api import MessagesApi
@@ -176,8 +176,7 @@ async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:
     look = make_tool("look", "found")
     recorder = Recorder()
     agent = Agent(name="tester", model=Fallback(first, second, on=["overloaded"]), tools=[look], retries=0)
-    first_half = await run(agent, "Go.", on_event=recorder, max_attempts=1)
-    assert isinstance(first_half, Success)
+    first_half = succeeded(await run(agent, "Go.", on_event=recorder, max_attempts=1))
     check_balance(recorder.events)
     answered = recorder.of(ModelAnswered)
     assert [event.model for event in answered[:2]] == [first.name, second.name]
@@ -193,8 +192,7 @@ async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:
 async def test_retries_begin_with_the_first_model_again_and_count_everything() -> None:
     first = Scripted([error("overloaded", usage=USED), error("overloaded", usage=USED)], price=CHEAP)
     second = Scripted([error("network", usage=USED), "Done."], price=DEAR)
-    result = await run(Agent(name="tester", model=Fallback(first, second)), "Go.")
-    assert isinstance(result, Success)
+    result = succeeded(await run(Agent(name="tester", model=Fallback(first, second)), "Go."))
     assert result.metadata.usage is not None
     assert result.metadata.usage.requests == 4
     assert result.metadata.usage.cost == pytest.approx(2 * (CHEAP.of(USED) or 0) + 2 * (DEAR.of(USED) or 0))
@@ -244,14 +242,12 @@ async def test_the_cost_is_unknown_after_a_swap_to_a_model_without_a_price() -> 
 
     swappable.swap(Scripted([call("swap", id="a")], price=CHEAP))
     agent = Agent(name="tester", model=swappable, tools=[swap])
-    result = await run(agent, "Go.")
-    assert isinstance(result, Success)
+    result = succeeded(await run(agent, "Go."))
     assert result.metadata.usage is not None
     assert result.metadata.usage.cost is None
 
     swappable.swap(Scripted([call("swap", id="a")], price=CHEAP))
-    limited = await run(replace(agent, limits=Limits(cost=1.0)), "Go.")
-    assert isinstance(limited, Failure)
+    limited = failed(await run(replace(agent, limits=Limits(cost=1.0)), "Go."))
     assert limited.code == "MODEL_UNAVAILABLE"
     said = "Model 'scripted:scripted' cannot be used: its cost is limited, and it has no known price."
     assert limited.error.message == said
@@ -269,8 +265,7 @@ async def test_a_swap_does_not_disturb_the_answer_under_way() -> None:
 async def test_without_a_model_a_run_ends_as_unavailable_and_says_what_to_do() -> None:
     swappable = Swappable()
     assert known_of(swappable) == ("swappable", "none", None, None, None)
-    result = await run(Agent(name="tester", model=swappable), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(Agent(name="tester", model=swappable), "Go."))
     assert (result.code, result.error.phase) == ("MODEL_UNAVAILABLE", "iteration")
     assert result.error.message == "Model 'swappable' cannot be used: it holds no model."
     assert result.error.hint == "Give it one: Swappable(model), or swap(model) before the call."

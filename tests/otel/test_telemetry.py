@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 
-from journeyman import Agent, Chat, Failure, Host, ProviderError, Rejected, Subagents, Success, Tasks, Team, run, tool
+from journeyman import Agent, Chat, Host, ProviderError, Rejected, Subagents, Tasks, Team, run, tool
 from journeyman.durable import Durable
 from journeyman.gate import Deny
 from journeyman.model import Request, Response, Settings
@@ -26,7 +26,7 @@ from journeyman.store import Store
 from journeyman.types import Usage
 from tests.contracts.carriers import CARRIERS
 from tests.otel.sending import Sending
-from tests.play import make_gate, make_tool, raising
+from tests.play import failed, make_gate, make_tool, raising, succeeded
 
 SECRET = "sk-ant-api03-" + "a1B2" * 12
 
@@ -46,8 +46,7 @@ def looked() -> Response:
 
 
 async def test_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions(sending: Sending) -> None:
-    result = await run(scout(looked(), "Whales sing."), "Go.", host=sending.host())
-    assert isinstance(result, Success)
+    succeeded(await run(scout(looked(), "Whales sing."), "Go.", host=sending.host()))
     came = sending.received()
     assert came.tree() == [
         "invoke_agent scout",
@@ -168,8 +167,7 @@ def test_every_name_is_one_of_the_conventions() -> None:
 
 async def test_a_request_that_was_refused_counts_as_one_without_tokens(sending: Sending) -> None:
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
-    result = await run(scout(busy, retries=0), "Go.", host=sending.host())
-    assert isinstance(result, Failure)
+    failed(await run(scout(busy, retries=0), "Go.", host=sending.host()))
     figures = sending.received().metrics
     assert [point["error.type"] for point in figures["gen_ai.client.inference.duration"]] == ["overloaded"]
     assert len(figures["gen_ai.client.inference.usage.input_tokens"]) == 1
@@ -323,8 +321,7 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
 
     tools, validators = [slow, broken, forbidden, look], [raising(Rejected("Never."))]
     agent = Agent(name="scout", model=model, tools=tools, gate=gate, validators=validators, retries=1)
-    result = await run(agent, "Go.", host=sending.host(), max_attempts=2)
-    assert isinstance(result, Failure)
+    failed(await run(agent, "Go.", host=sending.host(), max_attempts=2))
     came = sending.received()
     errors = {span.name: span.attributes.get("error.type") for span in came.spans if span.status == 2}
     assert errors == {
@@ -385,8 +382,7 @@ async def test_a_provider_that_raises_costs_spans_and_one_warning(caplog: pytest
 
 
 async def test_what_is_no_telemetry_is_refused() -> None:
-    result = await run(scout("Done."), "Go.", host=Host(telemetry=cast("Any", 42)))
-    assert isinstance(result, Failure)
+    result = failed(await run(scout("Done."), "Go.", host=Host(telemetry=cast("Any", 42))))
     assert "Host.telemetry is 42" in result.error.message
     assert "OpenTelemetry() of journeyman.otel" in result.error.message
 

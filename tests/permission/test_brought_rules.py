@@ -14,7 +14,7 @@ from journeyman.permission import Approvals, Permission
 from journeyman.permission.capability import classify
 from journeyman.types import NOTHING_USED
 from tests.permission.workshop import request
-from tests.play import make_tool
+from tests.play import failed, make_tool
 
 LOG = replace(request("log", path="x"), acts_as=None, foreign=True, server_names=("mcp__git__log", "mcp__git"))
 
@@ -108,8 +108,7 @@ def agent(name: str, **fields: object) -> Agent[str]:
 async def test_a_rule_about_no_tool_ends_the_run_before_anything_is_spent(rule: str, where: str) -> None:
     gate = Permission(mode="trust", **rules(where, rule))
     for made, host in ((agent("a", tools=[refund], gate=gate), Host()), (agent("a", tools=[refund]), Host(gate=gate))):
-        ended = await run(made, "Go.", host=host)
-        assert isinstance(ended, Failure)
+        ended = failed(await run(made, "Go.", host=host))
         assert isinstance(ended.error.context, InvalidInputContext)
         assert f"The permission's rule {rule!r} matches no kind" in ended.error.context.issues[0]
         assert ended.metadata.usage == NOTHING_USED

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from journeyman import Agent, Chat, Host, Limits, Subagents, Success, run, tool
+from journeyman import Agent, Chat, Host, Limits, Subagents, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.events import RecordingEnded
@@ -24,7 +24,7 @@ from journeyman.tools.redaction import Redactor
 from tests.cli.program import Warm
 from tests.contracts.carriers import CARRIERS, Carrier
 from tests.play import Recorder as Heard
-from tests.play import make_gate
+from tests.play import make_gate, succeeded
 from tests.properties.examples import N_EXAMPLES
 from tests.store.test_killed import started
 from tests.tools.secret_texts import SECRETS
@@ -348,8 +348,7 @@ async def test_a_store_that_fails_ends_recording_and_not_the_run(
     answers = [say(call("smash")), say(call("wait")), say("Still here.")]
     agent = Agent(name="rough", model=Scripted(answers), tools=[smash, wait])
     with caplog.at_level(logging.WARNING), Recorder(lone_place) as recorder:
-        result = await run(agent, "?", on_event=heard, host=Host(record=recorder))
-    assert isinstance(result, Success)
+        succeeded(await run(agent, "?", on_event=heard, host=Host(record=recorder)))
     assert len(heard.of(RecordingEnded)) == 1
     assert [record for record in caplog.records if "nothing more is recorded" in record.message] != []
 

@@ -9,12 +9,12 @@ from typing import IO
 
 import pytest
 
-from journeyman import Chat, Host, Success, Text, run
+from journeyman import Chat, Host, Text, run
 from journeyman.errors import SessionInUse
 from journeyman.models.scripted import Scripted
 from journeyman.store.store import Store
 from tests.cli.program import Warm
-from tests.play import texts, transcript
+from tests.play import succeeded, texts, transcript
 from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
@@ -120,8 +120,7 @@ async def test_a_run_killed_in_mid_call_repeats_no_finished_step(warm: Warm, pat
         assert (program.line(), program.line()) == ("pay A", "pay B")
     rest = Scripted(["Ask whether B was paid."])  # the first two answers are in the journal
     with Store(path) as store:
-        result = await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7"), model=rest))
-    assert isinstance(result, Success)
+        result = succeeded(await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7"), model=rest)))
     assert result.output == "Ask whether B was paid."
     assert result.metadata.usage is not None
     assert result.metadata.usage.requests == 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Tasks, Usage, run
+from journeyman import Agent, Limits, Output, Result, Subagents, Tasks, Usage, run
 from journeyman.agent import MessageContext
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
@@ -16,6 +16,7 @@ from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted, c
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import filled
 from journeyman.types import Message, ToolResult, ToolUse
+from tests.play import failed
 from tests.play.clock import virtual_clock
 from tests.play.models import echo, hang
 from tests.play.recorder import Recorder, transcript
@@ -109,9 +110,7 @@ async def test_partial_text_of_a_failure_is_never_an_output(stage: Stage) -> Non
     crew = Subagents(scout(stage, say("half of it", stop_reason="max_tokens")))
     with pytest.raises(SubagentFailed, match="TOKEN_LIMIT_EXCEEDED") as raised:
         await crew.execute(LOOK)
-    failure = raised.value.failure
-    assert isinstance(failure, Failure)
-    assert failure.metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=5)
+    assert failed(raised.value.failure).metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=5)
     assert raised.value.agent == "scout"
 
 

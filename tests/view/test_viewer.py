@@ -19,7 +19,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from journeyman import Agent, Chat, Failure, Host, Limits, Success, Text, ask_user, run
+from journeyman import Agent, Chat, Host, Limits, Success, Text, ask_user, run
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
 from journeyman.model import Part, Request, TextPart
@@ -30,7 +30,7 @@ from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.source import Source
 from journeyman.view.steering import Given, Steering
-from tests.play import make_tool
+from tests.play import failed, make_tool
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -221,8 +221,7 @@ async def test_a_run_is_held_released_and_stopped(path: Path) -> None:
                 if kind == "events" and any(each["tool_use_id"] == "c2" for each in told):
                     break
             assert (await desk.say(id, kind="stop", text="enough", dedup="s"))["status"] == "taken"
-            result = await going
-    assert isinstance(result, Failure)
+            result = failed(await going)
     assert (result.code, "enough" in result.error.message) == ("EXECUTION_CANCELLED", True)
 
 
