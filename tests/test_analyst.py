@@ -18,7 +18,7 @@ from journeyman import ErrorCode, Rejected, Success, run
 from journeyman.events import Event, LayerCompleted, ToolCalled, ToolFinished
 from journeyman.model import Request
 from journeyman.types import Message, Text, ToolResult, ToolUse
-from tests.play import failed, succeeded
+from tests.play import existing, failed, succeeded
 from tests.support.stand_ins import asked, assert_keeps_no_state
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "analyst"
@@ -237,8 +237,7 @@ async def test_the_demo_explores_drafts_reflects_is_rejected_repairs_and_succeed
 
 async def test_the_demo_counts_tokens_and_attempts() -> None:
     result, _ = await watched(birdstrikes, demo_agent().question)
-    usage = result.metadata.usage
-    assert usage is not None
+    usage = existing(result.metadata.usage)
     assert (usage.requests, len(result.metadata.attempts)) == (8, 2)
     assert usage.input_tokens > usage.output_tokens > 500
 

@@ -15,7 +15,7 @@ from journeyman import Abort, Agent, Chat, Limits, Subagents, Tasks, run, run_ma
 from journeyman.cancel import is_done_for
 from journeyman.durable import Durable, InMemoryEngine
 from journeyman.models.scripted import FromFunction, Scripted, call
-from tests.play import failed
+from tests.play import existing, failed
 from tests.support.eager import run_eagerly
 
 
@@ -113,8 +113,7 @@ def test_the_stop_button_of_a_notebook_stops_a_quiet_run(monkeypatch: pytest.Mon
     quiet = Agent(name="quiet", model=Scripted([call("wait_for_ever")]), tools=[wait_for_ever])
 
     async def cell() -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        task = existing(asyncio.current_task())
 
         signal.signal(signal.SIGUSR1, lambda *_: task.cancel())
         press = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))

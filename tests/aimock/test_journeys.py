@@ -17,7 +17,7 @@ from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.result import Result
 from tests.aimock.server import Play, answer, call, refusal
-from tests.play import Recorder, calls, check_balance, succeeded, transcript
+from tests.play import Recorder, calls, check_balance, existing, succeeded, transcript
 from tests.properties.wire_worlds import on_hurried_loop
 
 KEY = "sk-aimock-any-key"
@@ -367,8 +367,7 @@ def test_a_stream_that_is_cut_begins_again(play: Play, api: Api, interruption: d
     assert said.startswith(before)
     assert len(before) < len(said)
     assert after == said
-    usage = result.metadata.usage
-    assert usage is not None
+    usage = existing(result.metadata.usage)
     assert (usage.requests, usage.exact) == (2, False)
 
 

@@ -27,7 +27,8 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.store.store import Store
 from journeyman.types import Message, Text, dump_messages, load_messages
-from tests.play import VirtualClock, make_tool
+from tests.play import existing, make_tool
+from tests.play.clock import VirtualClock
 from tests.support.invariants_history import history_faults
 
 T = TypeVar("T")
@@ -470,8 +471,7 @@ class KeptChatMachine(ChatMachine):
 
     def _reload(self, *, killed: bool) -> None:
         n_requests, n_in_flight = self.n_requests, len(_open(self.asked))
-        session = self.chat.session
-        assert session is not None
+        session = existing(self.chat.session)
         copy = self.path.with_name(f"copy {self.n}.db")
         if killed:
             with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(copy)) as target:

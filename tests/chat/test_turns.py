@@ -10,6 +10,7 @@ from journeyman.models.scripted import Scripted, call
 from journeyman.output import Escalate, KeepGoing, Stopping, StopVerdict
 from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.chat.opening import Opening
+from tests.play import existing
 from tests.play.agents import Report, chatting, script_of
 from tests.play.clock import virtual_clock
 from tests.play.models import Door, hang
@@ -75,8 +76,7 @@ async def test_a_typed_agent_hands_in_one_output_for_each_prompt(stage: Stage) -
 async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -> None:
     async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Both answered."])) as chat:
         assert (await chat.prompt("One.")).code == "API_ERROR"
-        error = chat.state.last_error
-        assert error is not None
+        error = existing(chat.state.last_error)
         assert error.code == "API_ERROR"
         assert (await chat.prompt("Two.")).unwrap() == "Both answered."
         assert chat.state.last_error is None

@@ -29,7 +29,7 @@ from tests.compaction.small_window import (
     summary_call,
     summing,
 )
-from tests.play import Recorder, failed, succeeded
+from tests.play import Recorder, failed, instance_of, succeeded
 
 
 @dataclass
@@ -95,8 +95,7 @@ async def test_a_strategy_is_asked_only_while_those_before_it_have_not_saved_eno
 
 
 def replaced(message: Message) -> ToolResult:
-    result = message.content[0]
-    assert isinstance(result, ToolResult)
+    result = instance_of(ToolResult, message.content[0])
     return ToolResult("gone", tool_use_id=result.tool_use_id)
 
 

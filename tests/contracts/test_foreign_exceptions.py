@@ -25,7 +25,7 @@ from journeyman.models.bridge.model import BridgeModel
 from tests.contracts.fault_wires import ANTHROPIC_EVENTS, EVENTS
 from tests.contracts.makers import KEY
 from tests.contracts.test_faults import chain_of
-from tests.play import failed
+from tests.play import failed, instance_of
 
 URL = "http://127.0.0.1:9/v1/messages"
 
@@ -116,8 +116,7 @@ def cases() -> Iterator[tuple[Carrier, type[Exception]]]:
 async def test_no_exception_of_a_carrier_leaves(carrier: Carrier, kind: type[Exception], within: bool) -> None:
     async with carrier(made(kind), within=within) as model:
         result = failed(await run(Agent(name="tester", model=model, retries=0), "Hello."))
-    error = result.error.cause
-    assert isinstance(error, ProviderError)
+    error = instance_of(ProviderError, result.error.cause)
     assert [type(one) for one in chain_of(error)] == [ProviderError]
     assert KEY not in f"{error} {error!r} {vars(error)}"
 

@@ -20,7 +20,7 @@ from tests.contracts.makers import PLAIN_GPT, Maker
 from tests.contracts.patient_clock import on_patient_clock
 from tests.models.asking import ask, failure_of
 from tests.models.raw_server import RawServer, http
-from tests.play import failed, succeeded
+from tests.play import existing, failed, succeeded
 
 Json = dict[str, object]
 
@@ -136,8 +136,7 @@ async def test_calls_are_run_whatever_word_says_that_the_model_stopped_by_itself
 
 @every_stop
 def test_a_reason_that_is_a_fault_is_asked_again_and_passed_on(told: Told) -> None:
-    stopped = told.stopped
-    assert stopped is not None
+    stopped = existing(told.stopped)
 
     async def outcome(word: str) -> tuple[object, int, object]:
         broken, well = http(stopped(word, calls=False)), http(told.wire.whole, content_type=EVENTS)

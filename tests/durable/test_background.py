@@ -18,8 +18,8 @@ from journeyman.loop.record import current_run
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
-from tests.durable.worlds import payer, until
-from tests.play import World, failed, n_answers, succeeded, texts, virtual_clock
+from tests.durable.worlds import World, payer, until
+from tests.play import existing, failed, n_answers, succeeded, texts, virtual_clock
 
 
 def sends(*agents: Agent[Any, Any, Any]) -> Answer:
@@ -186,10 +186,8 @@ async def test_it_spends_no_more_than_the_run_above_had_left_in_however_many_liv
         async with stage.durable() as durable:
             below = (await runs_of(durable, "lead/payer"))[-1]
             tokens.append(below.tokens)
-            row = await durable.hub.engine.get(below.id)
-            assert row is not None
-            above = load_head(row).above
-            assert above is not None
+            row = existing(await durable.hub.engine.get(below.id))
+            above = existing(load_head(row).above)
             assert above.allowance.tokens is not None
             assert 8_000 < above.allowance.tokens < 9_000
     assert tokens[0] == tokens[1] > 0
@@ -261,10 +259,8 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
     @tool(effect="once")
     async def send() -> str:
         """Send out runs that the program has not given to this agent."""
-        here = current_run.get()
-        assert here is not None
-        journal = here.options.host.journal
-        assert journal is not None
+        here = existing(current_run.get())
+        journal = existing(here.options.host.journal)
         assert journal.sent is not None
         for names, definition in ((("nobody",), known), (("payer",), other)):
             about: dict[str, Any] = {"input": "Go.", "exact": "", "description": "", "model": "", "number": 0}

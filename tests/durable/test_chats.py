@@ -16,8 +16,8 @@ from journeyman.session import turn_name
 from tests.durable.processes import START, Process, Stage, in_memory
 from tests.durable.talks import ID, talked
 from tests.durable.test_steps import Fives, a_tired_agent
-from tests.durable.worlds import UNKNOWN, asking_agent, do
-from tests.play import World, cancelled, echo, failed, following, texts, virtual_clock
+from tests.durable.worlds import UNKNOWN, World, asking_agent, do
+from tests.play import cancelled, echo, existing, failed, following, texts, virtual_clock
 from tests.support.invariants_history import history_faults
 
 FIRST = turn_name(ID, 1)
@@ -54,8 +54,7 @@ async def test_a_call_of_a_turn_that_must_not_be_made_twice_is_unknown_in_every_
     world.dies_in = "C"
     assert await talked(stage, agent, until=world.reached) is None
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     result, chat = ended
     told = texts(result)
     assert (told[0], UNKNOWN in told[1], told[2]) == ("did A", True, "did C")
@@ -82,8 +81,7 @@ async def test_a_turn_ends_by_its_limits_as_in_one_life_and_has_used_as_much(
         assert await talked(stage, agent, until=world.reached) is None
         stage.skipped_s += 5_000
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     result, chat = ended
     assert isinstance(result, Failure)
     assert (result.code, result.metadata.usage, texts(result)) == (whole.code, whole.metadata.usage, texts(whole))
@@ -105,8 +103,7 @@ async def test_what_is_said_here_or_from_elsewhere_is_said_once_over_five_lives(
         async with stage.durable() as durable:
             await (await durable.get(FIRST)).steer(f"there {n}")
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     heard = [text for text in said(ended[1]) if "here" in text]
     assert sorted(heard) == sorted([f"{place} {n}" for place in ("here", "there") for n in range(5)])
     async with stage.durable() as durable:
@@ -126,8 +123,7 @@ async def test_a_follow_up_is_said_once_in_whichever_life_its_run_ends(stage: St
 
     assert await talked(stage, agent, until=world.reached, told=told) is None
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     assert said(ended[1]) == ["Go.", "And then?"]
     assert world.done == ["A", "B"]
     async with stage.durable() as durable:
@@ -206,8 +202,7 @@ async def test_a_compacted_chat_goes_on_with_what_was_made_of_it(stage: Stage) -
         assert compacted.after_tokens < compacted.before_tokens
     assert await talked(stage, agent, until=world.reached, prompt="Three.") is None
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     assert (ended[0].unwrap(), said(ended[1])[2:]) == ("Done.", ["Three."])
 
 
@@ -241,8 +236,7 @@ async def test_who_opens_a_chat_whose_turn_a_worker_drives_waits_for_its_end(sta
         working = asyncio.create_task(Worker(there, agents=[agent]).run(until_idle=True))
         await world.reached.wait()
         async with Chat.open(agent, here, id=ID) as chat:
-            turn = chat.turn
-            assert turn is not None
+            turn = existing(chat.turn)
             turn.abort("enough")
             result = failed(await turn)
             assert (result.code, world.done) == ("EXECUTION_CANCELLED", ["A"])

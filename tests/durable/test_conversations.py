@@ -5,8 +5,8 @@ from pathlib import Path
 
 from journeyman import Chat, Host, Success
 from journeyman.store.store import Store
-from tests.durable.worlds import payer
-from tests.play import World, cancelled, succeeded, texts
+from tests.durable.worlds import World, payer
+from tests.play import cancelled, succeeded, texts
 
 
 async def turn(path: Path, world: World) -> Success[str] | None:

@@ -16,8 +16,8 @@ from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction
 from tests.durable.processes import START, Process
-from tests.durable.worlds import do, done_twice
-from tests.play import World, following, n_answers, on_virtual_clock
+from tests.durable.worlds import World, do, done_twice
+from tests.play import following, n_answers, on_virtual_clock
 
 N_RUNS: Final = 6
 N_DEATHS: Final = 3

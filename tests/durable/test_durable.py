@@ -38,8 +38,8 @@ from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.store.store import Store
-from tests.durable.worlds import asks_about, payer, until, when
-from tests.play import Door, Report, World, cancelled, failed, following, succeeded, texts
+from tests.durable.worlds import World, asks_about, payer, until, when
+from tests.play import Door, Report, cancelled, existing, failed, following, succeeded, texts
 from tests.support.invariants_history import history_faults
 
 WEEK_S = 7 * 24 * 3600.0
@@ -219,8 +219,7 @@ async def test_a_call_that_was_under_way_is_not_made_again_though_its_tool_may_b
 async def test_a_result_that_cannot_be_read_is_told_so(process: Process, stored: bytes) -> None:
     async with process() as durable:
         handle = await durable.start(payer(World()), "Pay.", id="7")
-        claim = await durable.hub.engine.claim(handle.id, now=NOW)
-        assert claim is not None
+        claim = existing(await durable.hub.engine.claim(handle.id, now=NOW))
         assert await durable.hub.engine.settle(claim, Change(status="done", result=stored), now=NOW)
         with pytest.raises(RunBlocked, match="its stored result cannot be read"):
             await handle.result()

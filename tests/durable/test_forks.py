@@ -12,8 +12,8 @@ from journeyman.durable.records import DONE, unpacked
 from journeyman.durable.worker import Queue, Worker
 from journeyman.models.scripted import Answer, FromFunction, call
 from tests.durable.processes import Stage
-from tests.durable.worlds import do
-from tests.play import World, following, succeeded, virtual_clock
+from tests.durable.worlds import World, do
+from tests.play import following, succeeded, virtual_clock
 
 
 class Letter(BaseModel):

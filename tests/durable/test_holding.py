@@ -10,8 +10,8 @@ from journeyman.durable.durable import Durable
 from journeyman.durable.records import Signal
 from journeyman.durable.worker import Worker
 from tests.durable.processes import Stage, a_signal
-from tests.durable.worlds import do, is_cancelled
-from tests.play import World, following, virtual_clock
+from tests.durable.worlds import World, do, is_cancelled
+from tests.play import following, virtual_clock
 
 
 @pytest.mark.parametrize("kind", ["release", "stop"])

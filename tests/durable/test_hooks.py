@@ -10,8 +10,8 @@ from journeyman.durable import Durable, Worker
 from journeyman.durable.program import Program
 from journeyman.durable.records import Row
 from tests.durable.processes import Stage
-from tests.durable.worlds import do
-from tests.play import World, following, virtual_clock
+from tests.durable.worlds import World, do
+from tests.play import following, virtual_clock
 
 
 def clerk(world: World) -> Agent[str, str]:

@@ -11,8 +11,8 @@ from journeyman.models.scripted import FromFunction, Scripted
 from journeyman.serve.hosting import Hosting
 from journeyman.serve.live import ServeLimits
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.worlds import do
-from tests.play import World, cancelled, following, virtual_clock
+from tests.durable.worlds import World, do
+from tests.play import cancelled, following, virtual_clock
 
 
 @virtual_clock

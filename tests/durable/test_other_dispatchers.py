@@ -11,8 +11,8 @@ import pytest
 
 from journeyman import Agent, Success
 from journeyman.durable import Dispatcher, Durable, Ticket, Worker
-from tests.durable.worlds import do
-from tests.play import World, following
+from tests.durable.worlds import World, do
+from tests.play import following
 
 _TEMPORAL = os.environ.get("TEMPORAL_ADDRESS")
 

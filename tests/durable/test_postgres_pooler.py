@@ -19,8 +19,8 @@ from journeyman import Agent, Host, Success
 from journeyman.durable import Durable, PostgresEngine, Queue, Worker
 from journeyman.gate import Allow, Ask
 from journeyman.models.scripted import FromFunction
-from tests.durable.worlds import do
-from tests.play import World, following, make_gate
+from tests.durable.worlds import World, do
+from tests.play import following, make_gate
 from tests.support.postgres import PostgresServer
 
 _STATE = """

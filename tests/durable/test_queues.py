@@ -10,8 +10,8 @@ from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.worker import Queue, Worker
 from journeyman.models.scripted import Scripted
 from tests.durable.processes import Stage
-from tests.durable.worlds import do
-from tests.play import World, cancelled, following, virtual_clock
+from tests.durable.worlds import World, do
+from tests.play import cancelled, following, virtual_clock
 from tests.support.messages_answers import answer
 from tests.support.messages_api import MessagesApi
 

@@ -16,8 +16,8 @@ from journeyman.errors import RunBlocked
 from journeyman.models.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
 from tests.durable.stored_runs import RUN, Letter, records_of, writer
-from tests.durable.worlds import UNKNOWN, do
-from tests.play import World, following, succeeded, texts, virtual_clock
+from tests.durable.worlds import UNKNOWN, World, do
+from tests.play import following, succeeded, texts, virtual_clock
 
 _FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("f*.jsonl"))
 _MODEL = "attempt/1/iteration/1/model"

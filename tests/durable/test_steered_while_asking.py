@@ -6,8 +6,8 @@ from journeyman import Agent, ask_user
 from journeyman.durable import Durable, Worker
 from journeyman.gate import Allow
 from journeyman.models.scripted import call
-from tests.durable.worlds import asks_about, payer
-from tests.play import World, following, succeeded
+from tests.durable.worlds import World, asks_about, payer
+from tests.play import following, succeeded
 
 
 async def test_a_call_that_waits_to_be_approved_is_made_though_something_was_said(tmp_path: Path) -> None:

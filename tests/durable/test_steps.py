@@ -12,8 +12,8 @@ from journeyman.durable.records import BEGUN, DONE
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.worlds import UNKNOWN, do, done_twice, nested
-from tests.play import World, failed, following, n_answers, succeeded, texts, virtual_clock
+from tests.durable.worlds import UNKNOWN, World, do, done_twice, nested
+from tests.play import existing, failed, following, n_answers, succeeded, texts, virtual_clock
 
 
 async def lived(stage: Stage, agent: Agent[Any, Any], world: World, *, seed: int, longest_s: float) -> Result[Any]:
@@ -98,8 +98,7 @@ async def test_a_call_that_was_begun_is_unknown_in_every_later_life(stage: Stage
     assert told[1] == "did B"
     assert UNKNOWN in told[2]
     assert world.done == ["A", "B"] if when == "after" else ["B"]
-    again = await stage.life(agent)
-    assert again is not None
+    again = existing(await stage.life(agent))
     assert texts(again) == told
 
 
@@ -200,8 +199,7 @@ async def test_what_was_said_is_said_once_over_five_lives(stage: Stage) -> None:
         async with stage.durable() as durable:
             await (await durable.get("run")).steer(f"word {n}")
     world.lives_on()
-    result = await stage.life(agent)
-    assert result is not None
+    result = existing(await stage.life(agent))
     said = [block.text for message in result.history for block in message.content if block.type == "text"]
     assert [text for text in said if text.startswith("word")] == [f"word {n}" for n in range(5)]
 

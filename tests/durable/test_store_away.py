@@ -11,8 +11,8 @@ from journeyman.errors import StoreError
 from journeyman.gate import Allow
 from journeyman.models.scripted import call
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.worlds import asked, asking_agent, is_cancelled
-from tests.play import Door, World, following, texts, virtual_clock
+from tests.durable.worlds import World, asked, asking_agent, is_cancelled
+from tests.play import Door, following, texts, virtual_clock
 
 
 @pytest.mark.share(one_in=3)  # each call, with one of the engines

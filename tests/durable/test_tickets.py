@@ -25,8 +25,8 @@ from journeyman.model import Request
 from journeyman.models.scripted import FromFunction
 from tests.durable.dispatchers import DISPATCHERS, Jobs, asked_of
 from tests.durable.processes import START, a_row, a_signal, claimed, found
-from tests.durable.worlds import UNKNOWN, asking_agent, do
-from tests.play import World, following, texts
+from tests.durable.worlds import UNKNOWN, World, asking_agent, do
+from tests.play import following, texts
 from tests.support.postgres import DeafSocket, PostgresServer
 
 if TYPE_CHECKING:

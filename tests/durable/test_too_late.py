@@ -19,8 +19,8 @@ from journeyman.errors import RunOver
 from journeyman.gate import DECISION, Allow
 from journeyman.types import JsonObject
 from tests.durable.processes import Process, Stage, a_signal
-from tests.durable.worlds import asked, asking_agent, do, is_cancelled, until
-from tests.play import World, following, texts, virtual_clock
+from tests.durable.worlds import World, asked, asking_agent, do, is_cancelled, until
+from tests.play import following, texts, virtual_clock
 
 
 def clerk(world: World) -> Agent[str, str]:

@@ -32,7 +32,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import FromFunction, Scripted, call
 from tests.durable.processes import in_memory
 from tests.durable.talks import talked
-from tests.play import failed
+from tests.play import existing, failed
 from tests.serve.http_served import serving
 
 
@@ -252,8 +252,7 @@ async def by_turn(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # no
 
     stuck = replace(agent, model=FromFunction(wait))
     assert await talked(stage, stuck, prompt=make(), until=asked) is None
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     return ended[0].unwrap()
 
 

@@ -12,8 +12,8 @@ from journeyman.durable.worker import Worker
 from journeyman.gate import Allow
 from journeyman.models.scripted import Answer
 from tests.durable.processes import START, Stage
-from tests.durable.worlds import asked, asking_agent, do, is_cancelled, until
-from tests.play import World, following, succeeded, texts, virtual_clock
+from tests.durable.worlds import World, asked, asking_agent, do, is_cancelled, until
+from tests.play import existing, following, succeeded, texts, virtual_clock
 
 
 @virtual_clock
@@ -60,8 +60,7 @@ async def test_a_question_that_is_asked_again_in_another_life_has_no_more_time_t
         assert await living is None
         stage.skipped_s += 40
         succeeded(await stage.life(agent))
-        expires_at = first.waits_for[0].expires_at
-        assert expires_at is not None
+        expires_at = existing(first.waits_for[0].expires_at)
         [denied] = [each.at for each in await (await other.get("run")).records() if "/approval/" in each.key]
         assert expires_at <= denied <= expires_at + 2
 

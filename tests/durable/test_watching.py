@@ -11,8 +11,8 @@ from journeyman.events import Event, RunClaimed, RunHalted, RunQueued, RunSuspen
 from journeyman.gate import Allow
 from journeyman.models.scripted import Scripted, call
 from tests.durable.processes import START, Stage, a_row, claimed
-from tests.durable.worlds import asking_agent, until
-from tests.play import World, make_tool, raising
+from tests.durable.worlds import World, asking_agent, until
+from tests.play import make_tool, raising
 
 
 async def test_a_store_tells_who_drives_a_run_and_what_is_stored(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from journeyman.closing import LEAST_S
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import StoreError
 from journeyman.models.scripted import call
-from tests.play import Door, following
+from tests.play import Door, existing, following
 from tests.support.postgres import DeafSocket, PostgresServer
 
 
@@ -51,6 +51,5 @@ async def test_a_worker_ends_in_time_though_its_run_cannot_be_given_back() -> No
         engine.is_away = True
         stop.set()
         await asyncio.wait_for(serving, 2.5)
-        row = await engine.get("a")
-        assert row is not None
+        row = existing(await engine.get("a"))
         assert row.status == "running"  # whoever finds it goes on with it

@@ -4,7 +4,7 @@ from journeyman import Agent, Event, Failure, Limits, Output, Result, Subagents,
 from journeyman.gate import Allow, Deny
 from journeyman.models.scripted import Answer, call
 from tests.durable.processes import Stage
-from tests.play import Recorder, Report, check_balance, following, look, make_gate, names, virtual_clock
+from tests.play import Recorder, Report, check_balance, existing, following, look, make_gate, names, virtual_clock
 
 NO_SECRETS = make_gate(lambda request: Deny("not there") if request.arguments.get("where") == "secrets" else Allow())
 
@@ -30,8 +30,7 @@ async def heard(place: Stage | None, agent: Agent[Report]) -> tuple[Result[Repor
     if place is None:
         result = await run(agent, "Go.", on_event=recorder)
     else:
-        kept = await place.life(agent, on_event=recorder)
-        assert kept is not None
+        kept = existing(await place.life(agent, on_event=recorder))
         result = kept
     for path in {event.path for event in recorder.events}:
         check_balance([event for event in recorder.events if event.path == path])

@@ -8,7 +8,7 @@ from journeyman import Message, Output, Result, Settings, Text, run, tool
 from journeyman.endings import Context
 from journeyman.models.scripted import call
 from journeyman.types import JsonObject, ToolUse
-from tests.play import Report, Stage, failed, report, reporter, submit, succeeded
+from tests.play import Report, Stage, failed, instance_of, report, reporter, submit, succeeded
 
 SUPERSEDED: Final = "Error: superseded by a later call in the same response."
 STOPPED: Final = "Error: the run was stopped before this call finished."
@@ -52,8 +52,7 @@ async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence
 
 def first_input(stage: Stage) -> JsonObject:
     """Return the arguments of the first call, as the second request sent them back."""
-    use = stage.messages(1)[1].content[0]
-    assert isinstance(use, ToolUse)
+    use = instance_of(ToolUse, stage.messages(1)[1].content[0])
     return use.input
 
 

@@ -28,7 +28,7 @@ from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
 from journeyman.model import Request, Settings
 from journeyman.models.scripted import Answer, Scripted, call, say
 from tests.loop.parts import REFLECTED, STOPPED, end_of
-from tests.play import following
+from tests.play import existing, following, instance_of
 from tests.play.agents import Report, report, reporter, submit, talker
 from tests.play.clock import VirtualClock, virtual_clock
 from tests.play.recorder import Recorder, transcript
@@ -124,8 +124,7 @@ async def test_a_cost_budget_ends_the_run(stage: Stage) -> None:  # R79
     context = context_of(result, BudgetContext)
     assert (context.policy, context.limit, context.scope, failed(result).error.iteration) == ("cost", 1.0, "run", 2)
     assert context.used == pytest.approx(0.9)
-    usage = failed(result).metadata.usage
-    assert usage is not None
+    usage = existing(failed(result).metadata.usage)
     assert usage.cost == pytest.approx(0.9)
 
 
@@ -372,8 +371,7 @@ async def test_an_approval_is_waited_for_on_the_runs_time_where_the_limits_say_n
 @tool
 async def block(seconds: float) -> str:
     """Keep the event loop from doing anything else for so long."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualClock)
+    loop = instance_of(VirtualClock, asyncio.get_running_loop())
     loop.now_s += seconds
     return "done"
 

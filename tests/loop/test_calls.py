@@ -20,7 +20,7 @@ from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import Base64, Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import circular, first_input
-from tests.play import raising
+from tests.play import instance_of, raising
 from tests.play.agents import Report, report, reporter, submit, talker
 from tests.play.recorder import Recorder, calls
 from tests.play.results import succeeded
@@ -281,8 +281,7 @@ async def test_arguments_that_are_no_object_are_faults_of_the_models_and_do_not_
     result = succeeded(await run(talker(Scripted([use, "Done."])), "Go."))
     assert result.history[1].tool_uses[0].input == {}
     assert load_messages(dump_messages(result.history))
-    answered = result.history[2].content[0]
-    assert isinstance(answered, ToolResult)
+    answered = instance_of(ToolResult, result.history[2].content[0])
     assert answered.is_error
     assert answered.text.startswith("Error: Invalid arguments for tool 'look':")
     assert "\nYou wrote: " in answered.text

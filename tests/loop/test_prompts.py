@@ -12,6 +12,7 @@ from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
 from journeyman.types import Base64
 from tests.loop.parts import broken, broken_later, leaking, long_talk, timing_out, unspeakable
+from tests.play import existing
 from tests.play.agents import Report, report, reporter, small, talker
 from tests.play.recorder import Recorder, transcript
 from tests.play.results import context_of, failed, succeeded
@@ -157,8 +158,7 @@ async def test_an_error_prompt_that_fails_ends_the_run(stage: Stage, how: str, r
     context = context_of(result, PromptContext)
     assert (context.prompt, context.reason, failed(result).error.attempt) == ("error", BROKEN[how][1], 1)
     assert (failed(result).phase, stage.n_requests) == ("prompt_generation", 1)
-    report_of = failed(result).report
-    assert report_of is not None
+    report_of = existing(failed(result).report)
     assert report_of.feedback == "7 is too much"
 
 

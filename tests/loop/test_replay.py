@@ -40,7 +40,8 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.output import KeepGoing, Stopping
 from journeyman.store.store import Store
 from journeyman.types import Usage
-from tests.play import World, cancelled, failed, following, make_gate, make_tool, succeeded, texts, virtual_clock
+from tests.durable.worlds import World
+from tests.play import cancelled, failed, following, instance_of, make_gate, make_tool, succeeded, texts, virtual_clock
 from tests.support.room import no_room
 
 
@@ -436,8 +437,7 @@ async def test_nobody_is_told_twice() -> None:
     for _ in range(2):
         rest = Host(model=Scripted(["Done."]))
         succeeded(await life(world, agent, journal, host=rest, on_event=events.append, callbacks=callbacks))
-    resumed = events[first]
-    assert isinstance(resumed, RunResumed)
+    resumed = instance_of(RunResumed, events[first])
     assert (resumed.path, resumed.attempt, resumed.iteration) == (("payer",), 1, 2)
     assert [type(event) for event in events].count(RunSucceeded) == 1
     assert calls == ["pay A", "pay B", "Done."]

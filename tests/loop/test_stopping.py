@@ -54,6 +54,7 @@ from journeyman.result import Failure, Result, Success
 from journeyman.types import Message, Text, ToolResult, Usage
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in, preview
+from tests.play import existing
 from tests.play.agents import Report, report, reporter, small, submit, talker
 from tests.play.clock import virtual_clock
 from tests.play.recorder import Delta, Recorder, calls, check_balance, names, transcript
@@ -307,8 +308,7 @@ async def test_a_client_that_swallows_every_cancellation_is_left_behind_after_th
     assert elapsed_s() == pytest.approx(8)
     assert [(event.tool_name, event.tool_use_id) for event in recorder.of(CallAbandoned)] == [(None, None)]
     if result is not None:
-        usage = failed(result).metadata.usage
-        assert usage is not None
+        usage = existing(failed(result).metadata.usage)
         assert not usage.exact
     stubborn.released.set()
     await asyncio.sleep(100)
@@ -631,8 +631,7 @@ async def test_a_signal_at_any_event_ends_the_run_there(stage: Stage) -> None:  
 
 async def noted(tasks: list[asyncio.Task[object]], work: Awaitable[T]) -> T:
     """Do the work in a task that is known from its first step on, also where tasks are eager."""
-    task = asyncio.current_task()
-    assert task is not None
+    task = existing(asyncio.current_task())
     tasks.append(task)
     return await work
 
@@ -735,8 +734,7 @@ async def test_after_an_abort_the_task_is_as_it_was(stage: Stage) -> None:  # A2
         return "stopping"
 
     failed(await run(talker(stage.model([call("stop"), "Never said."]), tools=[stop]), "Go.", abort=abort))
-    task = asyncio.current_task()
-    assert task is not None
+    task = existing(asyncio.current_task())
     assert task.cancelling() == 0
     await asyncio.sleep(0)
     async with asyncio.timeout(5):

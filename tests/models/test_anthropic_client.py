@@ -25,7 +25,7 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import Base64, Document, Image, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.models.asking import HELLO, ask, everything_said_by, failure_of, request, unavailable
 from tests.models.raw_server import RawServer, closing_after, http
-from tests.play import raising
+from tests.play import instance_of, raising
 from tests.support import messages_answers as says
 from tests.support.messages_api import MessagesApi
 
@@ -288,8 +288,7 @@ def no_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cloud(name: str, **options: Any) -> AnthropicCloudModel:  # noqa: ANN401 - as connect
-    model = connect(name, **options)
-    assert isinstance(model, AnthropicCloudModel)
+    model = instance_of(AnthropicCloudModel, connect(name, **options))
     return model
 
 

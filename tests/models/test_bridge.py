@@ -43,7 +43,7 @@ from tests.models import asking
 from tests.models.asking import HELLO, ask, parts_of, request
 from tests.models.bridging import KEY, Service, each, over
 from tests.models.decoding import summed
-from tests.play import succeeded
+from tests.play import instance_of, succeeded
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
 from tests.support.messages_api import MessagesApi
@@ -178,8 +178,7 @@ async def test_what_only_the_provider_reads_goes_back_to_it_through_storage() ->
     assert "https://example.com" in orjson.dumps(text.extra).decode()
     stored = load_messages(dump_messages([Message("assistant", response.content)]))
     await ask(model, HELLO, *stored, Message("user", (ToolResult("9", tool_use_id="c1"),)))
-    back = sent[1][1]
-    assert isinstance(back, foreign.ModelResponse)
+    back = instance_of(foreign.ModelResponse, sent[1][1])
     assert [*back.parts] == [*parts[:2], SPOKEN, *parts[3:]]  # without its citations
 
 

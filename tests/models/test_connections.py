@@ -24,7 +24,7 @@ from tests.contracts.fault_wires import ANTHROPIC_EVENTS
 from tests.contracts.faults import CERTIFICATES
 from tests.models.asking import HELLO, ask
 from tests.models.raw_server import RawServer, http
-from tests.play import failed, virtual_clock
+from tests.play import failed, instance_of, virtual_clock
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
 from tests.support.messages_api import MessagesApi
@@ -37,8 +37,7 @@ WELL = http(ANTHROPIC_EVENTS.whole, content_type=ANTHROPIC_EVENTS.content_type)
 
 
 def model_at(url: str, **options: object) -> AnthropicModel:
-    model = connect(NAME, **{"api_key": KEY, "base_url": url, **options})
-    assert isinstance(model, AnthropicModel)
+    model = instance_of(AnthropicModel, connect(NAME, **{"api_key": KEY, "base_url": url, **options}))
     return model
 
 

@@ -20,7 +20,7 @@ from tests.contracts.makers import GEMINI, KEY
 from tests.contracts.makers import google as made
 from tests.contracts.makers import vertex as made_on_vertex
 from tests.models.asking import Json, ask, everything_said_by, failure_of, known_of, request, unavailable
-from tests.play import failed, make_tool, raising, succeeded
+from tests.play import failed, instance_of, make_tool, raising, succeeded
 from tests.support.gemini_answers import answer, call, fault, signed, text, thought
 from tests.support.gemini_api import GeminiApi
 from tests.support.gemini_rules import DUMMIES
@@ -45,8 +45,7 @@ look = make_tool("look", "row {n}")
 
 
 def connected(name: str, **options: Any) -> GoogleModel:  # noqa: ANN401 - as connect
-    model = connect(name, **options)
-    assert isinstance(model, GoogleModel)
+    model = instance_of(GoogleModel, connect(name, **options))
     return model
 
 

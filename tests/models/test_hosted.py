@@ -25,7 +25,7 @@ from journeyman.models.scripted import Scripted, say
 from journeyman.types import Message, Opaque, Text, Usage
 from tests.contracts import makers
 from tests.models.asking import Json, ask
-from tests.play import failed, make_tool, succeeded
+from tests.play import existing, failed, make_tool, succeeded
 from tests.support import gemini_answers as gemini
 from tests.support import messages_answers as messages
 from tests.support import openai_answers as openai
@@ -317,8 +317,7 @@ async def test_early_gemini_has_hosted_tools_only_alone() -> None:
 
 
 def test_claude_elsewhere_has_what_is_documented_there() -> None:
-    hosted = facts_of(on_vertex("claude-sonnet-5-5", region="global", project_id="p")).hosted
-    assert hosted is not None
+    hosted = existing(facts_of(on_vertex("claude-sonnet-5-5", region="global", project_id="p")).hosted)
     assert hosted.web_search is not None
     assert hosted.code_execution is None
 
@@ -366,8 +365,7 @@ async def test_a_limit_on_cost_needs_the_price_of_a_call() -> None:
 
 
 def test_a_call_without_a_price_has_no_cost() -> None:
-    listed = price_for("openai", "gpt-5.2")
-    assert listed is not None
+    listed = existing(price_for("openai", "gpt-5.2"))
     assert (listed.web_search, listed.file_search, listed.code_execution) == (10.0, 2.5, None)
 
 

@@ -11,7 +11,7 @@ from journeyman.models import RateLimited, Scripted
 from journeyman.models.scripted import Answer, FromFunction, say
 from journeyman.types import NOTHING_USED, Message
 from tests.models import asking
-from tests.play import failed, on_virtual_clock, virtual_clock
+from tests.play import failed, instance_of, on_virtual_clock, virtual_clock
 from tests.support.counting_loop import CountingLoop
 
 
@@ -194,8 +194,7 @@ def test_no_timer_is_left_behind() -> None:
 
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
         runner.run(scenario())
-        loop = runner.get_loop()
-        assert isinstance(loop, CountingLoop)
+        loop = instance_of(CountingLoop, runner.get_loop())
         assert loop.pending_timers() == []
 
 

@@ -20,14 +20,13 @@ from journeyman.models.scripted import Scripted, call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import AuditEntry, Permission
 from tests.permission.workshop import Approver, Workshop, play, request
-from tests.play import texts
+from tests.play import instance_of, texts
 
 EXTENTS: list[Extent] = ["session", "always"]
 
 
 async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
-    verdict = await gate.decide(wanted)
-    assert isinstance(verdict, Ask)
+    verdict = instance_of(Ask, await gate.decide(wanted))
     return Approval(
         request=wanted, question=verdict.question, digest=wanted.digest, offers=verdict.offers, rule=verdict.rule
     )

@@ -20,7 +20,7 @@ from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action
 from journeyman.permission.permission import Permission
 from tests.permission.workshop import Approver, Workshop, play, request
-from tests.play import make_tool, texts
+from tests.play import instance_of, make_tool, texts
 
 
 class Clock:
@@ -37,8 +37,7 @@ PUSH = request("bash", command="git push")
 
 
 async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
-    verdict = await gate.decide(wanted)
-    assert isinstance(verdict, Ask)
+    verdict = instance_of(Ask, await gate.decide(wanted))
     return Approval(request=wanted, question=verdict.question, digest=wanted.digest, offers=verdict.offers)
 
 

@@ -14,7 +14,7 @@ from journeyman.permission import Approvals, Permission
 from journeyman.permission.capability import classify
 from journeyman.types import NOTHING_USED
 from tests.permission.workshop import request
-from tests.play import failed, make_tool
+from tests.play import failed, instance_of, make_tool
 
 LOG = replace(request("log", path="x"), acts_as=None, foreign=True, server_names=("mcp__git__log", "mcp__git"))
 
@@ -83,8 +83,7 @@ async def test_what_is_to_be_asked_about_is_allowed_by_a_person_only(tmp_path: P
     allow, ask = ["Bash(git *)", "Read"], ["Bash(git push *)", "Read(**/.env)"]
     gate = Permission(mode="strict", roots=[tmp_path], approvals=approvals, allow=allow, ask=ask)
     assert await gate.decide(command("git log")) == Allow()
-    asked = await gate.decide(command("git push origin"))
-    assert isinstance(asked, Ask)
+    asked = instance_of(Ask, await gate.decide(command("git push origin")))
     assert "the rule Bash(git push *) asks about it" in asked.question
     assert isinstance(await gate.decide(command("git $x")), Ask)  # it may be what the rule is about
     approvals.grant(gate.key(classify(command("git push origin"))), "session")

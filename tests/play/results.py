@@ -32,6 +32,18 @@ def context_of(result: Result[object], kind: type[C]) -> C:
     return context
 
 
+def instance_of(kind: type[C], value: object) -> C:
+    """Return the value, which must be of this class."""
+    assert isinstance(value, kind), value
+    return value
+
+
+def existing(value: Given | None) -> Given:
+    """Return the value, which must be there."""
+    assert value is not None
+    return value
+
+
 def results_in(messages: Iterable[Message]) -> list[ToolResult]:
     """Return the results of the calls in these messages, in order."""
     return [block for message in messages for block in message.content if isinstance(block, ToolResult)]

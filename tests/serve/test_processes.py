@@ -24,7 +24,7 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.serve import agent_server, serve_http
 from journeyman.serve.listening import HALF_OPEN_S
 from tests.cli.program import Running, Start, Warm, environment, from_nothing, running
-from tests.play import virtual_clock
+from tests.play import existing, virtual_clock
 from tests.serve.clients import Heard, Person, answered, text_of
 from tests.serve.served import echo
 
@@ -265,8 +265,7 @@ HALF = {
 async def test_a_connection_without_a_whole_request_is_closed_by_the_server() -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_http(agent_server(echo), port=0, on_ready=ready.set_result))
-    port = urlsplit(await ready).port
-    assert port is not None
+    port = existing(urlsplit(await ready).port)
 
     async def is_closed(sent: bytes) -> bool:
         """Send a part of a request, and read to the end, which only the server can make."""

@@ -9,7 +9,7 @@ from journeyman import Agent, Budget, Host, Limits, Output, Subagents, Tasks, Te
 from journeyman.errors import DefinitionError, SubagentFailed
 from journeyman.models.scripted import Scripted, call
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
-from tests.play import Stage, look, succeeded
+from tests.play import Stage, existing, look, succeeded
 from tests.subagents.leads import Count, errors, play, read, scout
 from tests.team.members import wanted
 
@@ -75,8 +75,7 @@ async def test_a_child_that_cancels_itself_has_its_usage_in_the_result(stage: St
     @tool
     async def give_up() -> str:
         """Give up."""
-        current = asyncio.current_task()
-        assert current is not None
+        current = existing(asyncio.current_task())
         current.cancel()
         await asyncio.Event().wait()
         return "never"

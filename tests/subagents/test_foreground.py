@@ -16,7 +16,7 @@ from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted, c
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import filled
 from journeyman.types import Message, ToolResult, ToolUse
-from tests.play import failed
+from tests.play import existing, failed, instance_of
 from tests.play.clock import virtual_clock
 from tests.play.models import echo, hang
 from tests.play.recorder import Recorder, transcript
@@ -56,8 +56,7 @@ async def test_a_typed_output_is_json_for_the_model_and_a_value_for_a_program(st
     crew = Subagents(counter(stage))
     result = await play(stage, crew, {"agent": "counter", "task": "count"})
     assert read(result) == {"output": {"total": 4, "places": ["attic"]}, "usage": ONE}
-    executed = await crew.execute({"agent": "counter", "task": "count"})
-    assert isinstance(executed, SingleResult)
+    executed = instance_of(SingleResult, await crew.execute({"agent": "counter", "task": "count"}))
     assert executed.value == Count(total=4, places=["attic"])
     assert succeeded(await crew.run("counter", "count")).output == Count(total=4, places=["attic"])
 
@@ -343,8 +342,7 @@ async def test_a_stopped_chain_goes_on_at_its_step(stage: Stage) -> None:
 
 
 async def test_a_chain_with_typed_steps_gives_a_program_the_last_value(stage: Stage) -> None:
-    result = await Subagents(counter(stage)).execute({"chain": tasks(("counter", "a"))})
-    assert isinstance(result, ChainResult)
+    result = instance_of(ChainResult, await Subagents(counter(stage)).execute({"chain": tasks(("counter", "a"))}))
     assert result.value == Count(total=4, places=["attic"])
 
 
@@ -445,8 +443,7 @@ def check_sendable(result: Result[Any]) -> None:
 
 async def test_a_sub_agent_that_is_cancelled_alone_leaves_its_siblings(stage: Stage) -> None:
     async def suicidal(request: object) -> str:
-        task = asyncio.current_task()
-        assert task is not None
+        task = existing(asyncio.current_task())
         task.cancel()
         await asyncio.sleep(0)
         return "never"

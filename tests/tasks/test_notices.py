@@ -20,7 +20,7 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.permission.taint import TaintGate
 from journeyman.tasks.task import LONGEST, notice
 from journeyman.tools.background import KEPT_CHARS, TaskContext, Writer
-from tests.play import Door, make_tool, raising, virtual_clock
+from tests.play import Door, existing, make_tool, raising, virtual_clock
 from tests.tasks.works import Told, beginning, ended, giving, sleeping
 
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -231,8 +231,7 @@ async def test_the_file_can_be_read_while_the_task_runs(tmp_path: Path) -> None:
     async with Tasks(output=str(tmp_path)) as tasks:
         id = tasks.start(work, description="write")
         await half.wait()
-        path = tasks.get(id).output_path
-        assert path is not None
+        path = existing(tasks.get(id).output_path)
         assert (Path(path).read_text(), tasks.output(id)) == ('{"text": "half of it"}\n', "half of it")
         done.set()
         await tasks.wait()

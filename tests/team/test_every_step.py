@@ -17,7 +17,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.team import TeamHooks, TeamSpawnRequest
 from journeyman.team.members import LEADER
-from tests.play import Recorder
+from tests.play import Recorder, existing
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop, the_counting_loop
 from tests.support.shares import thinned
@@ -68,8 +68,7 @@ class Site:
 
     async def run(self) -> None:
         """Let the team work until nobody has anything left to do, or its time is over."""
-        loop = the_counting_loop()
-        assert loop is not None
+        loop = existing(the_counting_loop())
         hooks = TeamHooks(pick=(lambda waiting: waiting[:1]) if self.plan.picks_one else None)
         async with Tasks() as tasks, Team("crew", tasks=tasks, hooks=hooks, on_event=self.recorder) as team:
             loop.count_from_here()
@@ -182,8 +181,7 @@ async def run_checked(plan: Plan) -> int:
     before = asyncio.all_tasks()
     site = Site(plan)
     await site.run()
-    loop = the_counting_loop()
-    assert loop is not None
+    loop = existing(the_counting_loop())
     steps = loop.steps
     check(site)
     left = asyncio.all_tasks() - before

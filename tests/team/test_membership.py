@@ -14,7 +14,7 @@ from journeyman.models.scripted import Scripted, call
 from journeyman.team import Shutdown, TeamSpawner
 from journeyman.team.members import LEADER, current_member
 from journeyman.tools.tools import AnyTool, tool
-from tests.play import Door, Recorder, cancelled, virtual_clock
+from tests.play import Door, Recorder, cancelled, existing, virtual_clock
 from tests.team.members import (
     Crew,
     done_by,
@@ -142,8 +142,7 @@ async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
     @tool(thread=False)
     def look() -> str:
         """Look."""
-        member = current_member.get()
-        assert member is not None
+        member = existing(current_member.get())
         assert member.task is not None
         seen.append(member.task.info.identity)
         return "looked"

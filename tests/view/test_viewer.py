@@ -30,7 +30,7 @@ from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.source import Source
 from journeyman.view.steering import Given, Steering
-from tests.play import failed, make_tool
+from tests.play import failed, instance_of, make_tool
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -338,8 +338,7 @@ async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
 
 async def test_a_viewer_that_is_mounted_asks_for_its_token_and_finds_its_files(path: Path) -> None:
     await recorded(path, "one")
-    viewer = app(path, token=TOKEN, hosts=["a.example.org"])
-    assert isinstance(viewer, Doorkeeper)
+    viewer = instance_of(Doorkeeper, app(path, token=TOKEN, hosts=["a.example.org"]))
     assert isinstance(viewer.app, Starlette)
     outer = Starlette(routes=[Mount("/seen", viewer)], lifespan=viewer.app.router.lifespan_context)
     headers, base = {"authorization": f"Bearer {TOKEN}"}, "http://a.example.org"
