@@ -347,9 +347,7 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_alive() -> None:
 
     task = asyncio.create_task(read())
     await until_idle()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     assert others() == set()
 
 

@@ -29,7 +29,7 @@ from tests.compaction.small_window import (
     summary_call,
     summing,
 )
-from tests.play import Recorder, failed, instance_of, succeeded
+from tests.play import Door, Recorder, cancelled, failed, instance_of, succeeded
 
 
 @dataclass
@@ -309,19 +309,11 @@ async def test_two_summaries_of_one_iteration_are_two_steps() -> None:
 
 
 async def test_a_summary_can_be_stopped() -> None:
-    begun = asyncio.Event()
-
-    async def never(request: Request) -> Answer:
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    agent = looker(SmallWindow(calls(20, size=1_000)), Summarise(FromFunction(never), keep_tokens=500))
+    door = Door()
+    agent = looker(SmallWindow(calls(20, size=1_000)), Summarise(FromFunction(door.before("")), keep_tokens=500))
     task = asyncio.create_task(run(agent, "Go."))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await door.reached.wait()
+    await cancelled(task)
 
 
 async def test_two_runs_at_once_may_share_their_strategies() -> None:  # S16.10

@@ -38,7 +38,7 @@ from journeyman.store.store import Store
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
 from tests.durable.processes import Stage
-from tests.play import make_gate, n_answers, succeeded, virtual_clock
+from tests.play import Door, make_gate, n_answers, succeeded, virtual_clock
 
 _NAMES: Final = ("spent", "error", "kind", "v", "f", "s", "value", "counts", "children", "unstored_calls", "response")
 _WORDS: Final = ("skipped", "over_budget", "call", "model", "end", "", "7")
@@ -271,29 +271,18 @@ async def test_without_a_team_a_durable_run_has_no_members() -> None:
 
 
 async def test_background_work_ends_with_the_durable_run_that_has_left() -> None:
-    release, at_work, leading = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def child(request: Request) -> Answer:
-        at_work.set()
-        await release.wait()
-        return "What it found."
-
-    async def lead(request: Request) -> Answer:
-        if len(request.messages) == 1:
-            return call("subagent", agent="scout", task="t", background=True)
-        leading.set()
-        await asyncio.Event().wait()
-        return "never"
-
+    door, leading = Door(), Door()
+    found = FromFunction(door.before("What it found."))
+    model = Scripted([call("subagent", agent="scout", task="t", background=True), leading.before("never")])
     async with Tasks(notify=lambda text, task: None) as tasks, Durable(InMemoryEngine()) as durable:
-        crew = Subagents(Agent(name="scout", model=FromFunction(child), stop_guard=lambda stopping: None), tasks=tasks)
-        agent = Agent(name="lead", model=FromFunction(lead), tools=[crew])
+        crew = Subagents(Agent(name="scout", model=found, stop_guard=lambda stopping: None), tasks=tasks)
+        agent = Agent(name="lead", model=model, tools=[crew])
         living = asyncio.create_task(durable.run(agent, "Go.", id="7"))
-        await leading.wait()
-        await at_work.wait()
+        await leading.reached.wait()
+        await door.reached.wait()
         living.cancel()
         await asyncio.wait((living,))
-        release.set()
+        door.opened.set()
         await asyncio.wait_for(tasks.wait(), 5)
         [info] = tasks.list()
     assert info.status == "failed"

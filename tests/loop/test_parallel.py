@@ -10,6 +10,7 @@ from journeyman import Abort, Agent, Limits, Output, ToolContext, ToolResult, ru
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
 from journeyman.models.scripted import Scripted, call
 from tests.loop.parts import STOPPED, preview
+from tests.play import cancelled
 from tests.play.agents import Report, report, reporter, submit, talker
 from tests.play.clock import virtual_clock
 from tests.play.recorder import Recorder, calls, check_balance, transcript
@@ -182,9 +183,7 @@ async def test_cancelling_stops_all_siblings_and_waits_for_them(stage: Stage, ho
     running = asyncio.create_task(run(talker(model, tools=[visit, quick]), "Go.", abort=abort, on_event=recorder))
     await inside.wait()
     if how == "cancel":
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        await cancelled(running)
     else:
         abort.abort()
         result = failed(await running)

@@ -56,9 +56,7 @@ async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, *
     await asyncio.wait({dying})
     if living.done():
         return living.result()
-    living.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await living
+    await cancelled(living)
     return None
 
 
@@ -384,9 +382,7 @@ async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
         chat.subscribe(steering(chat))
         turn = asyncio.ensure_future(chat.prompt("Pay the invoices."))
         await world.reached.wait()
-        turn.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await turn
+        await cancelled(turn)
     rest = Scripted(["Done."])
     async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
         result = await chat.prompt("Pay the invoices.")

@@ -54,7 +54,7 @@ from journeyman.result import Failure, Result, Success
 from journeyman.types import Message, Text, ToolResult, Usage
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in, preview
-from tests.play import existing
+from tests.play import Door, existing
 from tests.play.agents import Report, report, reporter, small, submit, talker
 from tests.play.clock import virtual_clock
 from tests.play.recorder import Delta, Recorder, calls, check_balance, names, transcript
@@ -678,18 +678,10 @@ async def test_a_signal_that_comes_while_a_callback_is_awaited_ends_the_run_ther
 
 
 async def test_a_cancelled_task_leaves_the_run_as_cancelled(stage: Stage) -> None:  # A22
-    begun = asyncio.Event()
-
-    async def hang(request: Request) -> Answer:
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    task = asyncio.create_task(run(talker(stage.model([hang])), "Go."))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    door = Door()
+    task = asyncio.create_task(run(talker(stage.model([door.before("never")])), "Go."))
+    await door.reached.wait()
+    await cancelled(task)
 
 
 async def test_a_callback_that_hangs_does_not_keep_a_cancelled_task_alive(stage: Stage) -> None:  # A22
@@ -701,9 +693,7 @@ async def test_a_callback_that_hangs_does_not_keep_a_cancelled_task_alive(stage:
 
     task = asyncio.create_task(run(long_run(stage), "Go.", callbacks=Callbacks(on_iteration_start=hang)))
     await inside.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
 
 
 @pytest.mark.parametrize("signal_first", [True, False])

@@ -21,10 +21,10 @@ from journeyman.events import (
     ToolCalled,
     ToolInputDelta,
 )
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Thinking, Usage
 from tests.loop.callback_log import CallbackLog
+from tests.play import Door
 from tests.play.agents import Report, report, reporter, talker
 from tests.play.clock import virtual_clock
 from tests.play.recorder import Recorder, calls, check_balance, names, transcript
@@ -213,16 +213,11 @@ async def test_leaving_a_stream_while_the_model_writes_hangs_up(stage: Stage) ->
 
 
 async def test_the_result_is_there_when_the_events_are_over(stage: Stage) -> None:  # R74
-    was_asked = asyncio.Event()
-
-    async def greet(request: Request) -> Answer:
-        await was_asked.wait()
-        return "Hello."
-
-    async with stream(talker(stage.model([greet])), "Go.") as events:
+    door = Door()
+    async with stream(talker(stage.model([door.before("Hello.")])), "Go.") as events:
         with pytest.raises(RuntimeError, match="The run has not ended"):
             _ = events.result
-        was_asked.set()
+        door.opened.set()
         kinds = [type(event).__name__ async for event in events]
         assert succeeded(events.result).output == "Hello."
     assert kinds[0] == "RunStarted"
@@ -231,19 +226,13 @@ async def test_the_result_is_there_when_the_events_are_over(stage: Stage) -> Non
 
 
 async def test_events_come_while_the_run_goes_on(stage: Stage) -> None:  # R74
-    released = asyncio.Event()
-
-    async def wait(request: Request) -> Answer:
-        await released.wait()
-        return "Hello."
-
-    seen: list[type[Event]] = []
-    async with stream(talker(stage.model([wait])), "Go.") as events:
+    door, seen = Door(), list[type[Event]]()
+    async with stream(talker(stage.model([door.before("Hello.")])), "Go.") as events:
         async for event in events:
             seen.append(type(event))
             if isinstance(event, IterationStarted):
                 assert ModelResponded not in seen
-                released.set()
+                door.opened.set()
     assert seen.index(AttemptStarted) < seen.index(ModelResponded)
 
 

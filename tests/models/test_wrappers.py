@@ -20,8 +20,13 @@ from journeyman.models.wrappers import PASSED_ON
 from journeyman.types import NOTHING_USED
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed
-from tests.play import Recorder, Stage, broken, check_balance, failed, make_tool, succeeded, virtual_clock
 from tests.play import stage as stage
+from tests.play.clock import virtual_clock
+from tests.play.models import Door
+from tests.play.recorder import Recorder, check_balance
+from tests.play.results import cancelled, failed, succeeded
+from tests.play.stage import Stage, broken
+from tests.play.tools import make_tool
 from tests.support.messages_answers import answer, fault
 from tests.support.messages_api import MessagesApi
 
@@ -325,15 +330,7 @@ async def test_a_host_may_bring_a_wrapper() -> None:
 
 @virtual_clock
 async def test_a_cancelled_call_closes_the_stream_that_is_open() -> None:
-    waiting = asyncio.Event()
-
-    async def never(_: Request) -> str:
-        waiting.set()
-        await asyncio.Event().wait()
-        return ""
-
-    task = asyncio.create_task(ask(Fallback(Scripted([error()]), Scripted([never]))))
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    door = Door()
+    task = asyncio.create_task(ask(Fallback(Scripted([error()]), Scripted([door.before("")]))))
+    await door.reached.wait()
+    await cancelled(task)

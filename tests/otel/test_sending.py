@@ -14,7 +14,7 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.serve import agent_server, serve_http
 from tests.cli.program import Warm, assert_one_error_line, running
 from tests.otel.sending import Sending
-from tests.play import succeeded
+from tests.play import cancelled, succeeded
 from tests.serve.served import echo
 from tests.serve.test_processes import command
 from tests.support.otlp import collecting
@@ -135,9 +135,7 @@ async def test_a_run_that_is_served_over_http_is_a_part_of_its_clients_trace(sen
     )
     async with mcp({"guild": Http(await ready)}) as tools:
         succeeded(await run(calling([*tools]), "Go.", host=sending.host()))
-    serving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await serving
+    await cancelled(serving)
     assert_is_one_trace(sending)
 
 

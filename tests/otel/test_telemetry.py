@@ -26,7 +26,7 @@ from journeyman.store import Store
 from journeyman.types import Usage
 from tests.contracts.carriers import CARRIERS
 from tests.otel.sending import Sending
-from tests.play import failed, make_gate, make_tool, raising, succeeded
+from tests.play import Door, cancelled, failed, make_gate, make_tool, raising, succeeded
 
 SECRET = "sk-ant-api03-" + "a1B2" * 12
 
@@ -344,21 +344,11 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
 
 
 async def test_all_spans_of_a_cancelled_run_end(sending: Sending) -> None:
-    begun = asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait."""
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    agent = Agent(name="scout", model=Scripted([say(call("wait"))]), tools=[wait])
+    door = Door()
+    agent = Agent(name="scout", model=Scripted([say(call("wait"))]), tools=[door.tool()])
     running = asyncio.create_task(run(agent, "Go.", host=sending.host()))
-    await begun.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    await door.reached.wait()
+    await cancelled(running)
     came = sending.received()
     assert came.tree() == ["invoke_agent scout", "  attempt 1", "    chat scripted", "    execute_tool wait"]
     assert came.one("invoke_agent scout").attributes["error.type"] == "EXECUTION_CANCELLED"
@@ -480,9 +470,7 @@ async def test_all_lives_of_a_durable_run_are_in_the_trace_that_stored_it(sendin
         with sending.own.start_as_current_span("GET /ask"):
             first = asyncio.create_task(durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry)))
         await begun.wait()
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
+        await cancelled(first)
     is_broken = False
     async with Durable(tmp_path / "runs.db", on_event=telemetry.hear) as durable:
         result = await durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry))

@@ -20,7 +20,7 @@ from journeyman.models.scripted import Scripted, call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import AuditEntry, Permission
 from tests.permission.workshop import Approver, Workshop, play, request
-from tests.play import instance_of, texts
+from tests.play import cancelled, instance_of, texts
 
 EXTENTS: list[Extent] = ["session", "always"]
 
@@ -212,9 +212,7 @@ async def test_an_answer_to_a_run_that_ends_in_that_moment_waits_for_the_next(tm
     waits = asyncio.create_task(approvals.wait(approval))
     await asyncio.sleep(0)
     answer_in_a_thread(approvals, approval.digest, Allow())
-    waits.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waits
+    await cancelled(waits)
     assert (waiting(approvals), approvals.pending()) == ({}, ())
     assert await gate.decide(wanted) == Allow()
     assert isinstance(await gate.decide(wanted), Ask)
@@ -227,9 +225,7 @@ async def test_a_cancelled_wait_is_cancelled_also_if_the_answer_cannot_be_kept(t
     await asyncio.sleep(0)
     answer_in_a_thread(approvals, approval.digest, Allow())
     (tmp_path / "approvals.json").write_text("damaged")
-    waits.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waits
+    await cancelled(waits)
     with pytest.raises(ApprovalsUnreadable):
         approvals.pending()
 

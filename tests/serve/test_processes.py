@@ -24,7 +24,7 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.serve import agent_server, serve_http
 from journeyman.serve.listening import HALF_OPEN_S
 from tests.cli.program import Running, Start, Warm, environment, from_nothing, running
-from tests.play import existing, virtual_clock
+from tests.play import cancelled, existing, virtual_clock
 from tests.serve.clients import Heard, Person, answered, text_of
 from tests.serve.served import echo
 
@@ -230,9 +230,7 @@ async def test_a_public_server_answers_under_its_names_only() -> None:
             assert response.status == 421
         async with session.post(url, json=LISTING, headers={"Host": "agents.example.org"}) as response:
             assert response.status == 400  # it got through to the protocol, which wants a session first
-    serving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await serving
+    await cancelled(serving)
 
 
 async def test_a_taken_port_is_an_error() -> None:

@@ -15,7 +15,7 @@ from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.serve import agent_server
 from journeyman.serve.server import served_tool
 from journeyman.types import Usage
-from tests.play import make_gate, make_tool, virtual_clock
+from tests.play import cancelled, make_gate, make_tool, virtual_clock
 from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, last_round, next_round, text_of
 from tests.serve.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
 
@@ -154,9 +154,7 @@ async def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) 
     pause = Pause()
     async with Client(agent_server(pause.agent(), echo, on_event=events.append), mode=mode) as client:
         calling = await pause.begun_by(client)
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
+        await cancelled(calling)
         await asyncio.sleep(1)
         assert text_of(await client.call_tool("echo", {"input": "Still there?"})) == "<Still there?>"
     (ended,) = [event for event in events if isinstance(event, RunFailed) and event.path == ("idler",)]
