@@ -158,7 +158,6 @@ async def test_a_chat_that_is_cancelled_while_it_opens_leaves_its_session_free(k
             await asyncio.Event().wait()
 
     task = asyncio.ensure_future(talk())
-    await said.wait()
-    await cancelled(task)
+    await cancelled(task, when=said)
     async with Chat.open(agent, kept.place, id="a") as chat:
         assert chat.messages[0].text == "Hi."

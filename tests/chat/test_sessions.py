@@ -296,8 +296,7 @@ async def test_a_turn_that_is_cancelled_in_mid_call_keeps_what_had_finished(effe
     model = Scripted([[call("read", id="a"), call("wait", id="b"), call("read", id="c")], "I see."])
     async with chatting(model, tools=[read, door.tool(effect=effect)]) as chat:
         prompting = asyncio.create_task(chat.prompt("Go."))
-        await door.reached.wait()
-        await cancelled(prompting)
+        await cancelled(prompting, when=door.reached)
         assert script_of(chat)[-1] == ("user", "#a: read", f"#b! {closed}", f"#c! {PURE}")
         assert (await chat.continue_()).unwrap() == "I see."
 

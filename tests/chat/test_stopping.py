@@ -182,8 +182,7 @@ async def test_who_gives_up_on_a_hold_does_not_hold(door: Door) -> None:
         chat.start("Go.")
         await asyncio.sleep(0)
         holding = asyncio.create_task(chat.hold().__aenter__())
-        await door.reached.wait()
-        await cancelled(holding)
+        await cancelled(holding, when=door.reached)
         assert not chat.state.is_held
         assert not chat.state.is_running
         assert (await chat.prompt("Two?")).unwrap() == "Two."
@@ -414,8 +413,7 @@ async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: S
             await chat.prompt("Go.")
 
     task = asyncio.create_task(converse())
-    await door.reached.wait()
-    await cancelled(task)
+    await cancelled(task, when=door.reached)
     assert script_of(chat)[-1] == ("user", f"#a! {CLOSING['once']}")
 
 

@@ -80,8 +80,7 @@ async def test_who_is_cancelled_in_a_stream_has_aborted_its_turn(stage: Stage, d
                     pass
 
         reading = asyncio.ensure_future(read())
-        await door.reached.wait()
-        await cancelled(reading)
+        await cancelled(reading, when=door.reached)
         assert not chat.state.is_running
         assert (await chat.prompt("Hi.")).unwrap() == "Again."
 

@@ -47,8 +47,7 @@ async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage, door:
     async with chatting(stage.model([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
         waiting = asyncio.ensure_future(turn)
-        await door.reached.wait()
-        await cancelled(waiting)
+        await cancelled(waiting, when=door.reached)
         assert (await door.open_for(turn)).unwrap() == "Hello."
 
 

@@ -312,8 +312,7 @@ async def test_a_summary_can_be_stopped() -> None:
     door = Door()
     agent = looker(SmallWindow(calls(20, size=1_000)), Summarise(FromFunction(door.before("")), keep_tokens=500))
     task = asyncio.create_task(run(agent, "Go."))
-    await door.reached.wait()
-    await cancelled(task)
+    await cancelled(task, when=door.reached)
 
 
 async def test_two_runs_at_once_may_share_their_strategies() -> None:  # S16.10

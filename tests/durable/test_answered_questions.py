@@ -19,8 +19,7 @@ async def test_an_answered_question_is_counted_as_one_call_in_the_next_life(tmp_
         while not (questions := (await handle.info()).waits_for):
             await durable.hub.changed(0.01)
         await handle.answer(questions[0].digest, "2024")
-        await door.reached.wait()
-        await cancelled(running)
+        await cancelled(running, when=door.reached)
         door.opened.set()
         result = succeeded(await durable.run(agent, "Ask.", id="1"))
     assert texts(result) == ["2024", "waited"]

@@ -289,16 +289,14 @@ async def test_a_turn_that_was_cancelled_is_gone_on_with_or_stopped_by_the_next_
     agent = worker_of(world, do("once", "A"), do("pure", "B"), do("once", "C"), do("pure", "D"))
     async with stage.durable() as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
         prompting = asyncio.ensure_future(chat.prompt("Go."))
-        await world.reached.wait()
-        await cancelled(prompting)
+        await cancelled(prompting, when=world.reached)
         for refused in (chat.undo, lambda: chat.replace(())):
             with pytest.raises(ChatBusy, match="was cut off, and has not ended"):
                 refused()
         world.lives_on()
         world.dies_in = "D"
         going_on = asyncio.ensure_future(chat.continue_())
-        await world.reached.wait()
-        await cancelled(going_on)
+        await cancelled(going_on, when=world.reached)
         assert world.done == ["A", "B", "C"]
         assert isinstance(await chat.prompt("Leave D."), Success)
         assert [await settled(durable, turn_name(ID, n)) for n in (1, 2)] == ["failed", "done"]
@@ -319,8 +317,7 @@ async def test_a_turn_that_is_cancelled_while_it_is_stored_is_no_hindrance(stage
     process.after = linger
     async with Durable(process, now=stage.now) as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
         prompting = asyncio.ensure_future(chat.prompt("One."))
-        await stored.wait()
-        await cancelled(prompting)
+        await cancelled(prompting, when=stored)
         assert (await chat.prompt("Two.")).unwrap() == "<Two.>"
         assert [info.status for info in await durable.list()] == ["done", "failed"]
 

@@ -148,8 +148,7 @@ async def test_deps_are_given_anew_in_each_life_and_a_run_that_lacks_them_waits_
     first, second = Db(), Db()
     async with process() as durable:
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7", deps=first))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         world.dies_after = ""
         unbound: Any = agent
         with pytest.raises(RunDiffers, match="deps are missing: the agent needs Db"):
@@ -190,8 +189,7 @@ async def test_a_call_that_was_under_way_is_not_made_again_and_the_model_is_told
     world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         assert (await durable.list())[0].status == "ready"
     async with process() as durable:
         result = await durable.run(payer(world), "Pay.", id="7")
@@ -206,8 +204,7 @@ async def test_a_call_that_was_under_way_is_not_made_again_though_its_tool_may_b
     world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         world.dies_after = ""
         changed = payer(world, tools=[replace(world.pay(), effect="idempotent")])
         result = await durable.run(changed, "Pay.", id="7")
@@ -233,8 +230,7 @@ async def test_nobody_is_told_again_what_was_told_before(process: Process) -> No
     callbacks = Callbacks(on_tool_call=lambda context, name, input: told.append(str(input["invoice"])))
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", callbacks=callbacks))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
     async with process() as durable:
         await durable.run(payer(world), "Pay.", id="7", callbacks=callbacks, on_event=events.append)
     assert told == ["A", "B"]
@@ -285,8 +281,7 @@ async def test_a_run_never_goes_on_with_fewer_gates_than_it_began_with(process: 
     world = World(dies_after="A")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=Host(gate=asks_about("X"))))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
     async with process() as durable:
         with pytest.raises(RunDiffers, match="begun with the gate asks_about, which this program does not give it"):
             await durable.run(payer(world), "Pay.", id="7")
@@ -301,8 +296,7 @@ async def test_a_changed_prompt_blocks_a_run_and_names_the_part(process: Process
     world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         changed = payer(world, system="Be careful.")
         world.dies_after = ""
         with pytest.raises(RunBlocked, match="the agent's system prompt differ from") as blocked:
@@ -319,8 +313,7 @@ async def test_a_blocked_run_goes_on_where_its_owner_accepts_the_stored_answers(
     world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         changed = payer(world, system="Be careful.")
         with pytest.raises(RunBlocked):
             await durable.run(changed, "Pay.", id="7")
@@ -331,8 +324,7 @@ async def test_a_blocked_run_that_is_stopped_ends_with_what_it_has_used(process:
     world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         handle = await durable.get("7")
         used = (await handle.info()).tokens
         assert used > 0
@@ -352,8 +344,7 @@ async def test_a_strict_program_does_not_go_on_with_a_changed_agent(process: Pro
     world = World(dies_after="A")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
     async with process(strict=True) as durable:
         with pytest.raises(RunBlocked, match="the agent's limits differ from those that it was begun with"):
             await durable.run(payer(world, limits=Limits(calls=9)), "Pay.", id="7")
@@ -425,8 +416,7 @@ async def test_a_call_has_one_idempotency_key_in_all_lives_and_another_in_a_fork
     agent = Agent(name="sender", model=following(call("send", id="s"), "Sent."), tools=[send])
     async with process() as durable:
         living = asyncio.create_task(durable.run(agent, "Send.", id="7"))
-        await hangs.wait()
-        await cancelled(living)
+        await cancelled(living, when=hangs)
         await durable.run(agent, "Send.", id="7")
         branch = await durable.fork("7", at=(1, 1))
         await durable.resume(branch.id, agent)
@@ -528,8 +518,7 @@ async def test_an_approver_of_the_program_is_asked_once(process: Process) -> Non
     host = Host(approve=approve, gate=asks_about("A", "B"))
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=host))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         await durable.run(payer(world), "Pay.", id="7", host=host)
     assert asked == ["Pay A?", "Pay B?"]
 

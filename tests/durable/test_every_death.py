@@ -42,7 +42,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.result import ChildRecord
 from journeyman.types import Text
-from tests.play import n_answers, texts
+from tests.play import cancelled, n_answers, texts
 from tests.support.shares import thinned
 
 AnyAgent = Agent[Any, Any, Any]
@@ -511,9 +511,7 @@ async def test_a_stop_guard_is_not_asked_after_a_death_though_its_user_has_writt
     memory = Memory()
     async with Durable(InMemoryEngine(memory)) as durable, Chat.open(agent, durable, id="c", create=True) as chat:
         turn = asyncio.ensure_future(chat.prompt("Go."))
-        await written.wait()
-        turn.cancel()
-        await asyncio.wait((turn,))
+        await cancelled(turn, when=written)
     async with Durable(InMemoryEngine(memory)) as durable, Chat.open(agent, durable, id="c") as chat:
         chat.follow_up("And then?")
         assert chat.turn is not None

@@ -35,8 +35,7 @@ async def test_no_task_of_a_worker_outlives_it(stage: Stage) -> None:
     async with stage.durable() as durable:
         await durable.start(agent, "Go.", id="run")
         working = asyncio.create_task(Worker(durable, agents=[agent]).run())
-        await world.reached.wait()
-        await cancelled(working)
+        await cancelled(working, when=world.reached)
 
 
 @virtual_clock
@@ -53,8 +52,7 @@ async def test_a_run_that_is_cancelled_before_its_records_are_read_is_given_back
     process.before = fail
     async with Durable(process, now=stage.now) as durable:
         driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
-        await away.wait()
-        await cancelled(driving)
+        await cancelled(driving, when=away)
         assert (await found(process, "run")).status == "ready"
     assert isinstance(await stage.life(agent), Success)
 
@@ -77,8 +75,7 @@ async def test_a_run_whose_task_is_cancelled_twice_is_given_back(stage: Stage) -
         driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await begun.wait()
         driving.cancel()
-        await is_leaving.wait()
-        await cancelled(driving)
+        await cancelled(driving, when=is_leaving)
         assert (await (await durable.get("run")).info()).status == "ready"
 
 

@@ -38,7 +38,7 @@ from journeyman.store.store import Store
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
 from tests.durable.processes import Stage
-from tests.play import Door, make_gate, n_answers, succeeded, virtual_clock
+from tests.play import Door, cancelled, make_gate, n_answers, succeeded, virtual_clock
 
 _NAMES: Final = ("spent", "error", "kind", "v", "f", "s", "value", "counts", "children", "unstored_calls", "response")
 _WORDS: Final = ("skipped", "over_budget", "call", "model", "end", "", "7")
@@ -170,9 +170,7 @@ async def test_limits_count_after_a_death_in_a_durable_run(stage: Stage) -> None
     expected = alive.outcome(await run(alive.agent(), "Go.", host=alive.host()))
     async with stage.durable() as durable:
         living = asyncio.create_task(durable.run(mortal.agent(), "Go.", id="7", host=mortal.host()))
-        await mortal.asleep.wait()
-        living.cancel()
-        await asyncio.wait((living,))
+        await cancelled(living, when=mortal.asleep)
     async with stage.durable() as durable:
         assert mortal.outcome(await durable.run(mortal.agent(), "Go.", id="7", host=mortal.host())) == expected
 
@@ -279,9 +277,7 @@ async def test_background_work_ends_with_the_durable_run_that_has_left() -> None
         agent = Agent(name="lead", model=model, tools=[crew])
         living = asyncio.create_task(durable.run(agent, "Go.", id="7"))
         await leading.reached.wait()
-        await door.reached.wait()
-        living.cancel()
-        await asyncio.wait((living,))
+        await cancelled(living, when=door.reached)
         door.opened.set()
         await asyncio.wait_for(tasks.wait(), 5)
         [info] = tasks.list()

@@ -149,6 +149,5 @@ async def test_a_prompt_that_was_cancelled_does_not_keep_the_next_one_from_being
     model = following(call("wait", id="w"), "Done.", "Done.")
     async with opened(Agent(name="tester", model=model, tools=[door.tool()])) as chat:
         prompting = asyncio.ensure_future(chat.prompt("Go."))
-        await door.reached.wait()
-        await cancelled(prompting)
+        await cancelled(prompting, when=door.reached)
         assert (await chat.prompt("Again.")).unwrap() == "Done."

@@ -52,8 +52,7 @@ async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, *
     living = asyncio.create_task(run(agent, "Pay the invoices.", host=host, **options))
     dying = asyncio.create_task(world.reached.wait())
     await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
-    dying.cancel()
-    await asyncio.wait({dying})
+    await cancelled(dying)
     if living.done():
         return living.result()
     await cancelled(living)
@@ -381,8 +380,7 @@ async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
     async with Chat(agent, host=Host(journal=journal)) as chat:
         chat.subscribe(steering(chat))
         turn = asyncio.ensure_future(chat.prompt("Pay the invoices."))
-        await world.reached.wait()
-        await cancelled(turn)
+        await cancelled(turn, when=world.reached)
     rest = Scripted(["Done."])
     async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
         result = await chat.prompt("Pay the invoices.")
@@ -401,8 +399,7 @@ async def test_what_is_said_while_a_run_replays_is_said_after_what_is_replayed()
             await chat.prompt("Pay the invoices.")
 
     living = asyncio.create_task(first_life())
-    await world.reached.wait()
-    await cancelled(living)
+    await cancelled(living, when=world.reached)
     rest = Scripted(["Done."])
     async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
         turn = chat.prompt("Pay the invoices.")
@@ -656,8 +653,7 @@ async def test_a_deadline_that_has_passed_stops_a_run_only_where_it_was() -> Non
     answers: list[Answer] = [call("pay", invoice=each, id=each) for each in "AB"]
     agent = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=10))
     living = asyncio.create_task(run(agent, "Pay.", host=Host(journal=journal)))
-    await reached.wait()
-    await cancelled(living)
+    await cancelled(living, when=reached)
     hurried = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=5))
     result = failed(await run(hurried, "Pay.", host=Host(journal=journal)))
     assert result.code is ErrorCode.BUDGET_EXCEEDED

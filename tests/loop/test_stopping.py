@@ -680,8 +680,7 @@ async def test_a_signal_that_comes_while_a_callback_is_awaited_ends_the_run_ther
 async def test_a_cancelled_task_leaves_the_run_as_cancelled(stage: Stage) -> None:  # A22
     door = Door()
     task = asyncio.create_task(run(talker(stage.model([door.before("never")])), "Go."))
-    await door.reached.wait()
-    await cancelled(task)
+    await cancelled(task, when=door.reached)
 
 
 async def test_a_callback_that_hangs_does_not_keep_a_cancelled_task_alive(stage: Stage) -> None:  # A22
@@ -692,8 +691,7 @@ async def test_a_callback_that_hangs_does_not_keep_a_cancelled_task_alive(stage:
         await asyncio.Event().wait()
 
     task = asyncio.create_task(run(long_run(stage), "Go.", callbacks=Callbacks(on_iteration_start=hang)))
-    await inside.wait()
-    await cancelled(task)
+    await cancelled(task, when=inside)
 
 
 @pytest.mark.parametrize("signal_first", [True, False])

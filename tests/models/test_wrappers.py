@@ -332,5 +332,4 @@ async def test_a_host_may_bring_a_wrapper() -> None:
 async def test_a_cancelled_call_closes_the_stream_that_is_open() -> None:
     door = Door()
     task = asyncio.create_task(ask(Fallback(Scripted([error()]), Scripted([door.before("")]))))
-    await door.reached.wait()
-    await cancelled(task)
+    await cancelled(task, when=door.reached)

@@ -347,8 +347,7 @@ async def test_all_spans_of_a_cancelled_run_end(sending: Sending) -> None:
     door = Door()
     agent = Agent(name="scout", model=Scripted([say(call("wait"))]), tools=[door.tool()])
     running = asyncio.create_task(run(agent, "Go.", host=sending.host()))
-    await door.reached.wait()
-    await cancelled(running)
+    await cancelled(running, when=door.reached)
     came = sending.received()
     assert came.tree() == ["invoke_agent scout", "  attempt 1", "    chat scripted", "    execute_tool wait"]
     assert came.one("invoke_agent scout").attributes["error.type"] == "EXECUTION_CANCELLED"
@@ -469,8 +468,7 @@ async def test_all_lives_of_a_durable_run_are_in_the_trace_that_stored_it(sendin
     async with Durable(tmp_path / "runs.db", on_event=telemetry.hear) as durable:
         with sending.own.start_as_current_span("GET /ask"):
             first = asyncio.create_task(durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry)))
-        await begun.wait()
-        await cancelled(first)
+        await cancelled(first, when=begun)
     is_broken = False
     async with Durable(tmp_path / "runs.db", on_event=telemetry.hear) as durable:
         result = await durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry))

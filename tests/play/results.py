@@ -55,8 +55,10 @@ def texts(result: Result[Any] | None) -> list[str]:
     return [each.text for each in results_in(result.history)]
 
 
-async def cancelled(work: asyncio.Future[Any]) -> None:
-    """Cancel a task, and wait until it has ended by that."""
+async def cancelled(work: asyncio.Future[Any], *, when: asyncio.Event | None = None) -> None:
+    """Cancel a task, at once or when an event is set, and wait until it has ended by that."""
+    if when is not None:
+        await when.wait()
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work

@@ -75,8 +75,7 @@ async def test_a_call_that_is_cancelled_ends_in_the_server_while_others_go_on(wa
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
         await shown(log, "the wait begins")
         assert text_of(await client.call_tool("echo", {"input": "Meanwhile"})) == "<Meanwhile>"
-        waiting.cancel()
-        await asyncio.wait([waiting])
+        await cancelled(waiting)
         await shown(log, "the wait was cancelled")
         assert text_of(await client.call_tool("echo", {"input": "After"})) == "<After>"
 
@@ -142,8 +141,7 @@ async def test_a_call_at_a_port_that_is_cancelled_ends_in_the_server(warm: Warm,
     async with over_http("waiter", "echo", start=warm.start) as (url, program), Client(url, mode=mode) as client:
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
         await asyncio.to_thread(program.wait_for, "the wait begins")
-        waiting.cancel()
-        await asyncio.wait([waiting])
+        await cancelled(waiting)
         await asyncio.to_thread(program.wait_for, "the wait was cancelled")
         assert text_of(await client.call_tool("echo", {"input": "After"})) == "<After>"
 
@@ -275,8 +273,7 @@ async def test_a_connection_without_a_whole_request_is_closed_by_the_server() ->
 
     async with asyncio.timeout(2 * HALF_OPEN_S):  # on a clock that jumps
         assert await asyncio.gather(*map(is_closed, HALF.values())) == [True] * len(HALF)
-    serving.cancel()
-    await asyncio.wait([serving])
+    await cancelled(serving)
 
 
 async def test_no_more_sessions_are_opened_than_may_be() -> None:
@@ -295,5 +292,4 @@ async def test_no_more_sessions_are_opened_than_may_be() -> None:
             async with client.post(url, json=hello) as answer:
                 codes.append(answer.status)
     assert codes == [200, 200, 503, 503]
-    serving.cancel()
-    await asyncio.wait([serving])
+    await cancelled(serving)

@@ -423,9 +423,7 @@ async def test_what_children_did_before_a_death_is_not_done_again() -> None:  # 
 
     journal = InMemoryJournal()
     task = asyncio.create_task(run(boss(hangs=True), "Go.", host=Host(journal=journal)))
-    await reached.wait()
-    task.cancel()
-    await asyncio.wait([task])
+    await cancelled(task, when=reached)
     result = await run(boss(hangs=False), "Go.", host=Host(journal=journal))
     assert asked == ["first", "second", "second"]
     assert read(result)["output"] == "second"

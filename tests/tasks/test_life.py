@@ -14,7 +14,7 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Stop
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext, current_background
-from tests.play import Door, Recorder, make_gate, make_tool, on_virtual_clock, raising, virtual_clock
+from tests.play import Door, Recorder, cancelled, make_gate, make_tool, on_virtual_clock, raising, virtual_clock
 from tests.tasks.works import Told, ended, giving, heeding, sleeping, stubborn
 
 # -- starting ----------------------------------------------------------------------------------------------------------
@@ -106,9 +106,7 @@ async def test_a_task_outlives_the_run_that_was_cancelled(door: Door) -> None:
     agent = Agent(name="lead", model=Scripted([call("begin")]), tools=[begin])
     async with Tasks() as tasks:
         running = asyncio.create_task(run(agent, "Go.", host=Host(tasks=tasks)))
-        await door.reached.wait()
-        running.cancel()
-        await asyncio.wait([running])
+        await cancelled(running, when=door.reached)
         assert running.cancelled()
         door.opened.set()
         await tasks.wait("bg-1")
@@ -305,8 +303,7 @@ async def test_who_is_cancelled_while_leaving_still_waits_for_the_end() -> None:
     running = asyncio.create_task(whole())
     await asyncio.sleep(5)
     assert tasks.get("bg-1").status == "running"
-    running.cancel()
-    await asyncio.wait([running])
+    await cancelled(running)
     assert running.cancelled()
     assert (tasks.get("bg-1").status, tasks.get("bg-1").duration_s) == ("killed", 5.0)
 
