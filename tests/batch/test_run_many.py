@@ -38,7 +38,7 @@ from journeyman.model import Request
 from journeyman.models.faulty import Faulty
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Document, Usage
-from tests.play import cancelled, context_of, failed, make_tool, on_virtual_clock, succeeded, virtual_clock
+from tests.play import cancelled, context_of, failed, following, make_tool, on_virtual_clock, succeeded, virtual_clock
 
 
 def given_text(request: Request) -> str:
@@ -57,7 +57,6 @@ class Rows:
 
 @tool
 def fetch(context: ToolContext[Rows]) -> str:
-    """Fetch."""
     context.deps.n_fetched += 1
     return "rows"
 
@@ -140,11 +139,8 @@ async def test_what_the_inputs_raise_is_raised_after_the_results_of_those_before
 
 
 async def test_deps_are_given_to_every_run() -> None:
-    def answer(request: Request) -> Answer:
-        return call("fetch") if len(request.messages) == 1 else say("done")
-
     db = Rows()
-    agent = Agent(name="reader", model=FromFunction(answer), tools=[fetch], deps=Rows)
+    agent = Agent(name="reader", model=following(call("fetch"), "done"), tools=[fetch], deps=Rows)
     assert [result.code async for _, result in run_many(agent, ["a", "b"], deps=db)] == ["SUCCESS"] * 2
     assert db.n_fetched == 2
 
@@ -419,7 +415,6 @@ async def test_a_listener_that_raises_is_logged_and_breaks_nothing(caplog: pytes
 async def test_in_a_tool_the_runs_of_a_batch_count_in_the_run_above() -> None:
     @tool
     async def read_all() -> str:
-        """Read all."""
         return " ".join([str(result.unwrap()) async for _, result in run_many(echo(), ["a", "b"])])
 
     agent = Agent(name="boss", model=Scripted([call("read_all"), "done"]), tools=[read_all])

@@ -37,11 +37,6 @@ class Talker:
         return Agent(name="tester", model=FromFunction(self.answer), compaction=[Summarise(keep_tokens=500)])
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chats.db"
-
-
 def length(messages: list[Message]) -> int:
     return sum(len(message.text) for message in messages)
 

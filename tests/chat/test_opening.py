@@ -15,11 +15,6 @@ from tests.play import cancelled, echo, script_of
 from tests.support.kept import Kept
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chats.db"
-
-
 def talker(name: str = "tester") -> Agent:
     return Agent(name=name, model=echo())
 

@@ -48,11 +48,6 @@ def on_disk(kept: Kept, id: str) -> list[Message]:
         return list(store.snapshot(id).messages)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chats.db"
-
-
 async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_begins(kept: Kept) -> None:
     seen: list[list[str]] = []
 
@@ -61,7 +56,6 @@ async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_
 
     @tool
     async def act() -> str:
-        """Act."""
         roles()
         return "done"
 

@@ -84,12 +84,10 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
     def _agent(self) -> Agent:
         @tool
         async def work() -> str:
-            """Work."""
             return await self._at_work()
 
         @tool(parallel=True, effect="pure")
         async def peek() -> str:
-            """Peek."""
             return await self._at_work()
 
         model, tools = FromFunction(self._answer), [work, peek, make_tool("stop", "stopped")]

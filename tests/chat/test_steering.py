@@ -239,7 +239,6 @@ async def test_a_text_that_comes_after_the_end_waits(stage: Stage) -> None:
 async def test_tools_and_listeners_may_steer(stage: Stage) -> None:
     @tool
     def remind() -> str:
-        """Remind."""
         assert threading.current_thread() is not threading.main_thread()
         chat.steer("from the tool")
         return "reminded"

@@ -226,7 +226,6 @@ async def test_leaving_the_chat_stops_what_runs_and_waits_for_it(stage: Stage) -
 
     @tool
     async def work() -> str:
-        """Work."""
         begun.set()
         try:
             await asyncio.Event().wait()

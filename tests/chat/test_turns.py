@@ -221,7 +221,6 @@ async def test_a_chat_inside_a_run_is_shown_below_it() -> None:
 
     @tool
     async def delegate() -> str:
-        """Delegate."""
         async with Chat(inner, on_event=lambda event: paths.append(event.path)) as chat:
             return (await chat.prompt("Hi.")).unwrap()
 

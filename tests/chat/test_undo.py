@@ -27,11 +27,6 @@ from tests.support.kept import Kept
 Conversation: TypeAlias = tuple[Message, ...]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chats.db"
-
-
 def talker() -> Agent:
     return Agent(name="tester", model=echo())
 

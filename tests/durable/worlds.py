@@ -59,7 +59,6 @@ class World:
 
         @tool(effect="once")
         async def pay(invoice: str) -> str:
-            """Pay an invoice."""
             await self.act(invoice)
             return f"paid {invoice}"
 
@@ -70,7 +69,6 @@ class World:
 
         @tool(effect=effect, name=effect, parallel=True)
         async def do(what: str) -> str:
-            """Do it."""
             await self.act(what)
             return f"did {what}"
 

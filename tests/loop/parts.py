@@ -40,7 +40,6 @@ def hand_in(total: int, *, reflecting: bool) -> list[ToolUse]:
 
 @tool
 async def fail(why: str = "broken") -> str:
-    """Fail."""
     raise ValueError(why)
 
 

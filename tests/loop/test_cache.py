@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from journeyman import Success, ToolContext, ToolResult, run, tool
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import call
 from tests.loop.callback_log import CallbackLog
-from tests.play import Recorder, Stage, calls, n_answers, report, reporter, talker, texts
+from tests.play import Recorder, Stage, calls, following, report, reporter, talker, texts
 
 
 class Counter:
@@ -147,10 +146,7 @@ async def remember(n: int, ctx: ToolContext) -> str:
 
 
 async def test_a_cache_for_a_run_is_not_for_the_next_or_a_neighbour() -> None:  # A48, R75
-    def ask(request: Request) -> Answer:
-        return [call("remember", n=1), call("remember", n=1)] if n_answers(request) == 0 else "Done."
-
-    agent = talker(FromFunction(ask), tools=[remember])
+    agent = talker(following([call("remember", n=1), call("remember", n=1)], "Done."), tools=[remember])
     results = await asyncio.gather(*(run(agent, str(n)) for n in range(5)))
     assert len(results) == 5
     for n, result in enumerate(results):

@@ -103,7 +103,6 @@ async def test_tools_validators_and_guards_see_what_was_given() -> None:
 
     @tool
     async def crop(context: ToolContext) -> str:
-        """Crop."""
         seen.append(context.input)
         return "cropped"
 

@@ -72,7 +72,6 @@ class Report(BaseModel):
 
 @tool
 def look(context: ToolContext[Db]) -> str:
-    """Look."""
     return context.deps.see(f"look in {context.agent}")
 
 

@@ -543,7 +543,6 @@ async def test_a_state_that_may_be_anything_comes_back_as_what_it_was(declared: 
 
     @tool(effect="once")
     async def sign(ctx: ToolContext) -> str:
-        """Sign."""
         ctx.set_run_state(Letter(text=f"{ctx.run_state(Letter).text}, signed"))
         return "signed"
 
@@ -643,7 +642,6 @@ async def test_a_deadline_that_has_passed_stops_a_run_only_where_it_was() -> Non
 
     @tool(effect="once")
     async def pay(invoice: str) -> str:
-        """Pay an invoice."""
         if invoice == "B":
             reached.set()
             await asyncio.Event().wait()

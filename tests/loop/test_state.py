@@ -425,7 +425,6 @@ async def test_what_a_state_function_keeps_does_not_reach_the_state(stage: Stage
 
     @tool(thread=False)
     def read(context: ToolContext) -> str:
-        """Read the states."""
         for each in kept:
             each.append("changed from outside")
         return f"{context.run_state(list)} {context.attempt_state(list)}"

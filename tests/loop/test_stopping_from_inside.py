@@ -33,7 +33,6 @@ NOT_RUN = "Error: not run, because an earlier call has stopped the run."
 
 @tool
 async def give_up(ctx: ToolContext, why: str = "the page is gone") -> str:
-    """Give up."""
     ctx.stop(why)
     ctx.stop("said too late")
     return "noted"
@@ -63,7 +62,6 @@ async def test_an_output_of_the_same_response_is_not_taken() -> None:
 async def test_calls_that_run_together_with_it_end_first() -> None:
     @tool(parallel=True)
     async def quit(ctx: ToolContext) -> str:
-        """Quit."""
         ctx.stop("enough")
         return "quit"
 
@@ -74,14 +72,12 @@ async def test_calls_that_run_together_with_it_end_first() -> None:
 
 @tool
 async def fails(ctx: ToolContext) -> str:
-    """Fail."""
     ctx.stop("enough")
     raise ValueError("broken")
 
 
 @tool(timeout_s=0.01)
 async def is_late(ctx: ToolContext) -> str:
-    """Be late."""
     ctx.stop("enough")
     await asyncio.Event().wait()
     return ""
@@ -96,7 +92,6 @@ def in_a_thread(ctx: ToolContext) -> str:
 
 @tool(cache="run", effect="pure")
 async def is_cached(ctx: ToolContext) -> str:
-    """Be cached."""
     ctx.stop("enough")
     return "done"
 
@@ -129,7 +124,6 @@ async def test_a_call_that_has_ended_stops_nothing_and_a_reason_says_something()
 
     @tool
     async def keep(ctx: ToolContext) -> str:
-        """Keep the context."""
         kept.append(ctx)
         return "kept"
 
@@ -166,14 +160,12 @@ async def test_a_sub_agent_stops_itself_and_its_lead_goes_on() -> None:
 def crew(made: Callable[[], object]) -> Agent[str]:
     @tool(parallel=True)
     async def quit(ctx: ToolContext) -> str:
-        """Quit."""
         made()
         ctx.stop("enough")
         return "quit"
 
     @tool(parallel=True, effect="once")
     async def find() -> str:
-        """Find."""
         made()
         return "found"
 

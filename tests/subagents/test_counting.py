@@ -74,7 +74,6 @@ async def test_what_the_budget_counts_is_what_the_run_and_its_background_used_to
 async def test_a_child_that_cancels_itself_has_its_usage_in_the_result(stage: Stage) -> None:
     @tool
     async def give_up() -> str:
-        """Give up."""
         current = existing(asyncio.current_task())
         current.cancel()
         await asyncio.Event().wait()

@@ -215,7 +215,6 @@ async def test_depth_rises_in_the_background_too() -> None:  # S1.6, S16.11
 
     @tool
     async def depth(context: ToolContext) -> int:
-        """Say how deep."""
         depths.append(context.depth)
         return context.depth
 

@@ -31,7 +31,6 @@ def slow(where: Where = "model") -> Agent[Any]:
 
     @tool(name="wait")
     async def wait() -> str:
-        """Wait."""
         return await forever()
 
     reject = raising(ValueError("no"))
@@ -108,7 +107,6 @@ async def test_children_tell_of_their_end_when_the_run_above_is_out_of_time(
 async def test_a_run_in_a_tool_call_that_takes_too_long_tells_of_its_end(recorder: Recorder) -> None:
     @tool(timeout_s=3)
     async def ask() -> str:
-        """Ask another agent."""
         return str((await run(slow(), "Go.")).unwrap_or("nothing"))
 
     lead = Agent(name="lead", model=Scripted([call("ask"), "It took too long."]), tools=[ask])
@@ -124,7 +122,6 @@ async def test_a_run_in_a_tool_call_that_takes_too_long_tells_of_its_end(recorde
 async def test_a_chat_in_a_tool_tells_of_its_end_when_the_run_above_is_out_of_time(recorder: Recorder) -> None:
     @tool
     async def ask() -> str:
-        """Ask another agent."""
         async with Chat(slow()) as chat:
             return str((await chat.prompt("Go.")).unwrap_or("nothing"))
 

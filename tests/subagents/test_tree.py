@@ -83,7 +83,6 @@ async def test_a_run_in_a_tool_is_a_child_too_under_its_own_name(stage: Stage, r
 
     @tool
     async def ask() -> str:
-        """Ask."""
         return (await run(inner, "x")).unwrap()
 
     outer = Agent(name="outer", model=stage.model([call("ask", id="a"), "done"]), tools=[ask])
@@ -236,7 +235,6 @@ async def test_where_nobody_listens_children_make_no_events(stage: Stage) -> Non
 
     @tool
     async def peek() -> str:
-        """Peek."""
         execution = current_run.get()
         watches.append(None if execution is None else execution.watch)
         return "ok"
@@ -321,7 +319,6 @@ async def test_tools_of_a_child_know_the_signal_of_its_parent(stage: Stage) -> N
 
     @tool
     async def peek(context: ToolContext) -> str:
-        """Peek."""
         seen.append(context.abort)
         return "ok"
 
@@ -383,7 +380,6 @@ async def test_no_sub_agent_is_deeper_than_five(mode: str) -> None:  # S1.6, S16
 
     @tool
     async def depth(context: ToolContext) -> int:
-        """Say how deep."""
         deepest.append(context.depth)
         return context.depth
 

@@ -70,7 +70,6 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
 
     @tool
     async def begin(ctx: ToolContext) -> str:
-        """Begin."""
         folder.set("/project")
         assert ctx.tasks is not None
 
@@ -97,7 +96,6 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
 async def test_a_task_outlives_the_run_that_was_cancelled(door: Door) -> None:
     @tool
     async def begin(ctx: ToolContext) -> str:
-        """Begin."""
         assert ctx.tasks is not None
         ctx.tasks.start(door.work, description="wait")
         await asyncio.sleep(3_600)
@@ -542,7 +540,6 @@ async def test_a_task_in_a_thread_that_reports_is_seen() -> None:
 async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() -> None:
     @tool(effect="once")
     async def begin(ctx: ToolContext) -> str:
-        """Begin."""
         assert ctx.tasks is not None
 
         async def work(task: TaskContext) -> object:

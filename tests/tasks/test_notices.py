@@ -136,7 +136,6 @@ async def test_whoever_is_named_is_told_instead_of_the_chat() -> None:
 
     @tool
     async def begin(ctx: ToolContext) -> str:
-        """Begin."""
         assert ctx.tasks is not None
         ctx.tasks.start(giving("a"), description="give")
         return ctx.tasks.start(giving("b"), description="give", notify=somebody)
@@ -356,7 +355,6 @@ async def working(tasks: Tasks, door: Door, *, place: Path | None = None) -> Asy
 
     @tool
     async def begin() -> str:
-        """Begin."""
         return tasks.start(door.work, description="work")
 
     agent = Agent(name="lead", model=Scripted([call("begin"), "Begun."]), tools=[begin])

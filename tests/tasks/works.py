@@ -52,7 +52,6 @@ def beginning(work: Work, **options: Any) -> AnyTool:  # noqa: ANN401 - of the t
 
     @tool
     async def begin(ctx: ToolContext) -> str:
-        """Begin."""
         assert ctx.tasks is not None
         return ctx.tasks.start(work, description="work", **options)
 

@@ -18,7 +18,6 @@ def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:
 
     @tool(name="hire")
     async def hire() -> str:
-        """Make the members."""
         made = [await team.spawn(request) for request in requests]
         return ", ".join([each.agent_id for each in made])
 

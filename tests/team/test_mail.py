@@ -424,7 +424,6 @@ async def test_a_member_that_is_gone_sends_no_more() -> None:
 
     @tool
     async def hang() -> str:
-        """Hang, whatever happens."""
         stuck.set()
         await whatever_happens(released)
         try:

@@ -141,7 +141,6 @@ async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
 
     @tool(thread=False)
     def look() -> str:
-        """Look."""
         member = existing(current_member.get())
         assert member.task is not None
         seen.append(member.task.info.identity)
@@ -171,7 +170,6 @@ async def timed(work: Awaitable[Shutdown]) -> tuple[Shutdown, float]:
 def sleeping(seconds: float) -> AnyTool:
     @tool
     async def sleep() -> str:
-        """Sleep."""
         await asyncio.sleep(seconds)
         return "slept"
 
@@ -216,7 +214,6 @@ async def test_a_member_that_does_not_end_is_left_to_itself_and_its_name_is_free
 
     @tool
     async def hang() -> str:
-        """Hang, whatever happens."""
         await whatever_happens(released)
         return "released"
 
@@ -314,7 +311,6 @@ async def test_a_member_cannot_let_members_go(recorder: Recorder) -> None:
 
         @tool
         async def end() -> str:
-            """End."""
             return str(await team.shutdown())
 
         await done_by(team, "ada", script, own, end)
