@@ -268,7 +268,7 @@ class A:
 # -- names in tests ---------------------------------------------------------------------------------------------------
 
 TESTS = Path(__file__).parent
-MOST_REPEATED = 999
+MOST_REPEATED = 141
 """How many names are defined in five files of tests or more, outside of `tests/play`."""
 MANY_FILES = 5
 OF_TUPLES = {"_asdict", "_replace", "_fields", "_make"}
