@@ -88,6 +88,7 @@ def test_every_constructor_says_what_was_meant(classes: list[type[Any]]) -> None
         for each in classes
         if each.__name__ not in HANDED_OUT and not issubclass(each, BaseException | BaseModel | tuple)
     ]
+    assert made_by_users
     for kind in made_by_users:
         known = [name for name in named(kind) if not name.startswith("_")]
         given = f"{known[0]}_" if known else "anything"
