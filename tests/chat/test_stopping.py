@@ -292,7 +292,9 @@ async def test_a_task_that_is_cancelled_before_it_begins_leaves_the_chat_idle() 
         ends: list[object] = []
         chat.subscribe(lambda event: ends.append(event.result) if isinstance(event, TurnEnded) else None)
         turn = chat.start("Go.")
-        await cancelled(turn)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
         assert not chat.state.is_running
         assert ends == [None]
         assert (await chat.prompt("Again.")).unwrap() == "One."

@@ -262,9 +262,11 @@ async def test_what_a_guard_adds_comes_before_the_steering_of_that_moment(stage:
 
 
 async def test_what_a_guard_adds_counts_against_the_limit(stage: Stage) -> None:
-    model = stage.model(["Done."], repeat=True)
+    def guard(stopping: Stopping) -> KeepGoing:
+        return KeepGoing("More.")
 
-    async with chatting(model, stop_guard=lambda stopping: KeepGoing("More."), limits=Limits(iterations=3)) as chat:
+    model = stage.model(["Done."], repeat=True)
+    async with chatting(model, stop_guard=guard, limits=Limits(iterations=3)) as chat:
         assert (await chat.prompt("Go.")).code == "MAX_ITERATIONS"
         chat.follow_up("later")
         assert stage.n_requests == 3

@@ -7,7 +7,6 @@ from typing import Any
 from journeyman import Agent, Chat, Result
 from journeyman.durable import Durable
 from tests.durable.processes import Process, Stage
-from tests.play import cancelled
 
 ID = "user-42"
 
@@ -37,7 +36,8 @@ async def talked(
         dying.cancel()
         if not living.done():
             process.kill()
-            await cancelled(living)
+            living.cancel()
+            await asyncio.wait({living})
     if process.is_dead and not living.cancelled():
         living.exception()
     return None if process.is_dead else living.result()

@@ -19,7 +19,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
 from tests.durable.worlds import World, payer, until
-from tests.play import cancelled, existing, failed, n_answers, succeeded, texts, virtual_clock
+from tests.play import existing, failed, n_answers, succeeded, texts, virtual_clock
 
 
 def sends(*agents: Agent[Any, Any, Any]) -> Answer:
@@ -122,7 +122,8 @@ async def test_another_worker_goes_on_with_the_runs_of_one_that_dies(stage: Stag
             working = asyncio.create_task(Worker(dying, agents=[crew]).run(stop=stop))
             await world.reached.wait()
             stage.processes[1].kill()
-            await cancelled(working)
+            working.cancel()
+            await asyncio.wait({working})
             worker = asyncio.create_task(Worker(other, agents=[crew]).run(stop=stop))
             result = succeeded(await asyncio.wait_for(handle.result(), 10))
             stop.set()
@@ -415,11 +416,13 @@ async def test_wherever_the_process_of_a_chat_dies_its_turn_hears_once_of_what_i
         living = asyncio.create_task(life(process))
         dead = asyncio.create_task(dying.wait())
         await asyncio.wait({living, dead}, return_when=asyncio.FIRST_COMPLETED)
-        await cancelled(dead)
+        dead.cancel()
+        await asyncio.wait({dead})
         lives = 1
         if not living.done():
             process.kill()
-            await cancelled(living)
+            living.cancel()
+            await asyncio.wait({living})
             lives, living = 2, asyncio.create_task(life(stage.process()))
         said = await living
         assert said[-1] == "Heard of payer.", number

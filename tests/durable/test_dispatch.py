@@ -17,7 +17,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction
 from tests.durable.processes import START, Process
 from tests.durable.worlds import World, do, done_twice
-from tests.play import cancelled, following, n_answers, on_virtual_clock
+from tests.play import following, n_answers, on_virtual_clock
 
 N_RUNS: Final = 6
 N_DEATHS: Final = 3
@@ -146,7 +146,8 @@ async def _live(seed: int, losing: float, repeating: float) -> None:
             await asyncio.wait({ending}, timeout=random.uniform(0.5, 20))
             killed, task = workers.pop(random.randrange(3))
             killed.kill()
-            await cancelled(task)
+            task.cancel()
+            await asyncio.wait({task})
             workers.append((each := process(), asyncio.create_task(working(each))))
         await asyncio.wait_for(ending, 3_600)
         approving.cancel()
@@ -176,7 +177,8 @@ def test_a_run_that_is_driven_for_too_long_goes_on_by_another_ticket_between_two
             working = asyncio.create_task(Worker(durable, agents=[agent]).run())
             assert (await asyncio.wait_for(handle.result(), 600)).unwrap() == "Done."
             assert (await handle.info()).lives > 2
-            await cancelled(working)
+            working.cancel()
+            await asyncio.wait({working})
 
     on_virtual_clock(live)
     assert sorted(world.done) == [f"{n}" for n in range(8)]

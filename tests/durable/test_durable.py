@@ -22,6 +22,7 @@ from journeyman import (
     InMemoryJournal,
     Limits,
     Output,
+    Result,
     Success,
     ToolContext,
     ask_user,
@@ -69,9 +70,8 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Dur
 Process = Callable[..., Durable]
 
 
-def results(result: object) -> list[str]:
+def results(result: Result[Any]) -> list[str]:
     """Return what the calls of a run resulted in."""
-    assert isinstance(result, Success | Failure)
     assert not list(history_faults(result.history))
     return texts(result)
 

@@ -36,12 +36,15 @@ async def answered(stage: Stage, made: Tool[..., Any], **arguments: object) -> T
 
 
 async def test_a_tool_is_a_definition_and_a_handler(stage: Stage) -> None:  # R18, R69, X7
+    def handler(arguments: dict[str, Any]) -> str:
+        return f"dug {arguments['depth']}"
+
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"depth": {"type": "integer", "minimum": 1}},
         "required": ["depth"],
     }
-    dig = Tool("dig", "Dig a hole.", schema, lambda arguments: f"dug {arguments['depth']}")
+    dig = Tool("dig", "Dig a hole.", schema, handler)
     assert await answered(stage, dig, depth=2) == ToolResult("dug 2", tool_use_id="a")
     assert stage.requests[0].prefix.tools == (ToolSpec(name="dig", description="Dig a hole.", input_schema=schema),)
 
@@ -393,12 +396,15 @@ async def test_a_parameter_may_have_any_name_that_python_takes(stage: Stage) -> 
     def keep(**given: object) -> str:
         return ",".join(f"{name}={given[name]}" for name in names)
 
+    def keep_raw(arguments: JsonObject) -> str:
+        return keep(**arguments)
+
     space: dict[str, Any] = {}
     parameters = ", ".join(f"{name}: int" for name in names)
     exec(f"def keep_typed({parameters}) -> dict: return dict(locals())", space)
     typed: Tool[..., Any] = tool(space["keep_typed"])
     schema: JsonObject = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
-    raw = Tool("keep_raw", "Keep.", schema, lambda arguments: keep(**arguments))
+    raw = Tool("keep_raw", "Keep.", schema, keep_raw)
     arguments = {name: number for number, name in enumerate(names)}
     model = stage.model([[call("keep_typed", arguments), call("keep_raw", arguments)], "Done."])
     await run(talker(model, tools=[typed, raw]), "Go.")
@@ -534,7 +540,10 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
 async def returned(stage: Stage, value: Callable[[], object], **options: int) -> ToolResult:
     """Let a tool return a value, and return what the model reads."""
 
-    used = Tool("give", "Give it.", {"type": "object"}, lambda arguments: value(), max_chars=options.get("max_chars"))
+    def give(arguments: JsonObject) -> object:
+        return value()
+
+    used = Tool("give", "Give it.", {"type": "object"}, give, max_chars=options.get("max_chars"))
     told = CallbackLog()
     before = stage.n_requests
     model = stage.model([call("give", id="a"), "Done."])

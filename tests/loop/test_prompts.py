@@ -80,8 +80,10 @@ DOT = Image(Base64("aGk=", "image/png"))
 
 
 async def test_prompts_may_be_blocks(stage: Stage) -> None:  # X16
-    system = [Text("First."), Text("Second.")]
-    await run(talker(stage.model(["A dot."]), system=system, prompt=lambda given: [Text("What is this?"), DOT]), "Go.")
+    def prompt(given: str) -> list[Text | Image]:
+        return [Text("What is this?"), DOT]
+
+    await run(talker(stage.model(["A dot."]), system=[Text("First."), Text("Second.")], prompt=prompt), "Go.")
     assert [text.text for text in stage.requests[0].prefix.system] == ["First.", "Second."]
     assert stage.messages(0)[0].content == (Text("What is this?"), DOT)
 

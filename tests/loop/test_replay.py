@@ -52,7 +52,8 @@ async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, *
     living = asyncio.create_task(run(agent, "Pay the invoices.", host=host, **options))
     dying = asyncio.create_task(world.reached.wait())
     await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
-    await cancelled(dying)
+    dying.cancel()
+    await asyncio.wait({dying})
     if living.done():
         return living.result()
     await cancelled(living)

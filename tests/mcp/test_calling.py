@@ -241,7 +241,9 @@ async def test_a_server_whose_listing_was_cancelled_is_listed_before_the_next_ca
         assert (await answered(echo, {"word": "chatter"})).text == "changed"
         calling = asyncio.create_task(answered(echo, {"word": "hello"}))
         await until(lambda: sum('"tools/list"' in line for line in small.lines) == 2)
-        await cancelled(calling)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
         text = (await answered(echo, {"word": "hello"})).text
         assert "the MCP server 'small' has changed this tool (description) since it was listed" in text
 

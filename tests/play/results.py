@@ -13,13 +13,13 @@ C = TypeVar("C")
 Given = TypeVar("Given")
 
 
-def succeeded(result: Result[Given] | None) -> Success[Given]:
+def succeeded(result: Success[Given] | object) -> Success[Given]:
     """Return the result, which must be a success."""
     assert isinstance(result, Success), result
     return result
 
 
-def failed(result: Result[object] | None) -> Failure:
+def failed(result: object) -> Failure:
     """Return the result, which must be a failure."""
     assert isinstance(result, Failure), result
     return result

@@ -12,7 +12,6 @@ from starlette.testclient import TestClient
 from journeyman import Host, run
 from journeyman.serve import agent_server, serve_http
 from journeyman.serve.listening import LOOPBACK, naming
-from tests.play import cancelled
 from tests.serve.http_served import clerk, serving
 from tests.view.desk import viewing
 
@@ -92,4 +91,5 @@ async def test_a_body_that_is_encoded_is_told_as_what_it_is_on_any_route(tmp_pat
             assert response.status == 422
         async with desk.session.post(places[-1], data=b"<>", headers={"Content-Type": "text/html"}) as response:
             assert (response.status, "Accept-Encoding" in response.headers) == (415, False)
-    await cancelled(mcp)
+    mcp.cancel()
+    await asyncio.wait({mcp})

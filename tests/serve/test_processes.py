@@ -75,7 +75,8 @@ async def test_a_call_that_is_cancelled_ends_in_the_server_while_others_go_on(wa
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
         await shown(log, "the wait begins")
         assert text_of(await client.call_tool("echo", {"input": "Meanwhile"})) == "<Meanwhile>"
-        await cancelled(waiting)
+        waiting.cancel()
+        await asyncio.wait([waiting])
         await shown(log, "the wait was cancelled")
         assert text_of(await client.call_tool("echo", {"input": "After"})) == "<After>"
 
@@ -141,7 +142,8 @@ async def test_a_call_at_a_port_that_is_cancelled_ends_in_the_server(warm: Warm,
     async with over_http("waiter", "echo", start=warm.start) as (url, program), Client(url, mode=mode) as client:
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
         await asyncio.to_thread(program.wait_for, "the wait begins")
-        await cancelled(waiting)
+        waiting.cancel()
+        await asyncio.wait([waiting])
         await asyncio.to_thread(program.wait_for, "the wait was cancelled")
         assert text_of(await client.call_tool("echo", {"input": "After"})) == "<After>"
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from journeyman import Agent, Message, Team, Text
 from journeyman.events import Event, Listener, MailDelivered, MailReturned, MailSent, MemberChanged
@@ -26,12 +26,16 @@ class Crew(Team):
     def __init__(self, *, on_event: Listener | None = None, **options: Any) -> None:  # noqa: ANN401 - of a `Team`
         self.changed = asyncio.Event()
 
-        def hear(event: Event) -> object:
+        def hear(event: Event) -> Any:  # noqa: ANN401 - what the listener gives
             if isinstance(event, MailSent | MemberChanged):
                 self.changed.set()
             return on_event(event) if on_event is not None else None
 
         super().__init__("crew", on_event=hear, **options)
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        return self
 
 
 def member_of(answers: Played, *, name: str = "scout", tools: Sequence[AnyTool] = ()) -> Agent:

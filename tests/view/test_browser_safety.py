@@ -13,7 +13,6 @@ from playwright.async_api import Browser, expect
 from journeyman import Agent, Host, run, tool
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.record import Recorder, Recordings
-from tests.play import cancelled
 from tests.view.conftest import ARGS, Opened, Serve, Site, chromium
 from tests.view.desk import TOKEN, asking, viewing
 from tests.view.served import with_token
@@ -107,7 +106,8 @@ async def test_another_page_can_say_nothing_to_a_run_and_read_nothing_of_it(
             async with viewing(path) as desk:
                 assert (await desk.get(f"/api/runs/{id}/signals"))["signals"] == []
                 assert (await desk.get(f"/api/runs/{id}"))["status"] == "live"
-        await cancelled(going)
+        going.cancel()
+        await asyncio.wait((going,))
 
 
 async def test_a_page_of_another_name_that_is_allowed_can_steer(tmp_path: Path, browser: Browser) -> None:
@@ -142,7 +142,8 @@ async def test_in_a_store_that_is_only_looked_at_nothing_can_be_said(
             await expect(page.locator(".approval")).to_have_count(0)
             asked = "fetch(`api/runs/${new URLSearchParams(location.search).get('run')}/signals`, {method: 'POST'})"
             assert await page.evaluate(f"{asked}.then(answer => answer.status)") == 403
-        await cancelled(going)
+        going.cancel()
+        await asyncio.wait((going,))
 
 
 async def test_results_that_are_html_or_20_mb_or_broken_are_shown_as_text(

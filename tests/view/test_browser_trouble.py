@@ -14,7 +14,6 @@ from journeyman import Agent, Host, Limits, run, tool
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.record import Recorder, Recordings
-from tests.play import cancelled
 from tests.view.conftest import Opened, Serve, clicked
 from tests.view.desk import asking, look, viewing
 from tests.view.test_browser import stands_in_nobodys_way
@@ -35,7 +34,8 @@ async def waiting(path: Path) -> AsyncGenerator[asyncio.Task[object]]:
     with Recorder(path, asks=True) as recorder:
         going = asyncio.create_task(run(asking(LOOK, say("They rise.")), "What?", host=Host(record=recorder)))
         yield going
-        await cancelled(going)
+        going.cancel()
+        await asyncio.wait((going,))
 
 
 @asynccontextmanager
@@ -229,7 +229,8 @@ async def test_a_run_that_ends_between_the_list_and_its_stream_is_not_missed(
         await expect(row).to_contain_text("waits for approval")
         with Recordings(path) as recordings:
             assert len(recordings.runs()) == 1
-        await cancelled(going)
+        going.cancel()
+        await asyncio.wait((going,))
         await recorded(path)
         held.set()
         await expect(row).to_have_count(2)

@@ -30,7 +30,7 @@ from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.source import Source
 from journeyman.view.steering import Given, Steering
-from tests.play import cancelled, failed, instance_of, make_tool
+from tests.play import failed, instance_of, make_tool
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -119,7 +119,8 @@ async def test_who_has_a_list_hears_what_has_changed_since_it_was_read(place: st
             waits = await desk.newest()
             listed = await desk.get("/api/runs")
             assert [(each["id"], each["status"]) for each in listed["runs"]] == [(waits, "live")]
-            await cancelled(going)
+            going.cancel()
+            await asyncio.wait((going,))
             await recorder.flush()
             new, _ = await recorded(place, "one")
             stream = desk.live(f"?newest={listed['newest']}&shown={waits},nobody")
@@ -472,7 +473,8 @@ async def test_who_leaves_while_the_store_is_opened_or_read_leaves_nothing_open_
 
     opening = asyncio.create_task(reader.read(lambda _: None))
     await asyncio.sleep(0)
-    await cancelled(opening)
+    opening.cancel()
+    await asyncio.wait({opening})
     await reader.close()
     async with asyncio.timeout(10):
         while postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'journeyman reader'"):  # noqa: ASYNC110
