@@ -34,6 +34,8 @@ from journeyman.types import (
     Usage,
 )
 
+__all__ = ["AnyStrategy", "Informed", "Shortened", "Strategy"]
+
 _BLOCK_TOKENS = 8
 _PICTURE_TOKENS = 1_200
 _SOUND_CHARS_PER_TOKEN = 600
@@ -77,6 +79,8 @@ class Situation:
     """The run's."""
     threshold_tokens: int
     """How many tokens the conversation may have."""
+    is_threshold_known: bool = False
+    """False: nobody has told how long it may be, and `threshold_tokens` is a guess."""
     memory: dict[str, object]
     """The strategy's own memory, which lives as long as the conversation."""
     ask: Callable[[Model, Request], Awaitable[Response]]
@@ -162,6 +166,46 @@ def open_turn(messages: Sequence[Message]) -> int:
     return max(start, 0)
 
 
+OLDEST_DROPPED: Final = "[Older turns of this conversation were left out to save room.]"
+"""What a model reads in the place of turns that were dropped."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class DropOldestTurns:
+    """Leaves out the oldest turns: whole, from their prompt to the next one, and never the last.
+
+    It is no strategy that an agent is given, but the last resort where those that it has are not enough: a summary
+    fails, or the window is too small for one. A summary that stands in a dropped turn stays.
+    """
+
+    summary_mark: str
+    """How a summary begins."""
+
+    name = "drop the oldest turns"
+    """What it is called in events."""
+
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
+        """Leave out as many turns as it takes."""
+        prompts = [index for index, each in enumerate(messages) if each.role == "user" and not has_results(each)]
+        start, saved = 0, 0
+        for prompt in prompts[1:]:
+            if saved >= excess_tokens:
+                break
+            saved += sum(map(estimate_message, messages[start:prompt]))
+            start = prompt
+        if not start:
+            return Shortened(messages=messages)
+        known = [
+            block
+            for message in messages[:start]
+            for block in message.content
+            if isinstance(block, Text) and block.text.startswith(self.summary_mark)
+        ]
+        first, *rest = messages[start:]
+        head = (*known[-1:], Text(OLDEST_DROPPED, origin="summary"))
+        return Shortened(messages=[replace(first, content=(*head, *first.content)), *rest], changed=True)
+
+
 def fault_of_view(before: Sequence[Message], after: Sequence[Message]) -> str | None:
     """Return why `after` may not be sent in place of `before`; None if it may."""
     start = open_turn(before)
@@ -233,6 +277,31 @@ def estimate_prefix(prefix: Prefix) -> int:
     tools = sum(estimate_text(f"{tool.name}{tool.description}{tool.input_schema}") for tool in shown)
     output = estimate_text(f"{prefix.output.name}{prefix.output.schema}") if prefix.output is not None else 0
     return system + tools + output
+
+
+def estimate_request(request: Request) -> int:
+    """Return about how many tokens the input of `request` is."""
+    return estimate_prefix(request.prefix) + sum(map(estimate_message, request.messages))
+
+
+def believable_usage(usage: Usage, request: Request, words: str) -> Usage:
+    """Return what a request with an answer of these words used: as it was told, or estimated where that cannot be.
+
+    Many services tell the use at the end of an answer alone, or begin with a figure that stands for nothing; some tell
+    that an answer with words has no tokens.
+    """
+    if not words or not usage.requests:
+        return usage
+    written, counted_input = estimate_text(words), usage.total_tokens - usage.output_tokens
+    least = 1.0 if usage.exact else written / 2  # a broken answer's figure may be of its beginning
+    if counted_input and usage.output_tokens >= least:
+        return usage
+    return replace(
+        usage,
+        input_tokens=usage.input_tokens if counted_input else estimate_request(request),
+        output_tokens=usage.output_tokens if usage.output_tokens >= least else written,
+        exact=False,
+    )
 
 
 def _estimate_block(block: Block | ToolReference) -> int:

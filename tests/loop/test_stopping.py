@@ -54,7 +54,7 @@ from journeyman.result import Failure, Result, Success
 from journeyman.types import Message, Text, ToolResult, Usage
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in, preview
-from tests.play import Door, cancelled, existing
+from tests.play import cancelled, existing
 from tests.play.agents import Report, report, reporter, small, submit, talker
 from tests.play.clock import virtual_clock
 from tests.play.recorder import Delta, Recorder, calls, check_balance, names, transcript
@@ -155,22 +155,6 @@ async def test_after_an_abort_in_a_tool_no_further_tool_runs_and_nothing_is_vali
     last = ("user", "#a: found here", f"#b{ended}", f"#c! {STOPPED}", f"#d! {STOPPED}")
     assert transcript(failure.history)[-1] == last
     assert (stage.n_requests, failure.candidate, judged) == (1, None, [])
-
-
-# R36, R40, R52, D22
-async def test_an_abort_in_the_last_tool_of_a_response_is_of_that_iteration(stage: Stage, recorder: Recorder) -> None:
-    abort = Abort()
-
-    @tool(thread=False)
-    def stop() -> str:
-        abort.abort("enough")
-        return "stopping"
-
-    model = stage.model([call("look"), call("stop"), "Never said."])
-    failure = failed(await run(talker(model, tools=[look, stop]), "Go.", abort=abort, on_event=recorder))
-    assert stopped_at(failure) == ("running tools", 1, 2)
-    assert [record.iterations for record in failure.metadata.attempts] == [2]
-    assert (failure.phase, stage.n_requests) == ("iteration", 2)
 
 
 async def test_a_tool_that_swallows_the_cancellation_does_not_keep_the_run_going(stage: Stage) -> None:  # D22, R36
@@ -677,12 +661,6 @@ async def test_a_signal_that_comes_while_a_callback_is_awaited_ends_the_run_ther
 # -- cancellation ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_task_leaves_the_run_as_cancelled(stage: Stage) -> None:  # A22
-    door = Door()
-    task = asyncio.create_task(run(talker(stage.model([door.before("never")])), "Go."))
-    await cancelled(task, when=door.reached)
-
-
 async def test_a_callback_that_hangs_does_not_keep_a_cancelled_task_alive(stage: Stage) -> None:  # A22
     inside = asyncio.Event()
 
@@ -750,19 +728,6 @@ async def test_one_signal_ends_many_runs_and_stays_fired(stage: Stage) -> None: 
     abort.abort("again")
     assert (abort.aborted, abort.reason) == (True, "all of you")
     assert isinstance(await run(agents[0], "Go.", abort=abort), Failure)
-
-
-async def test_the_signal_may_be_fired_from_another_thread(stage: Stage) -> None:  # A22
-    abort = Abort()
-
-    @tool
-    async def wait() -> str:
-        threading.Thread(target=abort.abort, args=("from a thread",)).start()
-        await asyncio.Event().wait()
-        return "unreachable"
-
-    result = await run(talker(stage.model([call("wait")]), tools=[wait]), "Go.", abort=abort)
-    assert context_of(result, CancelledContext).reason == "from a thread"
 
 
 async def test_a_signal_that_never_fires_changes_nothing_and_keeps_nothing(stage: Stage) -> None:  # A22

@@ -17,6 +17,7 @@ from journeyman.record.writer import MOST_WAITING
 from tests.cli.program import Warm
 from tests.play import Recorder as Heard
 from tests.play import succeeded
+from tests.support import tamper
 from tests.support.room import no_room
 
 
@@ -37,8 +38,7 @@ def _newer(path: Path) -> None:
 
 def _newer_recordings(path: Path) -> None:
     Recorder(path).close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE rec_format SET version = 99")
+    tamper.alter(path, tamper.NEWER_RECORDINGS)
 
 
 def _folder(path: Path) -> None:

@@ -7,14 +7,15 @@ their saving: the run continues with what it has.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from typing import Final, Literal
 
+from journeyman.budget import Grant
 from journeyman.cancel import is_failure
 from journeyman.data import lazy_dataclass
+from journeyman.endings import TruncatedContext
 from journeyman.errors import (
     BudgetRefused,
     DefinitionError,
@@ -25,16 +26,17 @@ from journeyman.errors import (
     name_and_words,
 )
 from journeyman.events import CompactionStep, ContextCompacted
-from journeyman.history import encodable
+from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
-from journeyman.model import Model, Part, Prefix, Request, Response, Tap, price_of, unpriced
-from journeyman.types import NOTHING_USED, Message, Usage, adapter_of
+from journeyman.model import Model, Part, Prefix, Request, Response, Tap, context_window_of, price_of, unpriced
+from journeyman.types import NOTHING_USED, Message, ToolUse, Usage, adapter_of
 from journeyman.window import (
     AnyStrategy,
     CompactedView,
     Compaction,
+    DropOldestTurns,
     Informed,
     Shortened,
     Situation,
@@ -66,6 +68,8 @@ class ModelCall:
     """What kind of step it is."""
     used: list[Usage] = field(default_factory=list[Usage])
     """By each of its requests, failed ones included."""
+    lost: list[Usage] = field(default_factory=list[Usage])
+    """What was reserved for each of its requests of which nothing is known."""
 
     def spend(self, usage: Usage) -> None:
         """Count what a request used."""
@@ -96,13 +100,17 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     """
     if run.options.host.journal is None:
         return await _made(run, call)
+    n_deaths = 0
 
     async def work() -> _StoredAnswer:
-        response = await _made(run, call)
+        response = await _made(run, call, n_deaths)
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
-    place, codec = _place_of(run, call, run.options.host.journal, step), _AnswerCodec(call)
+    journal = run.options.host.journal
+    place, codec = _place_of(run, call, journal, step), _AnswerCodec(call)
+    if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
+        n_deaths = journal.n_deaths()  # it was under way then, or was to be next
     if run.tape is not None and place.is_known:
         run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
     answer = await place.step(work, codec=codec)
@@ -126,36 +134,64 @@ def _place_of(run: Run, call: ModelCall, journal: Journal, step: str) -> Reserva
     return journal.reserve(run.key(step), effect="idempotent", about=about)
 
 
-async def _made(run: Run, call: ModelCall) -> Response:
-    async with _reserved(run, call) as request:
-        return await respond(
-            call.model,
-            request,
-            retries=run.retries,
-            spent=call.spend,
-            on_part=call.on_part,
-            on_cut=run.cut_off,
-            asked=call.asked,
-        )
-
-
-@asynccontextmanager
-async def _reserved(run: Run, call: ModelCall) -> AsyncGenerator[Request]:
-    """Reserve what the call may use, and settle what it used. Give the request that the reservation pays for."""
-    budget, request = run.attempt.budget, call.request
-    if not budget.limits_spending:
-        yield request
-        return
-    price = price_of(call.model)
-    if price is None and budget.limits_cost:
-        raise unpriced(call.model).in_stream()
-    longest = request.max_tokens or run.max_tokens
-    grant = await budget.reserve(input_tokens=call.input_tokens(), max_tokens=longest, price=price)
-    run.attempt.asked_max_tokens = grant.max_tokens
+async def _made(run: Run, call: ModelCall, n_deaths: int = 0) -> Response:
+    ask = partial(respond, call.model, retries=run.retries, on_part=call.on_part, on_cut=run.cut_off, asked=call.asked)
+    if not run.attempt.budget.limits_spending:
+        return await ask(call.request, spent=call.spend)
+    payment = _Payment(run, call)
     try:
-        yield replace(request, max_tokens=grant.max_tokens)
+        for _ in range(n_deaths):
+            await payment.reserve()
+            payment.lose()
+        return await ask(payment.reserve, spent=payment.spend)
     finally:
-        budget.settle(grant, Usage.total(call.used))
+        payment.settle(NOTHING_USED)
+
+
+@lazy_dataclass()
+class _Payment:
+    """What a call pays from the budget: for one request after the other, since a failed one has used something, too."""
+
+    run: Run
+    call: ModelCall
+    grant: Grant | None = None
+
+    async def reserve(self) -> Request:
+        """Reserve what the next request may use, and return it as long as that pays for.
+
+        Raises:
+            BudgetRefused: too little is left.
+        """
+        run, call = self.run, self.call
+        budget, price = run.attempt.budget, price_of(call.model)
+        if price is None and budget.limits_cost:
+            raise unpriced(call.model).in_stream()
+        longest = call.request.max_tokens or run.max_tokens
+        self.grant = await budget.reserve(input_tokens=call.input_tokens(), max_tokens=longest, price=price)
+        run.attempt.asked_max_tokens = self.grant.max_tokens
+        if self.grant.max_tokens < longest:
+            run.attempt.asked_by = "budget"
+        return replace(call.request, max_tokens=self.grant.max_tokens)
+
+    def spend(self, usage: Usage) -> None:
+        """Count what a request used."""
+        self.call.spend(usage)
+        if usage.requests and not usage.exact and not usage.total_tokens:
+            self.lose()
+        else:
+            self.settle(usage)
+
+    def lose(self) -> None:
+        """Count the reservation, since nobody knows what was used of it."""
+        if self.grant is not None:
+            self.call.lost.append(self.grant.usage())
+            self.settle(self.call.lost[-1])
+
+    def settle(self, usage: Usage) -> None:
+        """Give the reservation back, if there is one, and count this instead."""
+        if self.grant is not None:
+            self.run.attempt.budget.settle(self.grant, usage)
+            self.grant = None
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -226,7 +262,8 @@ class _AnswerCodec:
         self._call = call
 
     def encode(self, value: _StoredAnswer) -> bytes:
-        facts = StepFacts(kind=self._call.kind, spent=Usage.total(self._call.used))
+        call = self._call
+        facts = StepFacts(kind=call.kind, spent=Usage.total(call.used), lost=Usage.total(call.lost))
         return encode_step(adapter_of(_StoredAnswer).dump_json(value, exclude_none=True), facts)
 
     def decode(self, data: bytes) -> _StoredAnswer:
@@ -239,10 +276,16 @@ class _AnswerCodec:
 
 # -- a view that fits -------------------------------------------------------------------------------------------------
 
+_NEARLY: Final = 0.9
+"""What has come to this part of a limit, or beyond, has met it: not all services count alike."""
+_LEAST_WINDOW: Final = 200
+"""No model has a window below this: what reports less does not count, as a script of a test."""
 _SHORTEST_ANSWER_TOKENS: Final = 1_024
-"""However full the window is, an answer of this length is asked for."""
+"""However full the window is, an answer of this length is asked for, or of a quarter of the window."""
 _UNKNOWN_THRESHOLD_TOKENS: Final = 64_000
 """What strategies are told to be the threshold where the window is not known."""
+
+_LAST_RESORT: Final = DropOldestTurns(summary_mark=SUMMARY_MARK)
 
 Reason = Literal["threshold", "overflow", "breaker", "asked"]
 
@@ -268,16 +311,20 @@ async def fit(run: Run, view: CompactedView, *, step: str) -> None:
     threshold = _threshold(run, view)
     if threshold is not None and view.tokens > threshold:
         reason: Reason = "breaker" if view.skips() else "threshold"
-        await _compact(run, view, reason, view.tokens - threshold * 4 // 5, step=f"{step}/fit")
+        window = view.compaction.window_of(run.model)
+        most_tokens = None if window is None else window - window // 50 - _shortest_answer_tokens(window)
+        excess_tokens = view.tokens - threshold * 4 // 5
+        await _compact(run, view, reason, excess_tokens, step=f"{step}/fit", most_tokens=most_tokens)
 
 
-async def shrink(run: Run, view: CompactedView, *, step: str) -> bool:
-    """Make the view smaller because the provider said of the model call `step` that it is too long. Return whether it
-    is."""
+async def shrink(run: Run, view: CompactedView, *, step: str, again: bool = False) -> bool:
+    """Make the view smaller because the provider said of the model call `step` that it is too long; `again`: also of
+    what the strategies have made of it. Return whether it is smaller."""
     view.was_too_long()
     threshold = _threshold(run, view) or view.tokens
     excess_tokens = max(view.tokens - threshold * 4 // 5, view.tokens // 2)
-    compacted = await _compact(run, view, "overflow", excess_tokens, step=f"{step}/shrink")
+    most_tokens = 0 if again else threshold
+    compacted = await _compact(run, view, "overflow", excess_tokens, step=f"{step}/shrink", most_tokens=most_tokens)
     return any(each.saved_tokens for each in compacted.steps)
 
 
@@ -303,7 +350,35 @@ def room_for_answer(run: Run, view: CompactedView, max_tokens: int) -> int:
     window = view.compaction.window_of(run.model)
     if window is None:
         return max_tokens
-    return min(max_tokens, max(window - window // 50 - view.tokens, _SHORTEST_ANSWER_TOKENS))
+    return min(max_tokens, max(window - window // 50 - view.tokens, _shortest_answer_tokens(window)))
+
+
+def _shortest_answer_tokens(window: int) -> int:
+    return min(_SHORTEST_ANSWER_TOKENS, window // 4)
+
+
+def explain_cut(run: Run, response: Response) -> TruncatedContext:
+    """Return what cut a response that did not come to its end.
+
+    Services say `max_tokens` of an answer that fills the window, and of one that meets a limit of their own.
+    """
+    usage, asked, by = response.usage, run.attempt.asked_max_tokens, run.attempt.asked_by
+    view = run.view
+    window = view.compaction.window_of(run.model) if isinstance(view, CompactedView) else context_window_of(run.model)
+    if response.stop_reason == "context_window":
+        by = "window"
+    elif usage.exact and usage.total_tokens >= _LEAST_WINDOW and usage.output_tokens < asked * _NEARLY:
+        by = "window" if window is not None and usage.total_tokens >= window * _NEARLY else "service"
+    is_told = usage.exact and usage.requests
+    return TruncatedContext(
+        stop_reason=response.stop_reason,
+        max_tokens=asked,
+        cut_by=by,
+        input_tokens=usage.total_tokens - usage.output_tokens if is_told else None,
+        output_tokens=usage.output_tokens if is_told else None,
+        window_tokens=window,
+        calls=sum([isinstance(block, ToolUse) for block in response.content]),
+    )
 
 
 def _threshold(run: Run, view: CompactedView) -> int | None:
@@ -319,7 +394,7 @@ class _Shortening:
     run: Run
     view: CompactedView
     messages: Sequence[Message]
-    threshold_tokens: int
+    threshold_tokens: int | None
     step: str
     """In the journal: what is asked for one model call is under different keys each time."""
     steps: list[CompactionStep] = field(default_factory=list[CompactionStep])
@@ -347,7 +422,8 @@ class _Shortening:
         if isinstance(strategy, Informed):
             situation = Situation(
                 model=self.run.model,
-                threshold_tokens=self.threshold_tokens,
+                threshold_tokens=self.threshold_tokens or _UNKNOWN_THRESHOLD_TOKENS,
+                is_threshold_known=self.threshold_tokens is not None,
                 memory=self.view.memories[position],
                 ask=self._ask,
                 history=self.run.history.messages,
@@ -372,15 +448,26 @@ class _Shortening:
         self.usage += usage
 
 
-async def _compact(run: Run, view: CompactedView, reason: Reason, excess_tokens: int, *, step: str) -> ContextCompacted:
-    """Let the strategies save `excess_tokens`. Return what they did, once it is told."""
+async def _compact(
+    run: Run, view: CompactedView, reason: Reason, excess_tokens: int, *, step: str, most_tokens: int | None = None
+) -> ContextCompacted:
+    """Let the strategies save `excess_tokens`. Return what they did, once it is told.
+
+    If what they leave is still longer than `most_tokens`, which cannot be sent, the oldest turns are dropped.
+    """
     before_tokens, threshold = view.tokens, _threshold(run, view)
-    work = _Shortening(run, view, view.messages, threshold or _UNKNOWN_THRESHOLD_TOKENS, step)
+    work = _Shortening(run, view, view.messages, threshold, step)
+    strategies = () if reason == "breaker" else view.compaction.strategies
+    saved = 0
     try:
-        for position, strategy in enumerate(() if reason == "breaker" else view.compaction.strategies):
-            excess_tokens -= await work.apply(position, strategy, excess_tokens)
-            if excess_tokens <= 0:
+        for position, strategy in enumerate(strategies):
+            saved += await work.apply(position, strategy, excess_tokens - saved)
+            if saved >= excess_tokens:
                 break
+        if most_tokens is not None and saved < excess_tokens and before_tokens - saved > most_tokens:
+            await work.apply(len(strategies), _LAST_RESORT, excess_tokens - saved)
+            if not (work.steps[-1].saved_tokens or work.steps[-1].error):  # there is only one turn
+                work.steps.pop()
     finally:
         if work.messages is not view.messages:
             view.rewrite(without_stale_thinking(view.messages, work.messages))

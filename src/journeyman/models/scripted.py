@@ -19,6 +19,8 @@ from journeyman.model import BlockFinished, Facts, Model, Part, Request, Respons
 from journeyman.models.wire import shown, to_json
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 
+__all__ = ["Answer", "FromFunction", "Policy", "Scripted", "call", "say"]
+
 Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
 """What a script or function may give: a response, the text of one, its blocks, or the error of a failed request."""
 
