@@ -66,7 +66,7 @@ async def test_a_prompt_that_is_too_long_is_taken_back_and_the_chat_goes_on(open
     async with opened(agent) as chat:
         for text in ("Much too long. " * 2, "One.", "Far too long. " * 2, "More, and far too long.", "Two."):
             result = await chat.prompt(text)
-            assert code(result) == ("CONTEXT_OVERFLOW" if len(text) > 20 else "")
+            assert result.code == ("CONTEXT_OVERFLOW" if len(text) > 20 else "SUCCESS")
         assert said(chat) == ["One.", "<One.>", "Two.", "<Two.>"]
         with pytest.raises(NothingToContinue):
             await chat.continue_()
