@@ -275,7 +275,8 @@ async def test_a_connection_without_a_whole_request_is_closed_by_the_server() ->
 
     async with asyncio.timeout(2 * HALF_OPEN_S):  # on a clock that jumps
         assert await asyncio.gather(*map(is_closed, HALF.values())) == [True] * len(HALF)
-    await cancelled(serving)
+    serving.cancel()
+    await asyncio.wait([serving])
 
 
 async def test_no_more_sessions_are_opened_than_may_be() -> None:
@@ -294,4 +295,5 @@ async def test_no_more_sessions_are_opened_than_may_be() -> None:
             async with client.post(url, json=hello) as answer:
                 codes.append(answer.status)
     assert codes == [200, 200, 503, 503]
-    await cancelled(serving)
+    serving.cancel()
+    await asyncio.wait([serving])
