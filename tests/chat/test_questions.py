@@ -42,7 +42,7 @@ async def asked(recorder: Recorder, kind: type[Event], n: int = 1) -> str:
         (Rewrite({"where": "there"}, "safer"), f"#a: {REWRITTEN}\nfound there", ("rewrite", "safer")),
     ],
 )
-async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
+async def test_a_call_that_a_gate_AsksAbout_waits_for_the_users_decision(
     decision: Decision, result: str, told: tuple[str, str]
 ) -> None:
     recorder = Recorder()

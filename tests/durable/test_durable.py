@@ -39,7 +39,7 @@ from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.store.store import Store
-from tests.durable.worlds import World, asks_about, payer, until, when
+from tests.durable.worlds import AsksAbout, World, payer, until, when
 from tests.play import Door, Report, cancelled, existing, failed, following, succeeded, texts
 from tests.support.invariants_history import history_faults
 
@@ -278,15 +278,15 @@ async def test_another_run_under_the_same_id_is_refused_and_the_difference_named
 async def test_a_run_never_goes_on_with_fewer_gates_than_it_began_with(process: Process) -> None:
     world = World(dies_after="A")
     async with process() as durable:
-        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=Host(gate=asks_about("X"))))
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=Host(gate=AsksAbout("X"))))
         await cancelled(living, when=world.reached)
     async with process() as durable:
-        with pytest.raises(RunDiffers, match="begun with the gate asks_about, which this program does not give it"):
+        with pytest.raises(RunDiffers, match="begun with the gate AsksAbout, which this program does not give it"):
             await durable.run(payer(world), "Pay.", id="7")
         worker = Worker(durable, agents=[payer(world)])
         await worker.run(until_idle=True)
         assert (await durable.list())[0].status == "ready"
-        result = await durable.run(payer(world, gate=asks_about("X")), "Pay.", id="7", host=Host(gate=asks_about("X")))
+        result = await durable.run(payer(world, gate=AsksAbout("X")), "Pay.", id="7", host=Host(gate=AsksAbout("X")))
         assert isinstance(result, Success)
 
 
@@ -436,20 +436,20 @@ async def suspended(process: Process, agent: Agent[Any, Any], **options: Any) ->
 
 async def test_an_approval_may_be_given_a_week_later_by_another_process(process: Process) -> None:
     world = World()
-    asked = await suspended(process, payer(world, gate=asks_about("B")), now=lambda: NOW)
+    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: NOW)
     assert (asked.waits_for[0].tool, asked.waits_for[0].question) == ("pay", "Pay B?")
     async with process(now=lambda: NOW + WEEK_S) as durable:
         handle = await durable.get("7")
         await handle.approve(asked.waits_for[0].digest[:12], Allow(), who="Ada")
         assert (await handle.info()).status == "ready"
-        result = await durable.run(payer(world, gate=asks_about("B")), "Pay.", id="7")
+        result = await durable.run(payer(world, gate=AsksAbout("B")), "Pay.", id="7")
     assert results(result) == ["paid A", "paid B"]
     assert world.done == ["A", "B"]
 
 
 async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(process: Process) -> None:
     world = World()
-    asked = await suspended(process, payer(world, gate=asks_about("B")), now=lambda: NOW)
+    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: NOW)
     digest = asked.waits_for[0].digest
     async with process(now=lambda: NOW + 60) as durable:
         handle = await durable.get("7")
@@ -460,7 +460,7 @@ async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(proces
         await handle.approve(digest, Deny("too much"), who="Ada")
         with pytest.raises(LookupError, match="answered before: deny, by Ada, 0 s ago"):
             await handle.approve(digest, Allow(), who="Bob")
-        result = await durable.run(payer(world, gate=asks_about("B")), "Pay.", id="7")
+        result = await durable.run(payer(world, gate=AsksAbout("B")), "Pay.", id="7")
         assert results(result)[1] == "Error: denied: too much"
         with pytest.raises(RunOver, match="has ended"):
             await handle.steer("Go on.")
@@ -470,7 +470,7 @@ async def test_a_run_that_waits_goes_on_at_once_when_it_is_answered(process: Pro
     """K8, for one run: it is suspended in one process and answered from another."""
     world = World()
     async with process() as durable, process() as other:
-        living = asyncio.create_task(durable.run(payer(world, gate=asks_about("A", "B")), "Pay.", id="7"))
+        living = asyncio.create_task(durable.run(payer(world, gate=AsksAbout("A", "B")), "Pay.", id="7"))
         for invoice in "AB":
             info = await when(
                 other,
@@ -484,7 +484,7 @@ async def test_a_run_that_waits_goes_on_at_once_when_it_is_answered(process: Pro
 
 async def test_what_expires_is_denied_although_nobody_was_there(process: Process) -> None:
     world = World()
-    agent = payer(world, gate=asks_about("B"), limits=Limits(approval_seconds=3600))
+    agent = payer(world, gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
     asked = await suspended(process, agent, now=lambda: NOW)
     assert asked.waits_for[0].expires_at == asked.wake == NOW + 3600
     async with process(now=lambda: NOW + WEEK_S) as durable:
@@ -493,7 +493,7 @@ async def test_what_expires_is_denied_although_nobody_was_there(process: Process
 
 
 async def test_when_a_question_expires_is_the_same_after_the_process_that_asks_was_stopped(process: Process) -> None:
-    agent = payer(World(), gate=asks_about("B"), limits=Limits(approval_seconds=3600))
+    agent = payer(World(), gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
     async with process(now=lambda: NOW, linger_s=1e9) as durable:
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
         await when(durable, "7", lambda info: bool(info.waits_for))
@@ -512,7 +512,7 @@ async def test_an_approver_of_the_program_is_asked_once(process: Process) -> Non
         asked.append(approval.question)
         return Allow()
 
-    host = Host(approve=approve, gate=asks_about("A", "B"))
+    host = Host(approve=approve, gate=AsksAbout("A", "B"))
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=host))
         await cancelled(living, when=world.reached)
@@ -544,7 +544,7 @@ async def test_a_question_of_the_model_may_be_answered_later(process: Process) -
 
 async def test_what_is_said_to_a_run_is_said_once(process: Process) -> None:
     world = World()
-    agent = payer(world, gate=asks_about("B"))
+    agent = payer(world, gate=AsksAbout("B"))
     asked = await suspended(process, agent)
     async with process() as durable:
         handle = await durable.get("7")
@@ -586,7 +586,7 @@ async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: P
 @pytest.mark.parametrize("when_stopped", ["before", "waiting"])
 async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Process, when_stopped: str) -> None:
     world = World()
-    agent = payer(world, gate=asks_about("B"))
+    agent = payer(world, gate=AsksAbout("B"))
     if when_stopped == "waiting":
         await suspended(process, agent)
     async with process() as durable:

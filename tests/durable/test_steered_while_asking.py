@@ -6,13 +6,13 @@ from journeyman import Agent, ask_user
 from journeyman.durable import Durable, Worker
 from journeyman.gate import Allow
 from journeyman.models.scripted import call
-from tests.durable.worlds import World, asks_about, payer
+from tests.durable.worlds import AsksAbout, World, payer
 from tests.play import following, succeeded
 
 
 async def test_a_call_that_waits_to_be_approved_is_made_though_something_was_said(tmp_path: Path) -> None:
     world = World()
-    agent = payer(world, "A", gate=asks_about("A"))
+    agent = payer(world, "A", gate=AsksAbout("A"))
     async with Durable(tmp_path / "runs.db", linger_s=0) as durable:
         handle = await durable.start(agent, "Pay.", id="1")
         await Worker(durable, agents=[agent]).run(until_idle=True)

@@ -83,6 +83,7 @@ class Bench:
     def agent(self) -> Agent[Any, Any]:
         @tool(effect="pure")
         async def work(context: ToolContext, given: dict[str, JsonValue], spent: int = 0, error: str = "") -> str:
+            """Work."""
             self.n_made += 1
             context.set_run_state(Ledger({**self.hostile, "n": self.n_made}))
             if self.n_made == self.dies_in:

@@ -10,7 +10,7 @@ from typing import Any
 from journeyman import Agent, Failure, Limits, Subagents, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo, Status
-from journeyman.gate import Allow, Ask, Gate, GateRequest, Verdict
+from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.models.scripted import Answer, call
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse
@@ -46,13 +46,11 @@ class World:
 
     async def act(self, what: str) -> None:
         """Make an effect, or die of it."""
-        await asyncio.sleep(self.random.uniform(0, self.slowest_s))
         if what in self.dies_in.split():
             await self.die()
         self.done.append(what)
         if what in self.dies_after.split():
             await self.die()
-        await asyncio.sleep(self.random.uniform(0, self.slowest_s))
 
     def pay(self) -> AnyTool:
         """Return a tool that pays, which must not happen twice."""
@@ -69,7 +67,9 @@ class World:
 
         @tool(effect=effect, name=effect, parallel=True)
         async def do(what: str) -> str:
+            await asyncio.sleep(self.random.uniform(0, self.slowest_s))
             await self.act(what)
+            await asyncio.sleep(self.random.uniform(0, self.slowest_s))
             return f"did {what}"
 
         return do
@@ -109,14 +109,15 @@ def payer(world: World, *invoices: str, **options: Any) -> Agent[str, str]:  # n
     return Agent(name="payer", **ready)
 
 
-def asks_about(*invoices: str) -> Gate:
-    """Return a gate that asks about some invoices, and lets the others pass."""
+class AsksAbout:
+    """A gate that asks about some invoices, and lets the others pass."""
 
-    def decide(request: GateRequest) -> Verdict:
+    def __init__(self, *invoices: str) -> None:
+        self._invoices = invoices
+
+    async def decide(self, request: GateRequest) -> Verdict:
         invoice = request.arguments.get("invoice")
-        return Ask(f"Pay {invoice}?") if invoice in invoices else Allow()
-
-    return make_gate(decide)
+        return Ask(f"Pay {invoice}?") if invoice in self._invoices else Allow()
 
 
 def asking_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN401 - of `Limits`

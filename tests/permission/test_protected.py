@@ -203,7 +203,7 @@ async def test_auto_mode_asks_before_it_changes_what_runs_by_itself(home: Home) 
             assert await gate.decide(request("write", path=path, content="")) == Allow(), path
 
 
-async def test_auto_mode_asks_about_nothing_that_only_looks_like_it(home: Home) -> None:
+async def test_auto_mode_AsksAbout_nothing_that_only_looks_like_it(home: Home) -> None:
     for path in (".gitignore", "git/config", "src/config", "profile.py", "bashrc.md", "conftest.py"):
         assert await home.gate("auto").decide(request("write", path=path, content="")) == Allow(), path
 
