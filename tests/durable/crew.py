@@ -31,6 +31,7 @@ def crew(log: Path) -> Agent[str, str]:
 
     @tool(effect="once")
     async def do(what: str) -> str:
+        """Do it."""
         with log.open("a") as file:
             file.write(f"{what}\n")
         await asyncio.sleep(0.5)

@@ -70,10 +70,12 @@ def clerk(log: Path, seed: int) -> Agent[str, str]:
 
     @tool(effect="once")
     async def once(what: str) -> str:
+        """Do it."""
         return await do(what)
 
     @tool(effect="idempotent")
     async def idempotent(what: str) -> str:
+        """Do it."""
         return await do(what)
 
     return Agent(name="clerk", model=FromFunction(_answer), tools=[once, idempotent], gate=AsksForTheThird())

@@ -15,6 +15,7 @@ from journeyman.models.scripted import Scripted, call
 
 @tool(effect="once")
 async def pay() -> str:
+    """Pay."""
     print("paying", file=sys.stderr, flush=True)  # noqa: T201 - the test waits for it
     while not Path("go").exists():  # noqa: ASYNC110 - another process makes it
         await asyncio.sleep(0.01)

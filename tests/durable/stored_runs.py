@@ -48,6 +48,7 @@ def writer(*, is_live: bool) -> Agent[Any, Any]:
 
     @tool(effect="once")
     def pay(invoice: str, context: ToolContext) -> str:
+        """Pay an invoice."""
         check()
         context.set_run_state([*context.run_state(list[Item]), Item(invoice)])
         return f"paid {invoice}"

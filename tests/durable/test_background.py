@@ -158,6 +158,7 @@ async def test_the_gates_of_the_runs_above_hold_in_every_process(stage: Stage) -
 async def test_its_deps_come_from_the_program_of_the_run_above(stage: Stage) -> None:
     @tool(effect="pure")
     async def ask(context: ToolContext[str]) -> str:
+        """Ask."""
         return f"{context.deps} was asked"
 
     below = Agent(name="below", model=Scripted([call("ask", id="1"), "Asked."]), tools=[ask], deps=str)

@@ -82,11 +82,13 @@ async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: 
 
     @tool(effect="once")
     async def give_up(ctx: ToolContext) -> str:
+        """Give up."""
         ctx.stop("the page is gone")
         return "noted"
 
     @tool(effect="idempotent")
     async def tell(ctx: ToolContext) -> str:
+        """Tell of it."""
         return "told"
 
     async def dying(kind: object) -> None:
@@ -404,6 +406,7 @@ async def test_a_call_has_one_idempotency_key_in_all_lives_and_another_in_a_fork
 
     @tool(effect="idempotent")
     async def send(ctx: ToolContext) -> str:
+        """Send."""
         keys.append(ctx.idempotency_key)
         if len(keys) == 1:
             hangs.set()

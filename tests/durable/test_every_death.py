@@ -78,11 +78,13 @@ class Count:
 
 @tool(effect="pure")
 def look(at: str, spent: int = 0) -> str:
+    """Look at something."""
     return f"{at} is fine"
 
 
 @tool(effect="pure")
 def add(context: ToolContext, n: int) -> str:
+    """Count."""
     context.set_run_state(Count(spent=context.run_state(Count).spent + n))
     return str(context.run_state(Count).spent)
 
@@ -196,6 +198,7 @@ def _n_characters(request: Request) -> int:
 
 @tool(effect="pure")
 def page(number: int) -> str:
+    """Read a page."""
     return f"Page {number}. " + "words " * 400
 
 
@@ -260,6 +263,7 @@ def whole_below() -> AnyAgent:
 
     @tool(effect="pure")
     async def ask(context: ToolContext) -> str:
+        """Ask."""
         return (await run(below, "Go.")).unwrap()
 
     answers = [
@@ -298,6 +302,7 @@ def running_inside(how: str) -> AnyAgent:
 
     @tool(effect="pure")
     async def ask(context: ToolContext) -> str:
+        """Ask."""
         match how:
             case "run":
                 return (await run(inner(), "deeper")).unwrap()

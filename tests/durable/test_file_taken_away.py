@@ -24,6 +24,7 @@ def path(tmp_path: Path) -> Path:
 def _clerk(paid: list[int], when_paid: Callable[[int], object], last: int = 3) -> Agent:
     @tool(effect="once")
     async def pay(invoice: int) -> str:
+        """Pay."""
         paid.append(invoice)
         when_paid(invoice)
         return "paid"

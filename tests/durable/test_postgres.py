@@ -201,6 +201,7 @@ async def test_a_run_goes_on_when_the_database_was_stopped_in_the_middle(
 
     @tool(effect="once")
     async def stop() -> str:
+        """Stop the database."""
         nonlocal n_stops
         n_stops += 1
         postgres.restart()

@@ -174,6 +174,7 @@ async def test_a_result_that_is_too_large_is_an_error_and_its_call_is_not_made_a
 
     @tool(effect="once")
     def fetch() -> str:
+        """Fetch it."""
         nonlocal n_calls
         n_calls += 1
         return "x" * (MOST_BYTES + 1)

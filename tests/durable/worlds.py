@@ -57,6 +57,7 @@ class World:
 
         @tool(effect="once")
         async def pay(invoice: str) -> str:
+            """Pay an invoice."""
             await self.act(invoice)
             return f"paid {invoice}"
 
@@ -67,6 +68,7 @@ class World:
 
         @tool(effect=effect, name=effect, parallel=True)
         async def do(what: str) -> str:
+            """Do it."""
             await asyncio.sleep(self.random.uniform(0, self.slowest_s))
             await self.act(what)
             await asyncio.sleep(self.random.uniform(0, self.slowest_s))

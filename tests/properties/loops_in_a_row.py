@@ -29,6 +29,7 @@ ENDINGS = (
 
 @tool(parallel=True)
 async def look(value: int = 0) -> str:
+    """Look."""
     await asyncio.sleep(0)
     return f"seen {value}"
 

@@ -223,6 +223,7 @@ async def test_an_abort_that_a_tool_has_seen_is_followed_by_no_model_request(how
 
     @tool
     async def ask() -> str:
+        """Ask an agent."""
         return str((await run(poller, "Go.")).code)
 
     poller = Agent(name="poller", description="Polls.", model=model, tools=[poll])

@@ -277,6 +277,7 @@ async def test_a_signal_from_another_thread_never_hits_the_caller(where: str) ->
 
     @tool(thread=False)
     def look() -> None:
+        """Look."""
         fire("tool")
 
     agent = Agent(
