@@ -1,6 +1,5 @@
 """A durable run works on the very input that it was given, and hands back the very output that was handed in."""
 
-import asyncio
 import json
 import math
 from collections.abc import Callable
@@ -25,13 +24,13 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from journeyman import Agent, ErrorCode, Failure, Host, InMemoryJournal, Output, Subagents, run
+from journeyman import Agent, ErrorCode, Host, InMemoryJournal, Output, Subagents, run
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
-from journeyman.model import Request
 from journeyman.models.scripted import FromFunction, Scripted, call
 from tests.durable.processes import in_memory
 from tests.durable.talks import talked
+from tests.play import Door, existing, failed
 from tests.serve.http_served import serving
 
 
@@ -199,8 +198,7 @@ async def test_an_input_that_would_be_read_as_another_is_refused_before_anything
     async with Durable(InMemoryEngine(Memory())) as durable:
         with pytest.raises(InvalidArguments, match="cannot be stored so that another process gets the same value"):
             await durable.start(agent, Secret(key=SecretStr("s3cret")))
-        result = await durable.run(agent, Secret(key=SecretStr("s3cret")))
-    assert isinstance(result, Failure)
+        result = failed(await durable.run(agent, Secret(key=SecretStr("s3cret"))))
     assert result.code == ErrorCode.INVALID_INPUT
     assert model.requests == []
 
@@ -220,17 +218,10 @@ async def by_fork(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # no
 
 
 async def by_turn(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
-    stage, asked = in_memory(), asyncio.Event()
-
-    async def wait(_: Request) -> str:
-        asked.set()
-        await asyncio.Event().wait()
-        return ""
-
-    stuck = replace(agent, model=FromFunction(wait))
-    assert await talked(stage, stuck, prompt=make(), until=asked) is None
-    ended = await talked(stage, agent)
-    assert ended is not None
+    stage, door = in_memory(), Door()
+    stuck = replace(agent, model=FromFunction(door.before("")))
+    assert await talked(stage, stuck, prompt=make(), until=door.reached) is None
+    ended = existing(await talked(stage, agent))
     return ended[0].unwrap()
 
 

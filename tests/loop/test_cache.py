@@ -5,11 +5,9 @@ import asyncio
 import pytest
 
 from journeyman import Success, ToolContext, ToolResult, run, tool
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
-from tests.loop.players import report, reporter, talker, turn
-from tests.support.recorder import CallbackLog, Recorder, calls
-from tests.support.stage import Stage
+from journeyman.models.scripted import call
+from tests.loop.callback_log import CallbackLog
+from tests.play import Recorder, Stage, calls, following, report, reporter, talker, texts
 
 
 class Counter:
@@ -137,15 +135,11 @@ async def remember(n: int, ctx: ToolContext) -> str:
 
 
 async def test_a_cache_for_a_run_is_not_for_the_next_or_a_neighbour() -> None:  # A48, R75
-    def ask(request: Request) -> Answer:
-        return [call("remember", n=1), call("remember", n=1)] if turn(request) == 0 else "Done."
-
-    agent = talker(FromFunction(ask), tools=[remember])
+    agent = talker(following([call("remember", n=1), call("remember", n=1)], "Done."), tools=[remember])
     results = await asyncio.gather(*(run(agent, str(n)) for n in range(5)))
     assert len(results) == 5
     for n, result in enumerate(results):
-        texts = [block.text for block in result.history[2].content if isinstance(block, ToolResult)]
-        assert texts == [f"1 for {n}"] * 2
+        assert texts(result) == [f"1 for {n}"] * 2
         assert result.metadata.tools["remember"].cache_hits == 1
 
 

@@ -14,10 +14,12 @@ from journeyman.model import Facts, Part, Request, Response
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.models.wrappers import Around
 from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse, Usage
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, report, reporter, submit, talker
-from tests.loop.results import context_of, end_of, failed, succeeded
-from tests.support.recorder import Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage, Staged
+from tests.loop.parts import PLAIN, REFLECTED, end_of, fail
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.recorder import Recorder, calls, check_balance, names, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage, Staged
+from tests.play.tools import make_tool
 
 
 async def test_a_response_with_calls_is_run_and_continued(stage: Stage) -> None:  # R1, R3, R4, R5, R7, R40
@@ -263,11 +265,7 @@ async def ran(stage: Stage, response: Response, *, typed: bool = True) -> tuple[
     """Run a response that calls a tool and hands in; return the failure and the tools that ran."""
     runs: list[str] = []
 
-    @tool
-    async def act() -> str:
-        runs.append("act")
-        return "acted"
-
+    act = make_tool("act", "acted", into=runs)
     recorder = Recorder()
     agent = reporter if typed else talker
     play: Agent[Any] = agent(stage.model([response]), tools=[act], settings=Settings(max_tokens=1_000))

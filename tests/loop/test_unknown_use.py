@@ -44,10 +44,8 @@ from journeyman.models.wrappers import Fallback, RateLimited
 from journeyman.store import Store
 from journeyman.types import Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
-from tests.loop.players import talker
-from tests.loop.results import context_of
 from tests.models.raw_server import RawServer, hanging_after
-from tests.support.clock import virtual_clock
+from tests.play import context_of, talker, virtual_clock
 
 WORD = "fox and hound "  # 14 bytes: 3.5 tokens, by the estimate
 

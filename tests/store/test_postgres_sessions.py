@@ -18,9 +18,9 @@ from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
 from journeyman.store.database import VERSION
+from tests.play import echo
 from tests.support import tamper
 from tests.support.kept import Kept
-from tests.support.players import echo
 from tests.support.postgres import DeafSocket, PostgresServer
 
 

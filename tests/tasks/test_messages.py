@@ -8,9 +8,8 @@ from journeyman import Agent, Tasks, Usage, run
 from journeyman.events import Event, Identity, TaskEnded
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext
-from tests.support.clock import virtual_clock
-from tests.support.players import Told, ended, giving, raising, sleeping
-from tests.toolbox.playing import answered
+from tests.play import answered, virtual_clock
+from tests.tasks.works import Told, ended, giving, sleeping
 
 
 @virtual_clock
@@ -164,7 +163,7 @@ async def test_a_model_reads_why_a_task_failed_and_where_its_output_is() -> None
         def close(self) -> None: ...
 
     async with Tasks(output=lambda id, subject: (Paper(), f"/out/{id}")) as tasks:
-        await ended(tasks, raising(ValueError("sand")))
+        await ended(tasks, giving(ValueError("sand")))
         assert await asked(tasks, "task_output", id="bg-1") == (
             "[bg-1 tool failed (0 s) work]\n[failed: ValueError: sand]\n[All of its output is in /out/bg-1.]"
         )
