@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Result, Settings, Success
+from journeyman import Agent, Failure, Limits, Result, Settings
 from journeyman.durable import Worker
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, DONE
