@@ -15,8 +15,8 @@ from tests.durable.processes import Stage
 from tests.durable.world import World, do, following
 from tests.support.clock import virtual_clock
 from tests.support.messages_answers import answer
-from tests.support.messages_api import MessagesApi
 from tests.support.players import cancelled
+from tests.support.servers import MessagesApi
 
 
 @virtual_clock

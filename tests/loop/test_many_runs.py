@@ -14,9 +14,9 @@ from journeyman.types import ToolResult
 from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker, turn
 from tests.loop.results import failed
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list
 from tests.support.recorder import Recorder, check_balance, transcript
+from tests.support.servers import MessagesApi
 from tests.support.stage import Stage
 
 

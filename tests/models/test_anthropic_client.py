@@ -30,7 +30,7 @@ from journeyman.types import Base64, Document, Image, Message, Opaque, Price, Te
 from tests.models.asking import HELLO, ask, everything_said_by, failure_of, request, unavailable
 from tests.models.raw_server import RawServer, closing_after, http
 from tests.support import messages_answers as says
-from tests.support.messages_api import MessagesApi
+from tests.support.servers import MessagesApi
 
 KEY = "sk-ant-api03-very-secret"
 PIXEL = Image(Base64("iVBORw==", "image/png"))

@@ -28,8 +28,8 @@ from tests.models.raw_server import Answer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after
 from tests.support import messages_answers as anthropic_says
 from tests.support.messages_answers import cut, html_page, insert, raw, stall
-from tests.support.messages_api import MessagesApi
 from tests.support.openai_answers import fault
+from tests.support.servers import MessagesApi
 
 
 async def failure_of(model: BridgeModel, collector: Collector | None = None) -> ProviderError:

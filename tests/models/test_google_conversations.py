@@ -23,8 +23,8 @@ from tests.contracts.makers import google as made
 from tests.models.asking import Json, ask, request
 from tests.models.raw_server import RawServer, http
 from tests.support.gemini_answers import Counted, answer, call, event, signed, thought
-from tests.support.gemini_api import GeminiApi
 from tests.support.gemini_rules import Memory, judge
+from tests.support.servers import GeminiApi
 
 
 @tool

@@ -28,7 +28,7 @@ from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import cut, insert, raw
 from tests.support.openai_answers import Counted, answer, call, item, reasoning, text
-from tests.support.openai_api import OpenAiApi, Service
+from tests.support.servers import OpenAiApi, Service
 
 SOURCE: dict[str, object] = {"type": "url_citation", "url": "https://example.com", "title": "t"}
 CITED = {**SOURCE, "start_index": 0, "end_index": 4}

@@ -25,8 +25,8 @@ from tests.models.asking import Request, ask, failure_of, known_of, parts_of, re
 from tests.models.decoding import Part, Response, summed
 from tests.support.clock import virtual_clock
 from tests.support.messages_answers import answer, fault
-from tests.support.messages_api import MessagesApi
 from tests.support.recorder import Recorder, check_balance
+from tests.support.servers import MessagesApi
 from tests.support.stage import Stage, broken
 from tests.support.stage import stage as stage
 

@@ -1,6 +1,6 @@
 """What the server says: content blocks, answers made of them, and every way in which an answer can go wrong.
 
-Pure data, no server: `messages_sse.py` turns it into bytes and `messages_api.py` sends them.
+Pure data, no server: `messages_sse.py` turns it into bytes and `servers.py` sends them.
 """
 
 import asyncio
