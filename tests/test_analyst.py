@@ -1,7 +1,5 @@
 """The analyst: what its report shows, what its checks refuse, and how a whole run of it goes, on any table."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

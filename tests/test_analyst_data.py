@@ -1,7 +1,5 @@
 """The analyst's data: reading CSV files, and SQL that can read and do nothing else."""
 
-from __future__ import annotations
-
 import csv
 import gc
 import hashlib

@@ -489,10 +489,6 @@ def loaded_at_start() -> frozenset[str]:
     return frozenset(json.loads(done.stdout))
 
 
-def test_importing_the_package_loads_no_heavy_package() -> None:
-    assert {name.partition(".")[0] for name in loaded_at_start()} & {*HOMES, "griffelib"} == set()
-
-
 def test_what_is_loaded_at_start_compiles_no_dataclass() -> None:
     at_start = {name.removeprefix("journeyman.") for name in loaded_at_start()} - {"definition"}  # which `data` needs
     compiling = [

@@ -1,7 +1,5 @@
 """The benchmarks work: each measures a little and shows what it measured. How fast anything is, is not judged here."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """README and docs say what is true: every block runs and prints what the page shows, every link leads somewhere."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Event loops that are not as usual: eager tasks, and none of asyncio."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -13,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, Failure, Limits, Subagents, Tasks, run, run_many, stream, tool
+from journeyman import Abort, Agent, Chat, Event, Failure, Limits, Subagents, Tasks, run, run_many, stream, tool
 from journeyman.cancel import is_done_for
 from journeyman.durable import Durable, InMemoryEngine
-from journeyman.events import Event
 from journeyman.models.scripted import FromFunction, Scripted, call
 from tests.support.eager import run_eagerly
 

@@ -1,7 +1,5 @@
 """Files that are written whole: what is left of a write that fails."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

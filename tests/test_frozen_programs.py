@@ -1,7 +1,5 @@
 """Programs that were frozen or copied: without metadata, without some modules, or in a zip."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import shutil

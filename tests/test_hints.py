@@ -1,7 +1,5 @@
 """A hint leads somewhere: the line that an error suggests is pasted, and works."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from inspect import signature

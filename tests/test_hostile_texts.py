@@ -1,7 +1,5 @@
 """Texts and patterns of strangers that would take for ever to read: pages, commands' output, secrets, mail, globs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import product

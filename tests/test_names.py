@@ -6,8 +6,6 @@ word of it. In the kernel a variable that is named after one of `HELD` holds tha
 only shrink. Beside it stands a number that may only fall, too: short helpers with one caller.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What is made for data is its owner's alone; what is there stays as it is, and a store that others write to shut."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,7 +1,5 @@
 """The pytest plugin: real test runs in folders of their own, recorded once and replayed offline."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The programs of the README: each is run as it stands, as a file in an empty folder, against the API of a provider."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import socket

@@ -1,7 +1,5 @@
 """The rules for the files around the package: what they may not say, and that they agree with one another."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

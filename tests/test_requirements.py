@@ -1,7 +1,5 @@
 """Every number of docs/contributing/requirements.md is stated once and held by a test, or, for advice, by a page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support import requirements

@@ -1,7 +1,5 @@
 """The chat service: a real server and a real client, and a model behind HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Whatever is public says what it takes: to `inspect`, to `help()`, and to whoever gives it something else."""
 
-from __future__ import annotations
-
 import enum
 import inspect
 import pydoc
@@ -22,12 +20,14 @@ HANDED_OUT = {
 """What a program is given, and never makes."""
 
 
-def public_classes() -> list[type[Any]]:
-    """Return each public class that has a constructor: no port, no base of adapters, no typed dict, no enumeration."""
+@pytest.fixture(scope="module")
+def classes() -> list[type[Any]]:
+    """Each public class that has a constructor: no port, no base of adapters, no typed dict, no enumeration."""
     found: set[type[Any]] = {each for each in public_objects().values() if isinstance(each, type)}
     made = [
         each for each in found if not (is_typeddict(each) or issubclass(each, enum.Enum) or inspect.isabstract(each))
     ]
+    assert len(made) > 150
     return sorted([each for each in made if not getattr(each, "_is_protocol", False)], key=lambda each: each.__name__)
 
 
@@ -35,63 +35,64 @@ def parameters_of(kind: type[Any]) -> dict[str, inspect.Parameter]:
     return {**inspect.signature(kind).parameters}
 
 
-def named(parameters: dict[str, inspect.Parameter]) -> Iterator[str]:
-    yield from [name for name, each in parameters.items() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+def named(kind: type[Any]) -> list[str]:
+    """Return the names of the parameters of a class that can be given by name."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [name for name, each in parameters_of(kind).items() if each.kind not in variable]
 
 
-CLASSES = public_classes()
-DATA = [each for each in CLASSES if is_dataclass(each) and inspect.isfunction(each.__init__)]
-MADE_BY_USERS = [
-    each
-    for each in CLASSES
-    if each.__name__ not in HANDED_OUT and not issubclass(each, BaseException | BaseModel | tuple)
-]
+def test_every_public_class_has_a_signature_that_takes_no_other_names(classes: list[type[Any]]) -> None:
+    assert [
+        kind.__name__ for kind in classes if any(each.kind is each.VAR_KEYWORD for each in parameters_of(kind).values())
+    ] == []
 
 
-def test_every_public_class_has_a_signature() -> None:
-    assert len(CLASSES) > 150
-    for kind in CLASSES:
-        by_any_name = [each for each in parameters_of(kind).values() if each.kind is each.VAR_KEYWORD]
-        assert by_any_name == [], kind.__name__
+def test_the_signature_of_data_is_its_fields_with_types_and_defaults(classes: list[type[Any]]) -> None:
+    data = [each for each in classes if is_dataclass(each) and inspect.isfunction(each.__init__)]
+    assert [(kind.__name__, fault) for kind in data for fault in faults_of_data(kind)] == []
 
 
-@pytest.mark.parametrize("kind", DATA, ids=lambda each: each.__name__)
-def test_the_signature_of_data_is_its_fields_with_types_and_defaults(kind: type[Any]) -> None:
+def faults_of_data(kind: type[Any]) -> Iterator[str]:
     parameters = parameters_of(kind)
     if "__init__" in inspect.getsource(kind):
-        return assert_annotated(parameters)
-    every = fields(kind)
-    assert {*parameters} == {each.name for each in every if each.init}
-    for each in every:
-        if each.init:
-            told = parameters[each.name]
-            has_default = each.default is not MISSING or each.default_factory is not MISSING
-            assert (told.default is not told.empty) == has_default
-            assert str(told.annotation) == str(each.type)
-            assert each.default in (MISSING, told.default)
-    return None
+        yield from [name for name, each in parameters.items() if each.annotation is each.empty]
+        return
+    given = {each.name: each for each in fields(kind) if each.init}
+    if parameters.keys() != given.keys():
+        yield f"{[*parameters]}, but {[*given]}"
+    for name in parameters.keys() & given.keys():
+        told, field = parameters[name], given[name]
+        default = field.default if field.default_factory is MISSING else told.default
+        if (told.empty if default is MISSING else default) is not told.default:
+            yield f"{name} = {told.default}"
+        if field.default_factory is not MISSING and told.default is told.empty:
+            yield f"{name} has no default"
+        if str(told.annotation) != str(field.type):
+            yield f"{name}: {told.annotation}"
 
 
-def assert_annotated(parameters: dict[str, inspect.Parameter]) -> None:
-    assert all(each.annotation is not each.empty for each in parameters.values())
+def test_help_begins_with_what_a_class_takes(classes: list[type[Any]]) -> None:
+    faulty = list[str]()
+    for kind in classes:
+        text = pydoc.plain(pydoc.render_doc(kind))
+        head = "\n".join(text.splitlines()[2:6])
+        first = next(iter(named(kind)), "")
+        if f"{kind.__name__}(" not in head or first not in head or "__extra" in text:
+            faulty.append(head)
+    assert faulty == []
 
 
-@pytest.mark.parametrize("kind", CLASSES, ids=lambda each: each.__name__)
-def test_help_begins_with_what_a_class_takes(kind: type[Any]) -> None:
-    text = pydoc.plain(pydoc.render_doc(kind))
-    first = next(named(parameters_of(kind)), "")
-    head = "\n".join(text.splitlines()[2:6])
-    assert f"{kind.__name__}(" in head
-    assert first in head
-    assert "__extra" not in text
-
-
-@pytest.mark.parametrize("kind", MADE_BY_USERS, ids=lambda each: each.__name__)
-def test_every_constructor_says_what_was_meant(kind: type[Any]) -> None:
-    known = [name for name in named(parameters_of(kind)) if not name.startswith("_")]
-    given = f"{known[0]}_" if known else "anything"
-    with pytest.raises(DefinitionError) as caught:
-        kind(**{given: 1})
-    told = str(caught.value.problems[0])
-    assert told.startswith(f"{kind.__name__} has no {given!r}. ")
-    assert (f"Write {known[0]}=1." if known else "Leave it out") in told
+def test_every_constructor_says_what_was_meant(classes: list[type[Any]]) -> None:
+    made_by_users = [
+        each
+        for each in classes
+        if each.__name__ not in HANDED_OUT and not issubclass(each, BaseException | BaseModel | tuple)
+    ]
+    for kind in made_by_users:
+        known = [name for name in named(kind) if not name.startswith("_")]
+        given = f"{known[0]}_" if known else "anything"
+        with pytest.raises(DefinitionError) as caught:
+            kind(**{given: 1})
+        told = str(caught.value.problems[0])
+        assert told.startswith(f"{kind.__name__} has no {given!r}. ")
+        assert (f"Write {known[0]}=1." if known else "Leave it out") in told

@@ -1,7 +1,5 @@
 """Waiting for work that somebody owns: to its end whoever cancels, or for so long at most."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

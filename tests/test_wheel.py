@@ -3,8 +3,6 @@
 `make package` installs both into empty environments, with what they need from the package index.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The words that were decided on: one plain word for one thing, in pages, docstrings and messages alike."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

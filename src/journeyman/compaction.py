@@ -15,7 +15,8 @@ from html import escape
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
@@ -39,10 +40,10 @@ _BYTES_PER_TOKEN: Final = 4
 _LEAST_KEPT_TOKENS: Final = 2_000
 _MOST_KEPT_TOKENS: Final = 20_000
 _WORTH_TOKENS: Final = 500
-"""A part that is shorter than this is not summarised."""
+"""A part that is shorter than this is not summarised, nor one of an eighth of the threshold."""
 _TRIES: Final = 3
 _ROOM_TOKENS: Final = 1_000
-"""The room that is left for the instructions of a summary."""
+"""The room that is left for the instructions of a summary; in a small window, a quarter of it."""
 _SYSTEM: Final = (
     "You keep the memory of an agent whose conversation has become too long. You get its older part, and perhaps the "
     "summary of what came before that. The agent will go on with your summary alone, so whatever it needs must be in "
@@ -166,7 +167,7 @@ class Summarise:
     """At least this many tokens at the end of the conversation stay. None: a quarter of the threshold, from 2,000 to
     20,000."""
     max_tokens: int = 4_096
-    """The longest summary."""
+    """The longest summary; it is never longer than a quarter of the threshold."""
     instructions: str = ""
     """What the model has to take care of in addition."""
 
@@ -225,9 +226,10 @@ class _Summariser:
         whole, within = _Stretch(0, end, None), _within_turn(messages, end)
         n_whole = sum(map(estimate_message, self._unsummed(messages, whole)))
         n_within = 0 if within is None else sum(map(estimate_message, self._unsummed(messages, within)))
-        if n_within >= _WORTH_TOKENS and n_within >= min(excess_tokens, n_whole // 2):
+        worth = min(_WORTH_TOKENS, self.situation.threshold_tokens // 8)
+        if n_within >= worth and n_within >= min(excess_tokens, n_whole // 2):
             return within
-        return whole if n_whole >= _WORTH_TOKENS else None
+        return whole if n_whole >= worth else None
 
     def _end(self, messages: Sequence[Message]) -> int | None:
         """Return where the part that stays begins: never between a call and its result."""
@@ -293,20 +295,22 @@ class _Summariser:
         """
         model = self.given.model or self.situation.model
         model = connect(model) if isinstance(model, str) else model
-        texts = _fitting(
-            transcript_of(self._whole(messages)), transcript_of(messages), model, max_tokens=self.given.max_tokens
-        )
+        max_tokens = min(self.given.max_tokens, max(self.situation.threshold_tokens // 4, 1))
+        window = context_window_of(model)
+        if window is None and self.given.model is None and self.situation.is_threshold_known:
+            window = self.situation.threshold_tokens
+        texts = _fitting(transcript_of(self._whole(messages)), transcript_of(messages), window, max_tokens=max_tokens)
         async with opened(model):
-            response = await self._response(model, texts, earlier)
-        summary = summary_in(response, max_tokens=self.given.max_tokens)
+            response = await self._response(model, texts, earlier, max_tokens)
+        summary = summary_in(response, max_tokens=max_tokens)
         if summary is None:
             raise ValueError(NO_SUMMARY.format(reason=told_reason(response.stop_reason, response.stop_detail)))
         return summary
 
-    async def _response(self, model: Model, texts: list[str], earlier: Sequence[Summary]) -> Response:
-        given, n_tries = self.given, 0
+    async def _response(self, model: Model, texts: list[str], earlier: Sequence[Summary], max_tokens: int) -> Response:
+        n_tries = 0
         while True:
-            request = request_for(texts, earlier, max_tokens=given.max_tokens, instructions=given.instructions)
+            request = request_for(texts, earlier, max_tokens=max_tokens, instructions=self.given.instructions)
             n_tries += 1
             try:
                 return await self.situation.ask(model, request)
@@ -316,13 +320,12 @@ class _Summariser:
                 texts = _without_oldest(texts)
 
 
-def _fitting(texts: list[str], shorter: list[str], model: Model, *, max_tokens: int) -> list[str]:
+def _fitting(texts: list[str], shorter: list[str], window: int | None, *, max_tokens: int) -> list[str]:
     """Return texts that fit the summing model's window, where that is known. Where they do not, the oldest are given
     as they are sent now, which is `shorter`; then the oldest are left out."""
-    window = context_window_of(model)
     if window is None:
         return texts
-    room = max(window - max_tokens - _ROOM_TOKENS, 1) * 4
+    room = max(window - max_tokens - min(_ROOM_TOKENS, window // 4), 1) * 4
     sizes = [len(text.encode(errors="replace")) for text in texts]
     excess = sum(sizes) - room
     for index, text in enumerate(shorter):
@@ -453,14 +456,17 @@ def _tool() -> ToolSpec:
 
 
 def summary_in(response: Response, *, max_tokens: int) -> Summary | None:
-    """Return the summary that the model gave, or its words if it called no tool; None if there is neither."""
-    if response.stop_reason in ("refusal", "max_tokens", "context_window"):
+    """Return the summary that the model gave, or its words if it called no tool; None if there is neither. Of one that
+    was cut there is what came: it holds more than no summary, and small models never finish."""
+    if response.stop_reason == "refusal":
         return None
+    is_cut = response.stop_reason in ("max_tokens", "context_window")
     for block in response.content:
         if isinstance(block, ToolUse) and block.name == _TOOL:
             try:
-                summary = _summaries().validate_json(block.input_json)
-            except ValidationError:
+                said = from_json(block.input_json, allow_partial="trailing-strings" if is_cut else False)
+                summary = _summaries().validate_python(said)
+            except ValueError:  # that of pydantic is one
                 break
             return _capped(summary, max_tokens) if summary.fields_text() else None
     words = "".join(block.text for block in response.content if isinstance(block, Text)).strip()

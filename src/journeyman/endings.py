@@ -216,7 +216,8 @@ class OverflowContext:
     code: ClassVar = ErrorCode.CONTEXT_OVERFLOW
     category: ClassVar[Category] = "model"
     hint: ClassVar = (
-        "Give the agent a compaction strategy, cap the size of tool results, or use a model with a larger window."
+        "Give the agent a compaction strategy, cap the size of tool results, or use a model with a larger window. A"
+        " chat has taken back what was said last, if the model had answered nothing of it; else undo() does."
     )
     message: str
     """What the provider said, or what was measured."""

@@ -77,6 +77,8 @@ class Situation:
     """The run's."""
     threshold_tokens: int
     """How many tokens the conversation may have."""
+    is_threshold_known: bool = False
+    """False: nobody has told how long it may be, and `threshold_tokens` is a guess."""
     memory: dict[str, object]
     """The strategy's own memory, which lives as long as the conversation."""
     ask: Callable[[Model, Request], Awaitable[Response]]
@@ -160,6 +162,46 @@ def open_turn(messages: Sequence[Message]) -> int:
     while start > 0 and messages[start].role == messages[start - 1].role == "assistant":
         start -= 1
     return max(start, 0)
+
+
+OLDEST_DROPPED: Final = "[Older turns of this conversation were left out to save room.]"
+"""What a model reads in the place of turns that were dropped."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class DropOldestTurns:
+    """Leaves out the oldest turns: whole, from their prompt to the next one, and never the last.
+
+    It is no strategy that an agent is given, but the last resort where those that it has are not enough: a summary
+    fails, or the window is too small for one. A summary that stands in a dropped turn stays.
+    """
+
+    summary_mark: str
+    """How a summary begins."""
+
+    name = "drop the oldest turns"
+    """What it is called in events."""
+
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
+        """Leave out as many turns as it takes."""
+        prompts = [index for index, each in enumerate(messages) if each.role == "user" and not has_results(each)]
+        start, saved = 0, 0
+        for prompt in prompts[1:]:
+            if saved >= excess_tokens:
+                break
+            saved += sum(map(estimate_message, messages[start:prompt]))
+            start = prompt
+        if not start:
+            return Shortened(messages=messages)
+        known = [
+            block
+            for message in messages[:start]
+            for block in message.content
+            if isinstance(block, Text) and block.text.startswith(self.summary_mark)
+        ]
+        first, *rest = messages[start:]
+        head = (*known[-1:], Text(OLDEST_DROPPED, origin="summary"))
+        return Shortened(messages=[replace(first, content=(*head, *first.content)), *rest], changed=True)
 
 
 def fault_of_view(before: Sequence[Message], after: Sequence[Message]) -> str | None:

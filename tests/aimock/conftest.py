@@ -1,7 +1,5 @@
 """The server, once for each process of tests, or a reason to skip."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count
 

@@ -4,8 +4,6 @@ Its answers are fixtures, given to it while it runs. Each `Play` has a name, whi
 so plays do not meddle with one another, and the server's journal tells what each of them asked.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

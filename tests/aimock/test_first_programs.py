@@ -1,7 +1,5 @@
 """The programs that a new user writes first, each unchanged and as a process of its own, against aimock."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

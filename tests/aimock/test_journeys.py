@@ -1,7 +1,5 @@
 """Whole journeys against a server that this project did not write, over every API that both of them speak."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,11 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Event, Failure, Output, Settings, Success, Usage, run, stream, tool
-from journeyman.endings import ErrorCode
+from journeyman import Agent, ErrorCode, Event, Failure, Model, Output, Settings, Success, Usage, run, stream, tool
 from journeyman.errors import ProviderError
 from journeyman.events import ModelRestarted, ModelRetried, OutputDelta, TextDelta, ToolInputDelta
-from journeyman.model import Model
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel

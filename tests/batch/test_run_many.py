@@ -1,7 +1,5 @@
 """Many inputs for one agent: each comes back with its result, in bounded memory, and nothing is left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

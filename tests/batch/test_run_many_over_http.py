@@ -1,7 +1,5 @@
 """Hundreds of inputs over HTTP, where the provider fails now and then: none is lost, none is given twice."""
 
-from __future__ import annotations
-
 from random import Random
 
 from journeyman import Agent, run_many

@@ -1,20 +1,16 @@
 """What is sent of a chat's conversation is made shorter when somebody asks, and stays so."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy
+from journeyman import Agent, Chat, ChatBusy, DefinitionError, Message
 from journeyman.compaction import ClearToolResults, Summarise
-from journeyman.errors import DefinitionError
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted
 from journeyman.store import Redacted
-from journeyman.types import Message
 from journeyman.window import Compaction
 from tests.support.kept import Kept
 from tests.support.players import Door, cancelled, chatting

@@ -1,7 +1,5 @@
 """A chat whose file another program holds: its turn waits, and the event loop goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator

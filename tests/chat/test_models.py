@@ -1,7 +1,5 @@
 """A chat goes on with another model between two turns."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy, ChatHeld
+from journeyman import Agent, Chat, ChatBusy, ChatHeld, DefinitionError, ModelUnavailable
 from journeyman.compaction import ClearToolResults
-from journeyman.errors import DefinitionError, ModelUnavailable
 from journeyman.events import RunStarted
 from journeyman.models.scripted import Scripted, call
 from journeyman.window import Compaction

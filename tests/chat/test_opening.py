@@ -1,7 +1,5 @@
 """Chats of an application: opened under an id of its choosing, wherever it keeps them."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -9,8 +7,7 @@ from typing import Any
 import pytest
 
 from journeyman import Agent, Chat
-from journeyman.durable import Durable
-from journeyman.durable.memory import InMemoryEngine, Memory
+from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.errors import DefinitionError, SessionInUse, StoreError
 from journeyman.store import Redacted, Store
 from tests.chat.test_sessions import session_of

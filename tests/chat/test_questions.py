@@ -1,7 +1,5 @@
 """What waits for the user: approvals that gates ask for, and questions of the model's."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A conversation that outlives its process: kept in a session, or loaded again after it was cut off in mid-call."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

@@ -4,8 +4,6 @@ The machine plays the user, the model, the tools and the system prompt: between 
 them, and the rules say who goes on. Every text is one of a kind, so that it can be found again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """What is said while a turn goes on: steering, follow-ups, injections, and what their receipts say."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

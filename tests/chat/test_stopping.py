@@ -1,19 +1,16 @@
 """Stopping a chat: abort, hold, reset, leaving; what the model learns of it, and what is left behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from journeyman import Agent, Callbacks, ChatHeld, Limits, Output, run, tool
+from journeyman import Agent, Callbacks, ChatHeld, Limits, Message, Output, run, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.loop.prepare import CLOSING
 from journeyman.models.scripted import Scripted, call
-from journeyman.types import Message
 from tests.support.clock import virtual_clock
 from tests.support.players import (
     Door,

@@ -1,18 +1,14 @@
 """A turn of a chat as a stream of events, and what it used."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import assert_type
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy, Events, Output, Result
+from journeyman import Agent, Chat, ChatBusy, Events, Output, Price, ProviderError, Result, Usage
 from journeyman.chat.turn import ABORTED
-from journeyman.errors import ProviderError
 from journeyman.events import Event, RunSucceeded, TurnEnded
 from journeyman.models.scripted import Scripted, call
-from journeyman.types import Price, Usage
 from tests.support.players import Door, Report, cancelled, chatting, code, look, script_of
 from tests.support.stage import Stage
 

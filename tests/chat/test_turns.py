@@ -1,7 +1,5 @@
 """The turns of a chat: one conversation, one turn at a time, what its end brings, and what stop guards make of it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

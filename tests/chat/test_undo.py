@@ -1,7 +1,5 @@
 """The last turn is undone: hidden from the model, from whoever looks, and in the session."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sqlite3

@@ -1,7 +1,5 @@
 """The agents of the command line's tests. This file and its tools print, as users' files do."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess
@@ -11,10 +9,9 @@ from threading import Event
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Limits, Output, Price, ProviderError, Subagents, tool
+from journeyman import Agent, Limits, Output, Price, ProviderError, Subagents, Usage, tool
 from journeyman.model import Part, Request, ResponseStarted, TextPart
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
-from journeyman.types import Usage
 
 print("the file prints")  # noqa: T201 - users' files do
 

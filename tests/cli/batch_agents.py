@@ -1,7 +1,5 @@
 """The agents of the tests of `journeyman batch`. What they do is noted in the current folder."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 from base64 import b64decode
@@ -43,6 +41,8 @@ async def echoed(request: Request) -> Answer:
     note(f"asked {text}")
     if text == "bad":
         raise ProviderError("The provider does not want it.", kind="bad_request")
+    if text == "long":
+        return say("The first half", stop_reason="max_tokens")
     if text == "slow" and Path("stuck").exists():
         print("stuck", flush=True)  # noqa: T201 - users' files do
         await asyncio.Event().wait()

@@ -1,7 +1,5 @@
 """The agents of the terminal chat's tests. The model does as it is told, so that each test writes its own script."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +9,7 @@ from threading import Event
 from pydantic import BaseModel
 
 from journeyman import Agent, Output, ask_user, tool
+from journeyman.errors import ProviderError
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.model import Part, Request, ResponseStarted, TextPart
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
@@ -139,3 +138,15 @@ class AskAlways:
 guarded = Agent(name="guarded", model=obedient, tools=tools, gate=AskAlways())
 planner = Agent(name="planner", model=FromFunction(lambda _: call("output", city="Oslo")), output=Output(Trip))
 failing = Agent(name="failing", model="anthropic:no-such-model")
+
+
+async def pick(request: Request) -> Answer:
+    """Answer what is not bad."""
+    last = request.messages[-1].text.split()[-1]
+    if last == "bad":
+        raise ProviderError("The provider does not want it.", kind="bad_request")
+    return say(f"heard {last}")
+
+
+picky = Agent(name="picky", model=FromFunction(pick))
+adder = Agent(name="adder", model=FromFunction(pick), input=int)

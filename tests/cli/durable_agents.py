@@ -3,8 +3,6 @@
 Tools note what they do in the current folder; a call of `pay` for the invoice B never ends while `stuck` is there.
 """
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

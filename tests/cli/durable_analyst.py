@@ -1,7 +1,5 @@
 """The analyst of the examples, whose tools note what they do; its queries never end while `stuck` is there."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

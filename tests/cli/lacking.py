@@ -1,4 +1,4 @@
-"""The command line, or a module of its user, where a package is not installed: that one is the first word.
+"""The command line, or a program, where a package is not installed: that one is the first word.
 
 The warm process runs it. All of ours is loaded anew, so whatever needs the package finds it missing.
 """
@@ -8,12 +8,14 @@ from importlib import import_module
 
 missing, *words = sys.argv[1:]
 for name in [*sys.modules]:
-    if name.partition(".")[0] in ("journeyman", missing):
+    if f"{name}.".startswith(("journeyman.", f"{missing}.")):
         del sys.modules[name]
 sys.modules[missing] = None  # pyright: ignore[reportArgumentType] - as Python marks what is not there
-if words[0] == "import":
-    sys.path.insert(0, ".")
-    import_module(words[1])
+if words[0] == "-c":
+    try:
+        exec(words[1], {})
+    except Exception as error:  # noqa: BLE001 - it is told
+        sys.stdout.write(f"{error} {getattr(error, 'hint', '')}")
 else:
     sys.argv = ["journeyman", *words]
     import_module("journeyman.cli").main()

@@ -1,16 +1,13 @@
 """The agents of the tests of what is asked about: each call is written by its test, as JSON lines of the input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
-from journeyman import Agent, ask_user, tool
+from journeyman import Agent, Text, ToolResult, ask_user, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.permission import Permission
 from journeyman.toolbox import Workspace
-from journeyman.types import Text, ToolResult
 
 
 @tool

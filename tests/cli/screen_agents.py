@@ -1,17 +1,14 @@
 """The agents of the chat's main screens: a lead that sends out two scouts, with a model of known window and price."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from journeyman import Agent, Subagents, tool
+from journeyman import Agent, Price, Subagents, Text, Usage, tool
 from journeyman.model import Facts, Part, Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.toolbox import Workspace
-from journeyman.types import Price, Text, Usage
 
 FACTS = Facts(context_window=200_000, price=Price(input=3, output=15))
 USED = Usage(requests=1, input_tokens=9_000, output_tokens=400)

@@ -1,7 +1,5 @@
 """A pseudo-terminal for a command, and the screen that its output draws, with all that has scrolled away."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """`journeyman chat` without a file: an assistant in the current folder, as a new user would meet it."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """What cannot be used is one line on stderr: what is wrong, and the next step. Never a traceback, nothing on stdout."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shlex

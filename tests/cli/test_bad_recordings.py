@@ -1,7 +1,5 @@
 """Commands about recordings, where stores and ids are not as they should be: one clear line, the right exit code."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`journeyman batch`: a result for every line, kept over kills; what cannot be used is one clear line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from signal import SIGINT, SIGKILL, Signals
@@ -82,6 +80,11 @@ def test_a_failure_is_kept_with_its_reason_and_the_exit_code_tells_also_the_seco
     again = office("echo", inputs)
     assert (again.code, office.log()) == (1, ["asked a", "asked bad"])
     assert "2 lines had a result before." in again.stderr
+
+
+def test_the_words_of_an_answer_that_was_cut_are_kept(office: Office) -> None:
+    assert office("echo", office.lines("a", "long")).code == 1
+    assert [office.results()[line]["answer"] for line in (1, 2)] == [None, "The first half"]
 
 
 def test_lines_that_cannot_be_read_are_told_by_number_and_the_others_go_on(office: Office) -> None:

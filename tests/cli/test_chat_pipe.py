@@ -1,7 +1,5 @@
 """`journeyman chat` without a terminal, and what cannot be done at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -40,11 +38,19 @@ def test_typed_output_is_one_line_of_json(warm: Warm, tmp_path: Path) -> None:
     assert talk(warm, tmp_path, "A\nB\n", agent="planner").stdout == '{"city":"Oslo"}\n' * 2
 
 
-def test_the_first_turn_that_fails_ends_it(warm: Warm, tmp_path: Path) -> None:
-    done = talk(warm, tmp_path, "Hello\nAgain\n", agent="failing")
-    assert (done.code, done.stdout) == (1, "")
-    assert done.error.startswith("error: ")
-    assert "Again" not in done.stderr
+@pytest.mark.parametrize("last", ["Again\n", "Again\n/quit\n"])
+def test_a_line_that_fails_is_told_the_others_go_on_and_the_exit_code_says_so(
+    warm: Warm, tmp_path: Path, last: str
+) -> None:
+    done = talk(warm, tmp_path, f"Hello\nbad\n{last}", agent="picky")
+    assert (done.code, done.stdout) == (1, "heard Hello\nheard Again\n")
+    assert "error: API_ERROR: The model call failed (bad_request)" in done.stderr
+
+
+def test_a_line_that_is_no_input_is_told_and_the_others_go_on(warm: Warm, tmp_path: Path) -> None:
+    done = talk(warm, tmp_path, "{torn\n1\n", agent="adder")
+    assert (done.code, done.stdout) == (1, "heard 1\n")
+    assert "error: INVALID_INPUT: " in done.stderr
 
 
 def test_a_later_start_of_the_agent_goes_on_with_the_latest_or_with_an_id(warm: Warm, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """What a chat's terminal shows at 40, 80 and 120 columns, without colours and plain, and the keys of its line."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

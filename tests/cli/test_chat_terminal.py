@@ -1,7 +1,5 @@
 """`journeyman chat` through a real terminal: typing while it works, answering what it asks, stopping, coming back."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

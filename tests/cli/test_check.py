@@ -1,7 +1,5 @@
 """`journeyman check`: the definition as it is, without a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic_core import from_json

@@ -1,7 +1,5 @@
 """Pipes and conventions: what stands in stdin, short options, events as lines, completion in real shells."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`journeyman demo`: an analyst at work on real data, offline where there is no key."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

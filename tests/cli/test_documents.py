@@ -1,7 +1,5 @@
 """The document of `--json`: one, whatever happens, and as its schema says."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -15,9 +13,8 @@ import jsonschema_rs
 import pytest
 from pydantic import ConfigDict, TypeAdapter
 
-from journeyman import Failure, Metadata, Usage, endings, load_messages
+from journeyman import Failure, Message, Metadata, Usage, endings, load_messages
 from journeyman.result import dump_document, result_document
-from journeyman.types import Message
 from tests.cli.program import AGENTS, Warm
 
 SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "result-document.schema.json"

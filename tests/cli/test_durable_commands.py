@@ -1,7 +1,5 @@
 """`run --durable` and the commands for durable runs: each process here knows of the others by the store alone."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -12,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import events
+from journeyman import Event, Metadata, Usage, events
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tree import Tree
-from journeyman.events import Event
-from journeyman.result import Metadata
-from journeyman.types import Usage
 from tests.cli.program import AGENTS as PLAIN
 from tests.cli.program import Done, Warm, assert_one_error_line, running
 from tests.cli.terminal import terminal

@@ -1,7 +1,5 @@
 """The end of a command comes in time: one time for all that waits then."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

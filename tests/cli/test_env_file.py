@@ -1,7 +1,5 @@
 """A file of variables is read where it is named, and where a key stands only in `.env`, the error says so."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A stdout or stderr that takes nothing: a full disk, a reader who has seen enough, a pipe that does not wait."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

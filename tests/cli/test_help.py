@@ -1,7 +1,5 @@
 """`journeyman --help`: says what there is, and fast."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

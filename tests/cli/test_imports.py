@@ -1,7 +1,5 @@
 """The reason of an import that fails in a user's files is told with its line; nobody installs what is their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

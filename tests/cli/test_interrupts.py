@@ -3,8 +3,6 @@
 The tools here never end by themselves, so that whatever ends did not wait for them.
 """
 
-from __future__ import annotations
-
 import json
 from signal import SIGINT, SIGTERM, Signals
 

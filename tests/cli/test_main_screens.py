@@ -4,8 +4,6 @@ The screens are in `screens`, one file for each width, without what differs each
 terminal shows those of 80 columns.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Answers as Markdown: cut into blocks while they grow, and laid out in a terminal."""
 
-from __future__ import annotations
-
 import io
 import re
 

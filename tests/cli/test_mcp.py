@@ -1,7 +1,5 @@
 """`journeyman mcp`: serves, and says in one line why it cannot."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import LACKING, Warm, assert_one_error_line, running
+from tests.cli.program import Warm, assert_one_error_line, running
 
 pytestmark = pytest.mark.timeout(60)  # some start programs that import the SDK
 SERVED = Path(__file__).parent.parent / "serve" / "served.py"
@@ -63,35 +61,6 @@ def test_a_taken_port_is_one_line_and_exit_code_2(warm: Warm) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = warm("mcp", ECHO, "--http", "--port", str(taken.getsockname()[1]))
     assert_one_error_line(done, 2, ["Choose another --port."])
-
-
-@pytest.mark.parametrize(
-    ("words", "package", "extra"),
-    [(["mcp", "agents.py"], "mcp", "mcp"), (["serve", "agents.py"], "uvicorn", "serve"), (["view"], "uvicorn", "view")],
-)
-def test_without_its_package_a_command_says_what_to_install(
-    warm: Warm, words: list[str], package: str, extra: str
-) -> None:
-    done = warm(package, *words, program=LACKING)
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"error: This command needs the package {package}, which is not installed. pip install 'journeyman[{extra}]'\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("room", "name", "package", "extra"),
-    [("serve", "app", "ag_ui", "serve"), ("serve", "agent_server", "mcp", "mcp"), ("view", "app", "starlette", "view")],
-)
-def test_without_its_package_a_room_says_what_to_install_and_so_does_a_command_whose_file_needs_it(
-    warm: Warm, tmp_path: Path, room: str, name: str, package: str, extra: str
-) -> None:
-    said = f"journeyman.{room}.{name} needs the package {package}, which is not installed"
-    (tmp_path / "needs.py").write_text(f"from journeyman.{room} import {name}\n")
-    imported = warm(package, "import", "needs", program=LACKING, cwd=tmp_path)
-    assert imported.stderr.endswith(f"ModuleNotFoundError: {said}: pip install 'journeyman[{extra}]'\n")
-    done = warm(package, "run", "needs.py:agent", "hi", program=LACKING, cwd=tmp_path)
-    assert done.stderr == f"error: needs.py, line 1: {said}. pip install 'journeyman[{extra}]'\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -1,7 +1,5 @@
 """`--mcp mcp.json`: the tools of MCP servers for any agent, held to their pins and asked about like other tools."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A home that is not there, or that nobody may write to: containers with a user of their own, services without HOME."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

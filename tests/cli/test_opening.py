@@ -1,7 +1,5 @@
 """`FILE:AGENT` may name what gives an agent: a function, also an async one, or a context manager, closed at the end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from signal import SIGINT
 

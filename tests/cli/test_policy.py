@@ -1,7 +1,5 @@
 """One policy for every command that runs an agent: what runs unasked, what is asked about, and where nobody is."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Generator

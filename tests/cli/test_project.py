@@ -1,7 +1,5 @@
 """A recording stays in the project in which somebody works: where a store is looked for, and where no more."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

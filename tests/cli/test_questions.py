@@ -1,7 +1,5 @@
 """Who is asked, of a call and of what the model wants to know: each command, in each of the places where it may be."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`journeyman record` and `replay`: the same run again, offline, with or without the agent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Recordings on the command line: made by `run`, listed, shown, compared, followed, exported and forgotten."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`journeyman run`: what comes out where, and what may go in."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nothing and one are sizes, too: of a terminal, and of a file that is about to be written."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

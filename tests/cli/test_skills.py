@@ -1,7 +1,5 @@
 """`--skills FOLDER`: skills for any agent, those that are broken named, and what each costs in `journeyman check`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

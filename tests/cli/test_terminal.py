@@ -1,7 +1,5 @@
 """The live tree, in a terminal of 80 columns: what stays is what a pipe would get, what moves is the tail alone."""
 
-from __future__ import annotations
-
 import re
 
 from tests.cli.program import AGENTS, Warm, timeless

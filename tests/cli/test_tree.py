@@ -1,7 +1,5 @@
 """The tree in plain lines: what each event adds, and that nothing in it can harm a terminal."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

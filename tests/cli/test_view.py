@@ -1,7 +1,5 @@
 """`journeyman view`, and what is said to recorded runs of another process on the command line."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sqlite3
@@ -12,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Failure, Host, Success, ask_user, run
+from journeyman import Failure, Host, Success, Text, ToolResult, ask_user, run
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.models.scripted import call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.speaking import open_questions
-from journeyman.types import Text, ToolResult
 from tests.cli.program import Done, Warm, assert_one_error_line
 from tests.view.desk import asking, look
 from tests.view.stores import record_lives

@@ -1,8 +1,6 @@
 """A program: the command line, with no more rights to files than their modes give, also where root runs the tests; and
 without HOME, for a user who is in no list, as in a container with `--user 12345`."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import pwd

@@ -7,8 +7,6 @@ stdout and stderr, and everything it does happens in a process of its own. That 
 left for the end, as every program does, but does not take its modules apart.
 """
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import gc

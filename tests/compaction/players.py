@@ -1,14 +1,11 @@
 """Who plays in the tests of compaction: a model with a small window that counts as the strict server does, a tool."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from journeyman import Agent, Limits, tool
-from journeyman.errors import ProviderError
+from journeyman import Agent, Limits, ProviderError, tool
 from journeyman.model import Facts, Model, Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say

@@ -11,7 +11,7 @@ import pytest
 
 import journeyman.window as window
 from journeyman import Agent, Chat, ErrorCode, Failure, Host, InMemoryJournal, Limits, Result, Settings, Usage, run
-from journeyman.compaction import ClearToolResults, Compaction, Summarise
+from journeyman.compaction import OPENING, ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.model import Model, Prefix, Request
@@ -465,3 +465,50 @@ def test_the_size_of_things_is_that_of_their_words() -> None:
     assert window.estimate_message(Message("user", (Image(Base64("A" * 100_000, "image/png")),))) == 1_200
     assert window.estimate_message(Message("user", (Document(Base64("A" * 4_000, "application/pdf")),))) > 900
     assert window.estimate_message(Message("assistant", (ToolUse("a", "look", "{}"),))) == 10
+
+
+# -- small windows -----------------------------------------------------------------------------------------------------
+
+
+def babbling(request: Request) -> Answer:
+    """Answer as a small model does, which sums up badly."""
+    return "Well, yes. " * 8
+
+
+def failing(request: Request) -> Answer:
+    """Answer, and never sum up."""
+    if any(each.name == "record_summary" for each in request.prefix.tools):
+        return ProviderError("no idea", kind="bad_request", usage=Usage())
+    return babbling(request)
+
+
+@pytest.mark.parametrize("known", [2_000, None], ids=["known window", "unknown window"])
+@pytest.mark.parametrize("answer", [babbling, failing])
+@pytest.mark.parametrize("strategies", [[Summarise()], [ClearToolResults()]], ids=["summarise", "clear"])
+async def test_a_chat_of_200_turns_goes_on_in_a_window_of_2_000_tokens(
+    known: int | None, answer: Callable[[Request], Answer], strategies: list[window.AnyStrategy]
+) -> None:
+    model, recorder = SmallWindow(answer, context_window=known, window=2_000), Recorder()
+    agent = Agent(name="talker", model=model, system="Be brief.", compaction=strategies)
+    async with Chat(agent, on_event=recorder) as chat:
+        for number in range(200):
+            succeeded(await chat.prompt(f"Turn {number}. " + "The fox lives by the river. " * 20))
+        assert len(chat.messages) == 400
+    assert len(model.requests[-1]) > 2  # and not only the last prompt
+    dropped = [step for event in recorder.of(ContextCompacted) for step in event.steps if "drop" in step.strategy]
+    assert {step.strategy for step in dropped} <= {"drop the oldest turns"}
+    assert bool(dropped) or answer is babbling
+    assert model.refused < (3 if known else 60)
+
+
+async def test_dropped_turns_are_told_to_the_model_and_a_summary_stays() -> None:
+    summary = Text(f"{OPENING}It was about foxes.", origin="summary")
+    messages = [Message("user", (summary, Text("One."))), said(), asked("Two." * 100), said(), asked("Three."), said()]
+    shortened = await window.DropOldestTurns(summary_mark=OPENING).view([*messages, asked("Four.")], excess_tokens=50)
+    assert [message.text for message in shortened.messages] == [
+        f"{OPENING}It was about foxes.\n\n{window.OLDEST_DROPPED}\n\nThree.",
+        "Done.",
+        "Four.",
+    ]
+    alone = await window.DropOldestTurns(summary_mark=OPENING).view([asked("Four.")], excess_tokens=50)
+    assert not alone.changed

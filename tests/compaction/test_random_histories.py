@@ -1,7 +1,5 @@
 """Whatever was said and however long it was: a view is sendable, smaller, and grows only at its end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from journeyman import Agent, Host, Limits, Settings, tool
+from journeyman import Agent, Host, Limits, Settings, Success, tool
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted, Event
 from journeyman.history import History
@@ -22,7 +20,6 @@ from journeyman.loop.record import Options
 from journeyman.model import Prefix, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say
-from journeyman.result import Success
 from journeyman.types import Block, Message, RedactedThinking, Text, Thinking, ToolResult, Usage
 from journeyman.window import AnyStrategy, open_turn
 from tests.compaction.players import summary_call

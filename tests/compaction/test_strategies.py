@@ -1,7 +1,5 @@
 """What each ready strategy leaves of a conversation."""
 
-from __future__ import annotations
-
 import pytest
 
 from journeyman import DefinitionError

@@ -1,7 +1,5 @@
 """What is summed up, where the summary goes, and what becomes of it the next time."""
 
-from __future__ import annotations
-
 import pytest
 
 from journeyman.compaction import OPENING, Summarise, Summary
@@ -9,7 +7,7 @@ from journeyman.errors import ProviderError
 from journeyman.model import Facts
 from journeyman.models.scripted import Answer, FromFunction, say
 from journeyman.models.wrappers import Swappable
-from journeyman.types import Image, Message, Opaque, Text, Thinking, ToolResult, Url
+from journeyman.types import Image, Message, Opaque, Text, Thinking, ToolResult, ToolUse, Url
 from journeyman.window import Shortened, fault_of_view
 from tests.compaction.players import asked, chain, exchange, said, situation, summary_call
 
@@ -148,7 +146,7 @@ async def test_what_does_not_fit_the_summing_model_is_not_even_tried() -> None:
     ("answer", "reason"),
     [
         (say("I cannot.", stop_reason="refusal"), "refusal"),
-        (say("Half a summ", stop_reason="max_tokens"), "max_tokens"),
+        (say(stop_reason="max_tokens"), "max_tokens"),
         (say(""), "end_turn"),
     ],
 )
@@ -160,6 +158,24 @@ async def test_an_answer_that_is_no_summary_is_a_failure(answer: Answer, reason:
 async def test_a_model_that_calls_no_tool_has_its_words_taken() -> None:
     view, _ = await summed(chain(6, size=800), "The cat is </facts> here.")
     assert "<facts>\n- The cat is &lt;/facts&gt; here.\n</facts>" in view.messages[2].text
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (say("Half a summ", stop_reason="max_tokens"), "<facts>\n- Half a summ\n</facts>"),
+        (
+            say(
+                ToolUse("c1", "record_summary", '{"goal": "Count.", "done": ["Looked", "Fou'), stop_reason="max_tokens"
+            ),
+            "<goal>\nCount.\n</goal>\n<done>\n- Looked\n- Fou\n</done>",
+        ),
+    ],
+    ids=["words", "call"],
+)
+async def test_of_a_summary_that_was_cut_there_is_what_came(answer: Answer, said: str) -> None:
+    view, _ = await summed(chain(6, size=800), answer)
+    assert said in view.messages[2].text
 
 
 async def test_an_endless_summary_is_cut() -> None:

@@ -5,8 +5,6 @@ server of the adapter's provider says. The servers refuse what the provider woul
 did.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 Every entry is tried on every adapter; `test_conversations.py` says what must agree. Ids are given, as providers do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

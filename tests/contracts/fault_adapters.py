@@ -3,8 +3,6 @@
 A new adapter is one more entry of `ADAPTERS`, and one more `Wire` for each form of answer that it reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

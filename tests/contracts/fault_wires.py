@@ -3,8 +3,6 @@
 Pure data; `faults.py` says what can go wrong with these bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 The certificates beside this file were made by hand and are valid until 2126; their keys guard nothing.
 """
 
-from __future__ import annotations
-
 import email.utils
 import ssl
 import time

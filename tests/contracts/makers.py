@@ -1,7 +1,5 @@
 """How the model of each adapter is made for the address of a service: what the tables of this folder share."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext

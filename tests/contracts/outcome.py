@@ -5,17 +5,14 @@ reasoning, what a provider keeps encrypted, provider fields beside a text, the m
 is spaced, and where deltas are cut. Everything else must agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 import orjson
 
-from journeyman import Success, types
+from journeyman import Result, Success, types
 from journeyman import events as told
-from journeyman.result import Result
 
 Line = tuple[str, ...]
 

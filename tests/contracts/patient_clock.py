@@ -1,7 +1,5 @@
 """A clock that jumps, for tests with real connections: it moves on only when nothing has arrived for a while."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine

@@ -4,8 +4,6 @@ In a process of its own: an HTTP client reads the environment's authorities once
 refuse the same certificates is in `test_faults.py`. It imports what this one needs: the SDKs of others take seconds.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

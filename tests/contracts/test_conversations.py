@@ -4,14 +4,11 @@ What the model says is the same everywhere; so nothing that the user sees may de
 anybody watched. Each adapter talks to a strict server, which refuses what the provider would refuse.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
-from journeyman import run
-from journeyman.events import Event
+from journeyman import Event, run
 from tests.contracts.carriers import CARRIERS, SCRIPTED, Carrier
 from tests.contracts.conversations import CONVERSATIONS, Conversation
 from tests.contracts.outcome import Outcome, outcome

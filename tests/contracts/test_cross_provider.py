@@ -6,8 +6,6 @@ of another provider become texts or are left out by the rules of `models/wire.py
 A `Leg` says who answers and what, in its provider's own kind; `travel` lets an agent go from leg to leg.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

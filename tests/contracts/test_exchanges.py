@@ -3,8 +3,6 @@
 What only one adapter has is in its own file of `tests/models`; failures are in `test_faults.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -4,8 +4,6 @@ Each gives the right kind of error, is repeated as often and as late as it shoul
 and shows neither the key nor an exception of somebody else's package.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import traceback
@@ -14,12 +12,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, Event, Failure, Success, Usage, run
-from journeyman.endings import ErrorCode
-from journeyman.errors import ProviderError
+from journeyman import Agent, ErrorCode, Event, Failure, ProviderError, Result, Success, Usage, run
 from journeyman.events import ModelRetried
 from journeyman.loop.retry import LONGEST_WAIT_S, PASSING
-from journeyman.result import Result
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.contracts.faults import FAULTS, Fault, context
 from tests.contracts.makers import KEY

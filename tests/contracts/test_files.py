@@ -1,7 +1,5 @@
 """Pictures, documents and sounds as input, over every wire: sent as the provider takes them, or refused before."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -3,8 +3,6 @@
 `tests/models/test_transport.py` does the same for aiohttp, below the adapters that speak HTTP by themselves.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -21,9 +19,7 @@ from pydantic_ai import exceptions as bridged
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from journeyman import Agent, Failure, run
-from journeyman.errors import ProviderError
-from journeyman.model import Model
+from journeyman import Agent, Failure, Model, ProviderError, run
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.bridge.model import BridgeModel
 from tests.contracts.fault_wires import ANTHROPIC_EVENTS, EVENTS

@@ -3,8 +3,6 @@
 Each row is one thing that a gateway was seen to do; the wires are those whose bytes we read ourselves.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +10,9 @@ from dataclasses import dataclass
 import orjson
 import pytest
 
-from journeyman import Agent, Failure, Success, run, tool
-from journeyman.endings import ErrorCode
-from journeyman.errors import ProviderError
+from journeyman import Agent, ErrorCode, Failure, ProviderError, Success, Text, run, tool
 from journeyman.model import Response
 from journeyman.models.wrappers import Fallback
-from journeyman.types import Text
 from tests.contracts import fault_wires as wires
 from tests.contracts import makers
 from tests.contracts.fault_wires import EVENTS, JSON, Wire, events

@@ -7,11 +7,10 @@ from typing import Any, Literal, cast
 import pytest
 from pydantic import BaseModel, Field
 
-from journeyman import Agent, Failure, Limits, Output, Settings, run, tool
+from journeyman import Agent, Failure, Limits, Output, Result, Settings, run, tool
 from journeyman.events import Event, OutputDelta, TextDelta
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
-from journeyman.result import Result
 from tests.contracts.carriers import CARRIERS, Carrier
 
 CARRIER = {carrier.name: carrier for carrier in CARRIERS}

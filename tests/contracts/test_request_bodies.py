@@ -4,8 +4,6 @@ It is the last request of one rich conversation. `python -m tests.contracts.test
 `bodies/` anew; a change of a file is a change of what providers are sent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

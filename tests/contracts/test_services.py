@@ -3,8 +3,6 @@
 The habits are those of the services' documentation and of reports, not of recordings: see `docs/providers.md`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence
@@ -13,14 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, Output, Settings, Success, run, tool
+from journeyman import Agent, ModelUnavailable, Output, ProviderError, Settings, Success, run, tool
 from journeyman.connect import connect
-from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Prefix, Request, ThinkingLevel
-from journeyman.models.openai import services
-from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import Endpoint
-from journeyman.models.openai.responses import OpenAIModel
+from journeyman.models.openai import Endpoint, OpenAIChatModel, OpenAIModel, services
 from journeyman.types import Image, Message, Text, Thinking, ToolResult, ToolUse
 from tests.contracts.makers import KEY
 from tests.models.asking import QUERY, Json, unavailable

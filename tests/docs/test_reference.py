@@ -1,7 +1,5 @@
 """The reference has every public name once, with a docstring and a program that uses it; its blocks run."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator
@@ -15,8 +13,7 @@ from typing import get_args
 import griffe
 import pytest
 
-from journeyman import errors
-from journeyman.events import Event
+from journeyman import Event, errors
 from tests.support import pages, public, signatures
 from tests.support.reference import described, final, package
 from tests.support.value_classes import SENTENCES, classes_of, port_says

@@ -1,7 +1,5 @@
 """What the site is built from and checked with; `make site` builds it."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

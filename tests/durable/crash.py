@@ -4,8 +4,6 @@ This process does nothing itself: each life is a fork of it, which costs next to
 point is tried; `--kills N` or `--kills N,M` repeats one case, and shows its log.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

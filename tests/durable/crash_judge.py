@@ -1,7 +1,5 @@
 """What must hold of a run whose process was killed, whenever that was: a pure function of its log and its outcome."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ Each life of it writes into a log, a line at a time, what it did, what it has st
 outside, such as approvals, follows from the state of the run: so it is the same in every life.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -17,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, ToolContext, ask_user, tool
-from journeyman.durable import Durable, Handle
+from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, Success, ToolContext, ask_user, tool
+from journeyman.durable import Durable, Handle, PostgresEngine
 from journeyman.durable.engine import Engine, Taken, Written
-from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import BEGUN, DONE, OVER, Change, Claim, Record, Row, Signal, Status, kind_of, unpacked
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
-from journeyman.result import Success
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse, Usage
 from tests.support.invariants_history import history_faults

@@ -1,7 +1,5 @@
 """Whether what strace has seen of one life shows that each call was on the disk as begun before it took effect."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

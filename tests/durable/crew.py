@@ -3,8 +3,6 @@
 `python -m tests.durable.crew` prints what came of it as JSON, and what is wrong. What a call does is a line in a file.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -5,8 +5,6 @@ worker is a fork.
 What a call does is a line in a file: whatever dies, that is seen.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

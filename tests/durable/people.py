@@ -1,7 +1,5 @@
 """Who plays in the tests of durable runs: a payer, a gate that asks, models that answer by the conversation."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

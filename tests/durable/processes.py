@@ -3,8 +3,6 @@
 The tests that use it run once for each engine that there is: what holds for one holds for all of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager

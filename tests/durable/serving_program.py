@@ -4,8 +4,6 @@ Its words are the store, how many workers it has, and how many seconds what is d
 as `go` is there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

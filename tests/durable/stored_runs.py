@@ -3,8 +3,6 @@
 `python -m tests.durable.stored_runs` prints those of the newest format. What is in `fixtures` is never changed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from base64 import b64decode, b64encode

@@ -1,7 +1,5 @@
 """Chats whose process dies, or is said to."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A question of the model that was answered in an earlier life of the run."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

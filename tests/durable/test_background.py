@@ -1,7 +1,5 @@
 """Sub-agents in the background of durable runs: runs of their own, which outlive the process that has sent them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Sequence
@@ -10,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Chat, Failure, Limits, Subagents, Success, Tasks, run, tool
-from journeyman.budget import Allowance
+from journeyman import Agent, Allowance, Chat, Failure, Limits, Subagents, Success, Tasks, ToolContext, run, tool
 from journeyman.durable import Durable, InMemoryEngine, RunInfo, Worker
 from journeyman.durable.records import Change, load_head
 from journeyman.errors import SubagentMisused
@@ -20,7 +17,6 @@ from journeyman.journal import SentRun
 from journeyman.loop.record import current_run
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
-from journeyman.tools.context import ToolContext
 from tests.durable.people import World, payer, until
 from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
 from tests.durable.world import texts

@@ -1,7 +1,5 @@
 """Chats whose turns are durable runs, on each engine (K25): what holds of a run in many lives holds of a turn."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

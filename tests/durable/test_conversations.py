@@ -1,7 +1,5 @@
 """The turns of a chat go on from a journal as runs do (K25, as far as chats keep their turns in a journal)."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

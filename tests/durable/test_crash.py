@@ -4,8 +4,6 @@
 few are tried, chosen by the seed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Whatever a dispatcher does with tickets, every run ends once: it loses, repeats, delays and reorders them here."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field

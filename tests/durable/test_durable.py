@@ -1,7 +1,5 @@
 """Durable runs, as a program uses them: they go on where they were, wait without a process, and are told apart."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3
@@ -31,9 +29,8 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Queue, RunInfo, Worker
+from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, PostgresEngine, Queue, RunInfo, Worker
 from journeyman.durable.engine import Engine
-from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import Change
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnknown, StoreError

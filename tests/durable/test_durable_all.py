@@ -1,16 +1,13 @@
 """Every test of the loop and of the crews has a second turn, in which each run has a journal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from journeyman import Agent
+from journeyman import Agent, Success
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.record import Options
 from journeyman.models.scripted import Scripted
-from journeyman.result import Success
 from tests.support.journaled import Journals
 from tests.support.without_journal import WITHOUT_JOURNAL
 

@@ -1,7 +1,5 @@
 """What every engine keeps to: who may write, what is written once, and what is ready."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

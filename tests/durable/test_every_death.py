@@ -1,8 +1,6 @@
 """A run whose process dies after any of its stored steps ends as if nobody had died: with the same ending, history,
 usage, cost, counts and children. Tried for each kind of agent, in a journal and in a durable run."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Durable runs and chats whose file is taken away while it is open: they fail loudly, and nothing is paid twice."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

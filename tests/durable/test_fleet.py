@@ -3,8 +3,6 @@
 `make crash` does it with more jobs, several times, and with each dispatcher.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

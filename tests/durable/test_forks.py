@@ -1,7 +1,5 @@
 """Forks at every place of a run, three workers on one queue, and how much memory a replay takes."""
 
-from __future__ import annotations
-
 import asyncio
 import tracemalloc
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is said in the process that drives a run is heard there at once, and a run that waits leaves memory on time."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

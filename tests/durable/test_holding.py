@@ -1,7 +1,5 @@
 """A run that is held, and what is said to it in just that moment."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

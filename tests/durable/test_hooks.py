@@ -1,18 +1,14 @@
 """Functions of the program that durable runs call beside their steps: one may raise once, or be async."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
 import pytest
 
-from journeyman import Agent, Success
+from journeyman import Agent, Callbacks, DefinitionError, Event, Success
 from journeyman.durable import Durable, Worker
 from journeyman.durable.program import Program
 from journeyman.durable.records import Row
-from journeyman.errors import DefinitionError
-from journeyman.events import Callbacks, Event
 from tests.durable.processes import Stage
 from tests.durable.world import World, do, following
 from tests.support.clock import virtual_clock

@@ -1,17 +1,14 @@
 """A process is killed within a turn of a chat that is a durable run, and another one goes on with that turn."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
 
-from journeyman import Chat, Host, Success
+from journeyman import Chat, Host, Success, Text
 from journeyman.durable import Durable
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.models.scripted import Scripted
 from journeyman.session import turn_name
-from journeyman.types import Text
 from tests.cli.program import Warm
 from tests.store.mortal import echo, payments
 from tests.store.test_killed import started

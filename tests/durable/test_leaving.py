@@ -1,7 +1,5 @@
 """A run leaves its process: what it was doing ends, and nothing of it stays."""
 
-from __future__ import annotations
-
 import asyncio
 
 from journeyman import Agent, Host, Success

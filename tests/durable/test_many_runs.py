@@ -1,7 +1,5 @@
 """However many runs a store holds: what can be driven is found at once."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

@@ -4,16 +4,13 @@ Temporal needs a server: `TEMPORAL_ADDRESS=localhost:7233` names one. Without it
 environment of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 
 import pytest
 
 from journeyman import Agent, Success
-from journeyman.durable import Durable, Worker
-from journeyman.durable.dispatch import Dispatcher, Ticket
+from journeyman.durable import Dispatcher, Durable, Ticket, Worker
 from tests.durable.world import World, do, following
 
 _TEMPORAL = os.environ.get("TEMPORAL_ADDRESS")

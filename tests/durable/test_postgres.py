@@ -1,7 +1,5 @@
 """What holds of durable runs in Postgres beside what holds of every engine: its tables, its rights, its absence."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal
@@ -87,12 +85,6 @@ async def test_a_database_that_is_not_there_is_named(postgres: PostgresServer) -
 def test_an_option_that_cannot_be_is_refused_at_once(option: str) -> None:
     with pytest.raises(ValueError, match=option):
         Durable(f"postgresql://host/db?{option}")
-
-
-async def test_without_the_package_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StoreError, match=r"pip install 'journeyman\[postgres\]'"):
-        await opened("postgresql://host/db")
 
 
 async def test_statements_are_not_prepared_where_the_url_says_so(emptied: str) -> None:

@@ -1,7 +1,5 @@
 """Steps and signals are kept by days in Postgres: nothing is lost when a day gets its table, and when it loses it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Generator

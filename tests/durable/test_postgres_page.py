@@ -1,7 +1,5 @@
 """The commands of the page that leads from one file to three workers on Postgres do what it says."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

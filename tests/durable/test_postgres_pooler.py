@@ -1,7 +1,5 @@
 """Behind a pooler in transaction mode: nothing rests on a session, since the next transaction may be in another one."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pwd

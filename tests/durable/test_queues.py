@@ -1,7 +1,5 @@
 """How workers do what is queued: limits over several workers, and the model that a run was started with."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

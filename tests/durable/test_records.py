@@ -1,7 +1,5 @@
 """What is stored is read for ever; what is damaged, or newer than the program, blocks its run and nothing else."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from base64 import b64decode

@@ -3,8 +3,6 @@
 Hypothesis makes up the order. The same is done on a store in memory and on one in a file: they answer alike.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,7 +1,5 @@
 """What every engine keeps to: what a signal does, and how runs are added, found and forgotten."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,12 +1,9 @@
 """What the user says while a question of the run waits, and no process has the run in memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from journeyman import Agent, Success, ask_user
-from journeyman.durable import Durable
-from journeyman.durable.worker import Worker
+from journeyman.durable import Durable, Worker
 from journeyman.gate import Allow
 from journeyman.models.scripted import call
 from tests.durable.people import AsksAbout, World, following, payer

@@ -1,7 +1,5 @@
 """What the user says while a sub-agent works, in a run whose process then dies."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a step stands for in limits is what its writer has stored beside its value, whatever the value holds."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """A run lives several times, and comes out as if it had lived once."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """A store that cannot be reached for a moment never ends a run, and loses nothing of it."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 

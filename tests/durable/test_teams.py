@@ -3,8 +3,6 @@
 The exhaustive kills are in memory; what they show holds for every engine, since all pass the same tests.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -15,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Subagents, Success
+from journeyman import Agent, Subagents, Success, Team
 from journeyman.durable import Durable, Worker
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
-from journeyman.team import Team
 from tests.durable.processes import Stage, in_memory
 from tests.durable.test_background import dies_at
 from tests.support.clock import virtual_clock

@@ -15,8 +15,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Success
-from journeyman.durable import Durable, PostgresEngine, Queue, Worker, ddl
-from journeyman.durable.dispatch import Ticket
+from journeyman.durable import Durable, PostgresEngine, Queue, Ticket, Worker, ddl
 from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.program import Program
 from journeyman.durable.records import Change, Claim, Row

@@ -3,8 +3,6 @@
 They are obeyed, or somebody is told; and when one came is what its sender's clock says.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence
@@ -12,13 +10,12 @@ from functools import partial
 
 import pytest
 
-from journeyman import Agent, Chat, Event, Success
+from journeyman import Agent, Callbacks, Chat, Event, Success
 from journeyman.durable.durable import Durable
 from journeyman.durable.engine import Taken
 from journeyman.durable.records import Question, Signal, SignalKind
 from journeyman.durable.worker import Worker
 from journeyman.errors import RunOver
-from journeyman.events import Callbacks
 from journeyman.gate import DECISION, Allow
 from journeyman.types import JsonObject
 from tests.durable.processes import Process, Stage, a_signal

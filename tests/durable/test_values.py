@@ -1,7 +1,5 @@
 """A durable run works on the very input that it was given, and hands back the very output that was handed in."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -27,11 +25,9 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from journeyman import Agent, ErrorCode, Failure, InMemoryJournal, Output, Subagents
-from journeyman.agent import Host
+from journeyman import Agent, ErrorCode, Failure, Host, InMemoryJournal, Output, Subagents, run
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
-from journeyman.loop.attempts import run
 from journeyman.model import Request
 from journeyman.models.scripted import FromFunction, Scripted, call
 from tests.durable.processes import in_memory

@@ -1,7 +1,5 @@
 """A run that waits: for an answer, in time or not, from any process; and one that is stopped."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from random import Random

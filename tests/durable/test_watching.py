@@ -1,7 +1,5 @@
 """What can be seen of durable runs beside what happens in them: the events of a store, and the state of its queues."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

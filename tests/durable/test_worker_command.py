@@ -1,7 +1,5 @@
 """`journeyman worker` in processes of its own, and the other commands on a database."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from signal import SIGKILL, SIGTERM

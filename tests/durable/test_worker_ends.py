@@ -1,7 +1,5 @@
 """A worker that is told to stop ends in time, also where the store of its runs is away for good."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """SIGTERM and Ctrl-C in a program with a worker: what is driven ends in good order, as with `journeyman worker`."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Agents whose calls have effects, and where a life of their run may end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field

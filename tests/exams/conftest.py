@@ -1,7 +1,5 @@
 """Where an exam is taken: the fixtures that give each implementation of a port, by the list of `ports`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -4,8 +4,6 @@ What holds for a port is asserted in its exam once, and run by every implementat
 anything. `test_ports` compares this list with the source: whoever implements a port stands here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The exam of chats: what is said, queued, stopped and undone is the same wherever a chat is kept."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -11,17 +9,17 @@ from typing import TypeAlias
 import pytest
 
 from journeyman import Agent, Chat, Failure, ask_user
-from journeyman.durable import Durable
-from journeyman.durable.memory import InMemoryEngine, Memory
-from journeyman.durable.postgres.engine import PostgresEngine
+from journeyman.durable import Durable, InMemoryEngine, Memory, PostgresEngine
 from journeyman.durable.sqlite import SqliteEngine
+from journeyman.errors import NothingToContinue, ProviderError
 from journeyman.events import Event, QuestionAsked, TurnEnded
-from journeyman.models.scripted import FromFunction, call
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.store import PostgresSessions, Redacted, Store
 from tests.durable.people import following
 from tests.durable.world import texts
 from tests.exams.ports import CHATS
-from tests.support.players import Door, cancelled, echo, look
+from tests.support.players import Door, cancelled, code, echo, look
 from tests.support.players import door as door
 from tests.support.recorder import Recorder, check_balance, names, transcript
 
@@ -53,6 +51,39 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
 
 def said(chat: Chat) -> list[str]:
     return [message.text for message in chat.messages]
+
+
+def answer_what_fits(request: Request) -> Answer:
+    """Answer as a model with a window of 20 characters."""
+    if len(request.messages[-1].text) > 20:
+        raise ProviderError("prompt is too long", kind="context_overflow")
+    return f"<{request.messages[-1].text}>"
+
+
+async def test_a_prompt_that_is_too_long_is_taken_back_and_the_chat_goes_on(opened: Opened) -> None:
+    agent = Agent(name="tester", model=FromFunction(answer_what_fits))
+    async with opened(agent) as chat:
+        for text in ("Much too long. " * 2, "One.", "Far too long. " * 2, "More, and far too long.", "Two."):
+            result = await chat.prompt(text)
+            assert code(result) == ("CONTEXT_OVERFLOW" if len(text) > 20 else "")
+        assert said(chat) == ["One.", "<One.>", "Two.", "<Two.>"]
+        with pytest.raises(NothingToContinue):
+            await chat.continue_()
+        chat.undo()
+        expected = said(chat)
+        assert expected == ["One.", "<One.>"]
+    if chat.session is not None:
+        async with opened(agent) as chat:
+            assert said(chat) == expected
+            assert (await chat.prompt("Three.")).unwrap() == "<Three.>"
+
+
+async def test_what_was_said_later_and_is_too_long_is_taken_back_and_what_was_answered_stays(opened: Opened) -> None:
+    async with opened(Agent(name="tester", model=FromFunction(answer_what_fits))) as chat:
+        chat.follow_up("This follow-up is much too long.")
+        assert code(await chat.prompt("One.")) == "CONTEXT_OVERFLOW"
+        assert said(chat) == ["One.", "<One.>"]
+        assert (await chat.prompt("Two.")).unwrap() == "<Two.>"
 
 
 async def test_prompts_and_answers_stand_in_their_order_with_what_they_used(opened: Opened) -> None:

@@ -1,11 +1,8 @@
 """The exam of the events of a run: what a listener hears does not depend on where the run is kept."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel
 
-from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Success, run
-from journeyman.events import Event
+from journeyman import Agent, Event, Failure, Limits, Output, Result, Subagents, Success, run
 from journeyman.gate import Allow, Deny, GateRequest, Verdict
 from journeyman.models.scripted import Answer, call
 from tests.durable.people import following

@@ -1,7 +1,5 @@
 """Whoever implements a port is in the list of its exam: found as the type checker finds it."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

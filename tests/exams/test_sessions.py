@@ -1,7 +1,5 @@
 """The exam of sessions: one conversation, one writer, written whole or not at all, and found again as it was."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -11,9 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from journeyman import Usage
-from journeyman.durable import Durable
-from journeyman.durable.memory import InMemoryEngine, Memory
-from journeyman.durable.postgres.engine import PostgresEngine
+from journeyman.durable import Durable, InMemoryEngine, Memory, PostgresEngine
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.session import Session, Step, TurnStart

@@ -1,7 +1,5 @@
 """The exam of background tasks: what a model reads of what it has sent out is the same wherever that goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Sequence

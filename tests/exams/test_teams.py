@@ -1,15 +1,12 @@
 """The exam of teams: what a leader and its members read of the team's tools is the same wherever the members live."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from journeyman import Agent, Chat, Subagents, Success
+from journeyman import Agent, Chat, Subagents, Success, Team
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
-from journeyman.team import Team
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
 from tests.durable.world import texts

@@ -1,7 +1,5 @@
 """Who plays in the tests of the loop: a reporter with one tool, one output and one check; and shorthands."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

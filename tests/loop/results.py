@@ -1,7 +1,5 @@
 """What the tests of the loop look for: how a run ended, and what the model read of a call that was not accepted."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from journeyman import Failure, Result, Success

@@ -1,7 +1,5 @@
 """Attempts: a rejected output starts another one, in the same conversation, where every call is answered once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, product

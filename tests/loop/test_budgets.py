@@ -1,7 +1,5 @@
 """Budgets: what a run and its attempts may spend, and how a run ends that may spend no more."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """What a user's code raises and no run raises is logged: once for each run and place, and without content."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Cached results of tools: the same call again is answered without a run of the tool."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Callbacks and listeners: one pair for each call, snapshots of where the run stands, one last word."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields

@@ -1,7 +1,5 @@
 """Calls of tools: the arguments a tool is given, and what the model reads of what it returned or raised."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator

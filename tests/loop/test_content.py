@@ -1,13 +1,11 @@
 """Content as input: what a run says, what its functions are given, and what is stored of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from journeyman import Agent, Chat, Failure, Image, Output, Reflection, run, run_many, run_sync, stream, tool
+from journeyman import Agent, Chat, Failure, Image, Output, Reflection, Stopping, run, run_many, run_sync, stream, tool
 from journeyman.agent import MessageContext
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError
@@ -15,7 +13,6 @@ from journeyman.events import OutputDelta
 from journeyman.loop import validation_context
 from journeyman.model import Facts
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.output import Stopping
 from journeyman.tools import ToolContext
 from journeyman.types import Base64, Content, Message, Text, Url
 from tests.support.files import PNG

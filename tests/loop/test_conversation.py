@@ -1,7 +1,5 @@
 """The conversation: ids of calls, blocks that are sent back as they came, and histories from elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Definitions: what is refused, all at once, and what a good one becomes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, replace

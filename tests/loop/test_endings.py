@@ -1,7 +1,5 @@
 """How a run ends: each code with its facts, its words and what to do; and what every result carries."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass

@@ -1,7 +1,5 @@
 """Exceptions that are no `Exception`, groups and leaks: what is data, and what goes through."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace

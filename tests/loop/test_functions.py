@@ -1,7 +1,5 @@
 """Functions around the loop: of every kind, sync or async; and what comes of those that raise."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager

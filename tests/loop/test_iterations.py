@@ -1,7 +1,5 @@
 """Iterations: calls are run and answered until an output is handed in, or the limit is met, or the model stops."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

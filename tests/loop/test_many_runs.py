@@ -1,7 +1,5 @@
 """Many runs of one agent, at the same time or one after the other: nothing of one is seen in another."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from random import Random

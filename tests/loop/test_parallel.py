@@ -1,7 +1,5 @@
 """Parallel tools and time-outs: neighbours run side by side, everything else waits its turn, and nothing for ever."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from threading import Barrier

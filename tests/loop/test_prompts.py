@@ -1,7 +1,5 @@
 """Prompts: texts, blocks, or functions of the input; and what is marked for the provider's cache."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """A run that died goes on where its journal ends: nothing finished is done again, asked again, or told again."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack

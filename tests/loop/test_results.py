@@ -1,7 +1,5 @@
 """What a result carries, and the document that it becomes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -15,12 +13,11 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Price, ProviderError, run, tool
+from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Price, ProviderError, Usage, run, tool
 from journeyman.events import LayerCompleted, TextDelta, ToolFinished
 from journeyman.model import Facts, Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import AttemptRecord, CallbackError, ChildRecord, Metadata, Success, ToolStats
-from journeyman.types import Usage
 from tests.loop.players import Report, look, report, reporter, talker
 from tests.loop.results import failed, succeeded
 from tests.support.recorder import Recorder

@@ -1,7 +1,5 @@
 """Models without a provider, for users' own tests: scripted, conditional, delayed and failing."""
 
-from __future__ import annotations
-
 import asyncio
 
 from journeyman import Limits, ProviderError, Usage, run

@@ -1,7 +1,5 @@
 """State: a run's and an attempt's, passed from call to call by value."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from copy import deepcopy

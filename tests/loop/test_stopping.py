@@ -1,7 +1,5 @@
 """Stopping a run: the caller's signal ends it with a failure that carries all that was gathered."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable

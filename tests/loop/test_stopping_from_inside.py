@@ -1,7 +1,5 @@
 """A tool ends its own run: in good order, with all that was gathered, and in every life of the run alike."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

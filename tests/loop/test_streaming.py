@@ -1,7 +1,5 @@
 """Streaming: the same run, seen piece by piece."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

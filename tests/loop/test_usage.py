@@ -1,7 +1,5 @@
 """Usage and statistics: tokens added up over iterations and attempts, calls counted by tool; told on every ending."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Validation: the schema first, then the validators in order, up to the first that rejects."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from functools import partial

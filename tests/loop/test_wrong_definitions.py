@@ -1,7 +1,5 @@
 """Definitions and arguments of the wrong kind: all are refused where they are given, each with what to do instead."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A chat is the client's user: it leaves every question blank, so that defaults hold.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

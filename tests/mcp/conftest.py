@@ -1,7 +1,5 @@
 """What the tests of MCP get: small servers, each with a log of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The servers of the folder `servers`, as processes of their own, and what the tests of the client share."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable, Mapping

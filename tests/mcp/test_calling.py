@@ -1,7 +1,5 @@
 """MCP tools in runs: results of all kinds, progress, cancellation, timeouts, names, effects."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The client passes the scenarios of the official conformance suite that need no login. It needs npm."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

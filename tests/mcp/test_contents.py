@@ -1,7 +1,5 @@
 """What becomes of the contents of an answer: nothing in them makes a conversation that no provider takes."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 
 import pytest

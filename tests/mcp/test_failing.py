@@ -1,7 +1,5 @@
 """Servers that do not start, die, hang, flood, or talk nonsense: the error says what happened, and the run goes on."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

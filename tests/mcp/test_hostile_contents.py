@@ -1,7 +1,5 @@
 """Messages of MCP servers that would take long to read: they are told by counting, which takes no time."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """MCP servers over HTTP: one made with the SDK as a process, and small ones that misbehave."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress

@@ -1,7 +1,5 @@
 """Pins: what somebody has looked at is shown to a model, and nothing else."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What MCP servers ask the user: in chats, by both generations of the protocol, over stdio and HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Resources and prompts of MCP servers: read by programs, and by models where they are let."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

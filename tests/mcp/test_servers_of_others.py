@@ -1,7 +1,5 @@
 """Servers that this project did not write: they start, list and answer. Those from npm need npm."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

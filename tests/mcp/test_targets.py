@@ -1,7 +1,5 @@
 """Where servers are: in code, and in a file; no secret is shown."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

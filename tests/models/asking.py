@@ -1,14 +1,11 @@
 """Asking one model one thing: the request that the tests of all adapters share, and what its failure shows."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import pytest
 
-from journeyman import Message, Model, Price, Settings, Text
+from journeyman import Message, Model, ModelUnavailable, Price, ProviderError, Settings, Text
 from journeyman.connect import connect
-from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Collector, Part, Prefix, Request, Response, ToolSpec, price_of
 from journeyman.model import context_window_of as window_of
 from journeyman.model import max_output_tokens_of as longest_of

@@ -1,7 +1,5 @@
 """The providers of pydantic-ai's that the tests of the bridge speak to, each before one of the strict servers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

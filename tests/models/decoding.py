@@ -1,7 +1,5 @@
 """Answers as the decoders read them, without a server: what the tests of all of them share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Requests as the encoders write them, without a server: what the tests of all of them share."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import orjson

@@ -1,7 +1,5 @@
 """Addresses and keys as people have them: what is joined rightly, and what is refused when the model is made."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Requests as the Messages API gets them: exact bytes, cache marks, and what is settled so that nothing is refused."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any, cast
 
@@ -10,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Agent, DefinitionError, Tool
-from journeyman.errors import ProviderError
+from journeyman import Agent, DefinitionError, ProviderError, Tool
 from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai import OpenAIModel

@@ -1,7 +1,5 @@
 """What a user reads who has named, set up or stored a model's things wrongly: the whole text, as it is shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
@@ -9,10 +7,9 @@ from textwrap import wrap
 import pytest
 from inline_snapshot import snapshot
 
-from journeyman import Agent, DefinitionError, Failure, Output, run, tool
+from journeyman import Agent, DefinitionError, Failure, Model, Output, run, tool
 from journeyman.connect import connect
 from journeyman.errors import CassetteError
-from journeyman.model import Model
 from journeyman.models import load_prices
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.openai import OLLAMA, VLLM, Endpoint

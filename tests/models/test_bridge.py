@@ -1,12 +1,8 @@
 """Models of pydantic-ai's as ours: its own stand-ins as real foreign parts, and its providers over real HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import re
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,9 +22,9 @@ from journeyman import Agent, Document, Output, Success, ToolResult, dump_messag
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError, Usage
 from journeyman.model import InputPart, Response, ResponseStarted, TextPart, ThinkingPart, collect
+from journeyman.models.bridge import BridgeModel
 from journeyman.models.bridge import model as bridge
 from journeyman.models.bridge.encode import Encoder
-from journeyman.models.bridge.model import BridgeModel
 from journeyman.types import (
     Base64,
     Block,
@@ -563,19 +559,6 @@ def test_an_option_that_the_provider_does_not_know_is_refused_without_showing_it
     error = unavailable("bridge:deepseek:deepseek-chat", api_kee=KEY)
     assert "api_kee" in str(error)
     assert KEY not in f"{error} {error.hint}"
-
-
-def test_a_missing_pydantic_ai_is_named_with_what_to_install() -> None:
-    program = (
-        "import sys; sys.modules['pydantic_ai'] = None\n"
-        "from journeyman.connect import connect\nfrom journeyman.errors import ModelUnavailable\n"
-        "try: connect('bridge:google:gemini')\nexcept ModelUnavailable as error: print(error, error.hint)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == (
-        "The model 'bridge:google:gemini' needs the package 'pydantic_ai', which is not installed. "
-        "Install it: pip install 'journeyman[providers]'"
-    )
 
 
 def test_the_table_in_the_docstring_has_two_columns_in_every_row() -> None:

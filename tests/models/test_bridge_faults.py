@@ -1,7 +1,5 @@
 """Everything that goes wrong on the bridge: every failure is one of ours, keeps the usage, and shows no key."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace

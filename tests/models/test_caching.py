@@ -1,7 +1,5 @@
 """Prompt caching over a whole run: bytes that stay, marks that move, and what it saves."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise
@@ -10,14 +8,12 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Output, Price, Success, Text, ToolContext, run
+from journeyman import Agent, Output, Price, Success, Text, ToolContext, Usage, run, tool
 from journeyman.cli.show.lines import usage_sentence
 from journeyman.connect import connect
 from journeyman.model import CachePolicy, Settings
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.result import dump_document, result_document
-from journeyman.tools.tools import tool
-from journeyman.types import Usage
 from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import answer, thinking, tool_use
 from tests.support.servers import MessagesApi, OpenAiApi, Service

@@ -1,7 +1,5 @@
 """Cassettes: what was recorded replays the same, offline; what differs is shown; secrets and half files stay out."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,8 +1,5 @@
 """From a model's name to a model: the table, entry points of other packages, and what is said when neither helps."""
 
-from __future__ import annotations
-
-import subprocess
 import sys
 from pathlib import Path
 
@@ -44,15 +41,6 @@ def test_any_other_name_is_a_problem_that_says_how_to_write_it(name: str) -> Non
     assert "'anthropic:claude-sonnet-5-5'" in problem.hint
     error = unavailable(name)
     assert (str(error), error.hint, error.model) == (problem.message, problem.hint, name)
-
-
-def test_looking_at_a_name_imports_no_adapter() -> None:
-    code = (
-        "import sys; from journeyman.connect import name_problem; name_problem('anthropic:x');"
-        "print([name for name in ('aiohttp', 'journeyman.models.anthropic.model') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_an_unknown_provider_is_answered_with_those_that_are_known() -> None:

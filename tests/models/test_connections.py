@@ -13,13 +13,11 @@ from typing import assert_type
 
 import pytest
 
-from journeyman import Agent, Failure, Model, run
+from journeyman import Agent, Failure, Model, ProviderError, run
 from journeyman.connect import connect
-from journeyman.errors import ProviderError
 from journeyman.model import opened
-from journeyman.models import transport
+from journeyman.models import Scripted, transport
 from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.scripted import Scripted
 from journeyman.models.transport import Timeouts, offline, open_stream
 from journeyman.models.wrappers import HeldOpen
 from tests.contracts.fault_wires import ANTHROPIC_EVENTS

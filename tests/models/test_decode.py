@@ -1,7 +1,5 @@
 """Answers of the APIs as blocks, side by side: calls and their ids, streams that are cut, what is no answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise

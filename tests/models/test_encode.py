@@ -3,8 +3,6 @@
 What only one API has is in its own file. The exact bytes of one rich conversation are in `tests/contracts/bodies`.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,8 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from journeyman import Document, ToolResult, Usage
-from journeyman.errors import ProviderError
+from journeyman import Document, ProviderError, ToolResult, Usage
 from journeyman.model import Settings, ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import (

@@ -1,18 +1,14 @@
 """Faults on purpose: which there are, that they repeat, and that a run bears them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Success, Usage, run
-from journeyman.errors import ProviderError
+from journeyman import Agent, DefinitionError, Failure, ProviderError, Success, Usage, run, tool
 from journeyman.model import Collector
 from journeyman.models import Faulty, Scripted
 from journeyman.models.faulty import FAULTS, Fault, FaultKind
 from journeyman.models.scripted import call, say
-from journeyman.tools.tools import tool
 from journeyman.types import NOTHING_USED, Message, Text, ToolUse
 from tests.models import asking
 from tests.support.clock import virtual_clock

@@ -3,8 +3,6 @@
 The numbers beside tests are sections of the measured wire.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, Final
 
@@ -13,9 +11,8 @@ import orjson
 import pytest
 from google.genai import types as official
 
-from journeyman import Agent, Failure, Success, run, tool
+from journeyman import Agent, Failure, ModelUnavailable, Success, run, tool
 from journeyman.connect import connect
-from journeyman.errors import ModelUnavailable
 from journeyman.models.google import GoogleModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Message, Text, Thinking, ToolResult, ToolUse, Usage

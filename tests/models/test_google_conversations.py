@@ -3,8 +3,6 @@
 The numbers beside tests are sections of the measured wire. The shapes are those of recordings, the words are our own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Answers of `generateContent` as blocks. Numbers beside tests: the section of the measured wire, recorded answers."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import orjson

@@ -2,8 +2,6 @@
 are sections of the measured wire.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import orjson

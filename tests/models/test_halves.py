@@ -1,7 +1,5 @@
 """Halves of surrogate pairs, which JSON allows and UTF-8 does not: one rule on every wire, and for what users give."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, cast

@@ -3,21 +3,18 @@
 Each conversation is held with the strict server of the wire, which refuses what the provider would refuse.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Settings, Success, run, tool
-from journeyman.endings import ErrorCode
+from journeyman import Agent, DefinitionError, ErrorCode, Failure, Host, Limits, Price, Settings, Success, run, tool
 from journeyman.errors import ProviderError
 from journeyman.events import Event, HostedToolRan, ModelResponded
 from journeyman.hosted import CodeExecution, FileSearch, Found, HostedTool, Location, WebSearch, hosted_calls
 from journeyman.model import Model, facts_of
-from journeyman.models import price_for
+from journeyman.models import Fallback, price_for
 from journeyman.models.anthropic.client import on_vertex
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.google import GoogleModel
@@ -25,7 +22,6 @@ from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import VLLM
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.scripted import Scripted, say
-from journeyman.models.wrappers import Fallback
 from journeyman.types import Message, Opaque, Text, Usage
 from tests.contracts import makers
 from tests.models.asking import Json, ask

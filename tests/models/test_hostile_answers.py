@@ -1,7 +1,5 @@
 """Services that send to stall the program or to fill its memory: what they send is bounded."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress

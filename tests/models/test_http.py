@@ -3,8 +3,6 @@
 What all of them must do alike is in `tests/contracts`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,13 +1,10 @@
 """Tools whose names are longer than a service takes: one short name, which tells them apart, in every place."""
 
-from __future__ import annotations
-
 import orjson
 import pytest
 
 from journeyman.model import Prefix, ToolSpec
-from journeyman.models.openai import chat_decode, chat_encode, responses_decode, responses_encode
-from journeyman.models.openai.endpoint import OPENAI
+from journeyman.models.openai import OPENAI, chat_decode, chat_encode, responses_decode, responses_encode
 from journeyman.models.wire import safe_name, shorten_names
 from journeyman.types import Message, Text, ToolUse
 from tests.models.decoding import fed, summed

@@ -4,8 +4,6 @@ The servers are on loopback, which is never asked through a proxy: what is asked
 exist, or is reached by the proxy alone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import subprocess
@@ -186,38 +184,6 @@ def test_no_exception_of_the_package_for_socks_is_taken_for_an_answer(kind: type
     error = failure_before(kind("said"), Exchange(INNER, HEADERS), proxy)
     assert not isinstance(kind("said"), FOREIGN)
     assert (error.kind, error.usage, "pass-word-1" in str(error)) == ("network", Usage(), False)
-
-
-WITHOUT_SOCKS = """
-import asyncio, os, sys
-sys.modules["aiohttp_socks"] = None
-from journeyman.errors import ProviderError
-from tests.models.test_network import ask
-
-os.environ["HTTP_PROXY"] = "socks5://joe:pass-word-1@127.0.0.1:1"
-try:
-    asyncio.run(ask("http://models.invalid/v1"))
-except ProviderError as error:
-    print(error.kind, error)
-"""
-
-
-def test_without_the_package_for_socks_nothing_is_sent_and_it_is_named() -> None:
-    program = WITHOUT_SOCKS.replace("from tests.models.test_network import ask", STAND_ALONE)
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    assert said.startswith(
-        "bad_request models.invalid is not asked: HTTP_PROXY names the SOCKS proxy socks5://127.0.0.1:1"
-    )
-    assert "pip install 'journeyman[socks]'" in said
-
-
-STAND_ALONE = """
-from journeyman.models.transport import Timeouts, open_stream
-
-async def ask(url):
-    async with open_stream(url, headers={}, body=b"{}", timeouts=Timeouts()) as answer:
-        return await answer.body()
-"""
 
 
 # -- TLS ---------------------------------------------------------------------------------------------------------------

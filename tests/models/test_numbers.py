@@ -1,7 +1,5 @@
 """Numbers in arguments keep their digits on every wire: integers of any size, and fractions that no double holds."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Answers of Chat Completions as parts, from chunks and from whole documents, also of servers that leave things out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Requests as Chat Completions get them: exact bodies, and what is settled so that nothing is refused."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from dataclasses import replace
 from itertools import pairwise
@@ -14,8 +12,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from journeyman import Document, Message, ToolResult, Usage
-from journeyman.errors import ProviderError
+from journeyman import Document, Message, ProviderError, ToolResult, Usage
 from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint

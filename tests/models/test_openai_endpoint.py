@@ -1,7 +1,5 @@
 """What is known of OpenAI-style services and models, and models made by name from options and the environment."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import nullcontext
@@ -15,10 +13,8 @@ from journeyman.connect import connect
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Facts, Prefix, Request, Settings, ThinkingLevel, ToolSpec
 from journeyman.models.error_reports import error_within
-from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OPENROUTER
-from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OPENROUTER, OpenAIChatModel, OpenAIModel
 from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpoint, known_of
-from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Message, Price, Text
 from tests.models.asking import unavailable

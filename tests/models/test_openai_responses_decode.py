@@ -1,7 +1,5 @@
 """Answers of the Responses API as parts, from events and from whole documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests as the Responses API gets them: exact bytes, and what is settled so that nothing is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -11,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Document, ToolResult
-from journeyman.model import Settings
+from journeyman import Document, Settings, ToolResult
 from journeyman.models.openai.endpoint import AZURE, VLLM
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.types import Base64, Block, Image, JsonObject, Message, Opaque, Role, Text, Thinking, ToolUse, Url

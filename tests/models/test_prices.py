@@ -1,7 +1,5 @@
 """What models cost: the bundled table, tables of one's own, long requests, and what nobody knows."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

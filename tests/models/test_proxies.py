@@ -1,7 +1,5 @@
 """Which proxy an address is asked through: one reading of the variables, whatever form they were written in."""
 
-from __future__ import annotations
-
 import pytest
 
 from journeyman.proxies import ProxyRefused, find_proxy

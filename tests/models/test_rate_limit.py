@@ -1,14 +1,11 @@
 """How often, how much and how much at once a model is asked, on a clock that jumps."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 
 import pytest
 
-from journeyman import Abort, Agent, DefinitionError, Failure, Limits, Text, Usage, run
-from journeyman.errors import ProviderError
+from journeyman import Abort, Agent, DefinitionError, Failure, Limits, ProviderError, Text, Usage, run
 from journeyman.model import Request
 from journeyman.models import RateLimited, Scripted
 from journeyman.models.scripted import Answer, FromFunction, say

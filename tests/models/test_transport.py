@@ -1,7 +1,5 @@
 """HTTP and its failures, without any provider: the stream of events, the shared client, and the mapping of errors."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import inspect

@@ -1,7 +1,5 @@
 """Models around models: who answers, what is counted, what events tell, and what is left behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Success, Text, Usage, run
+from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Success, Text, Usage, run, tool
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.events import ModelAnswered, ModelResponded, ModelRestarted
 from journeyman.model import Answered, BlockFinished, Facts, ResponseFinished, ResponseStarted, Restarted, TextPart
@@ -19,7 +17,6 @@ from journeyman.models import Fallback, Faulty, RateLimited, Scripted, Swappable
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import call
 from journeyman.models.wrappers import PASSED_ON
-from journeyman.tools.tools import tool
 from journeyman.types import NOTHING_USED
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed

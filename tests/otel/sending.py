@@ -1,7 +1,5 @@
 """A program that sends to a collector what its runs do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter

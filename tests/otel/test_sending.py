@@ -1,7 +1,5 @@
 """Telemetry between processes: commands that send it, MCP servers whose runs are parts of their client's trace."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is served is a part of the trace that its request names."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.otel.sending import Sending

@@ -1,13 +1,8 @@
 """What a collector receives of runs: names, parents, attributes, links and figures, over the wire."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
@@ -532,21 +527,7 @@ async def test_all_lives_of_a_durable_run_are_in_the_trace_that_stored_it(sendin
     assert {f"journeyman.durable.{name}" for name in ("claims", "claim.duration", "step.duration")} <= durable_figures
 
 
-# -- nothing is told --------------------------------------------------------------------------------------------------
-
-
-def test_a_run_without_telemetry_loads_nothing_of_it() -> None:
-    program = """
-import asyncio, sys
-from journeyman import Agent, run
-from journeyman.models.scripted import Scripted
-asyncio.run(run(Agent(name="scout", model=Scripted(["Done."])), "Go."))
-print([name for name in sys.modules if name.startswith(("opentelemetry", "journeyman.otel"))])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ}
-    )
-    assert done.stdout == "[]\n"
+# -- figures ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

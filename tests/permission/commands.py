@@ -5,8 +5,6 @@ that it was called.
 everyday commands that do not, and that nobody should be asked about.
 """
 
-from __future__ import annotations
-
 
 def _commands(text: str) -> list[str]:
     return [line.replace("⏎", "\n") for line in text.strip().splitlines()]

@@ -5,8 +5,6 @@ task is played with every instruction, by a model that obeys: right after its fi
 then it goes on with its task.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

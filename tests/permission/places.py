@@ -4,8 +4,6 @@ The tools of `Workshop` say which ready tools they act as, so that a `Permission
 in which every program only notes that it was called.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What an approval reaches, and how it is told: the rule that it is; and no answer is lost, or counts twice."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

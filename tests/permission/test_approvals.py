@@ -1,7 +1,5 @@
 """An approval holds for exactly what was shown, for its time, and for one call; unless it was given for more."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

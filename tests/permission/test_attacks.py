@@ -1,7 +1,5 @@
 """The attacks that a permission must withstand: each is refused or asked about, and nothing of it runs first."""
 
-from __future__ import annotations
-
 import pytest
 
 from journeyman.gate import Allow, Deny

@@ -1,20 +1,17 @@
 """Rules as people bring them from other programs: each means something here, or is refused by name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Tool, run, tool
+from journeyman import Agent, DefinitionError, Failure, Host, Subagents, Tool, run, tool
 from journeyman.endings import InvalidInputContext
 from journeyman.gate import Allow, Ask, Deny, GateRequest
 from journeyman.models.scripted import Scripted
 from journeyman.permission import Approvals, Permission
 from journeyman.permission.capability import classify
-from journeyman.subagents import Subagents
 from journeyman.types import NOTHING_USED
 from tests.permission.places import request
 

@@ -1,7 +1,5 @@
 """What the check of a rule costs: time in proportion to what a model wrote, however many stars the rule has."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A rule that denies a program: what a real bash would run is denied or asked about, and everyday commands are not."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

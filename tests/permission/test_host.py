@@ -1,7 +1,5 @@
 """Gates and approvers around a plain run: who is asked, at any depth, and what becomes of the answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

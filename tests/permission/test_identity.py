@@ -1,7 +1,5 @@
 """A ready tool is known by what it declares to act as, never by its name: a name gives no privilege in any mode."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from journeyman import Agent, Host, Subagents, Tool, ask_user, tool
-from journeyman.errors import DefinitionError
+from journeyman import Agent, DefinitionError, Host, Subagents, Tool, ask_user, tool
 from journeyman.gate import READY_TOOLS, Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.mcp import mcp
 from journeyman.models.scripted import Scripted, call

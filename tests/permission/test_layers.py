@@ -1,7 +1,5 @@
 """Each layer of a permission by itself, with its exact word: what two of them do together hides a fault of one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -1,16 +1,13 @@
 """Middlewares around a call: in order, each inside of the one before it; they may change, answer, time and trace."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any
 
-from journeyman import tool
+from journeyman import ToolResult, tool
 from journeyman.gate import Allow, GateRequest
 from journeyman.models.scripted import call
 from journeyman.tools.tools import Middleware, MiddlewareCall, Next
-from journeyman.types import ToolResult
 from tests.loop.results import succeeded
 from tests.permission import places
 from tests.permission.places import results

@@ -1,7 +1,5 @@
 """What each mode makes of each kind of call, and what goes before the mode."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An agent cannot approve itself: what decides about it is not changed by its tools, whatever rules and roots say."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

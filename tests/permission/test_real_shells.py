@@ -1,8 +1,6 @@
 """Whatever the command: an allow never matches what a real bash takes for more than it says, and a deny finds whatever
 a real bash runs. Generated commands run in an empty folder, where programs only note that they were called."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Once the model has read what is not trusted, calls with consequences are asked about, unless they stood fixed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A corpus of prompt injections: nothing that a stranger wants happens unasked, and what the user wants is done."""
 
-from __future__ import annotations
-
 import pytest
 
 from journeyman.permission.taint import TaintGate

@@ -1,7 +1,5 @@
 """What others write stays untrusted wherever it goes: through descriptions, errors, summaries, files and tasks."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Where a value comes from decides, not whether it occurs: what is short must stand beside its parameter's name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

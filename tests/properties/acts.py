@@ -1,7 +1,5 @@
 """What the functions of a generated world do: wait, raise, leak, swallow, stop the run, and what they return."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """How many examples the generated tests try, and how long they may take."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

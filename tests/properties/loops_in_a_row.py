@@ -5,8 +5,6 @@
 Without a URL the runs are in process. It prints how they ended; whatever is left open makes it fail.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import sys

@@ -4,8 +4,6 @@ What counts is written anew here, from the contract of `Model`: what was reporte
 was complete and had reported its use.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager

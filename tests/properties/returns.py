@@ -3,17 +3,13 @@
 Each is given the act and the arguments of the call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 
 from pydantic import BaseModel
 
-from journeyman import Escalate, KeepGoing, Message, Text
-from journeyman.budget import Exceeded, Spent
+from journeyman import Escalate, Exceeded, KeepGoing, Message, Rejection, Spent, Text
 from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Rewrite
-from journeyman.prompt import Rejection
 from journeyman.tools.context import States
 from tests.properties.acts import tool_value
 from tests.properties.world import Act

@@ -4,8 +4,6 @@ The run: a failed request and a wait, parallel tools, a tool inline and one that
 middleware, a reflection, a rejected output and its repair, async prompts, validators and callbacks.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 

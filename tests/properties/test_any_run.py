@@ -1,7 +1,5 @@
 """Whatever model, tools, validators and callbacks do: every run ends, and holds what every run must hold."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Whatever the server says and however it fails: the same as in process, and no request breaks a rule of the API."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

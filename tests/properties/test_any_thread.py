@@ -1,8 +1,6 @@
 """What any thread may call, called from threads that are switched between any two steps: nothing is lost, doubled, or
 left waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable
@@ -10,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, Subagents, Tasks, run, tool
-from journeyman.chat import ask_user
+from journeyman import Abort, Agent, Chat, Subagents, Tasks, Usage, ask_user, run, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine
 from journeyman.events import Event, QuestionAsked, TaskInfo
 from journeyman.inbox import Receipt
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.tools.background import TaskContext
-from journeyman.types import Usage
 from tests.support.busy import busy_threads
 from tests.support.players import Told, giving, sleeping
 

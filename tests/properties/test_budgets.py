@@ -1,7 +1,5 @@
 """However many spend at the same time: no budget is exceeded, nobody waits in vain, and nobody is refused in vain."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

@@ -6,8 +6,6 @@ before every step. Of ways that are made of these, and of worlds around this one
 step is tried in some of them, and all in `make fuzz`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 """Three event loops in a row, with runs that end in every way, leave nothing open: under `-W error`, in a program of
 its own, in process and over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

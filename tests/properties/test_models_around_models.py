@@ -1,7 +1,5 @@
 """Whatever fails, waits or is stopped: models around models count exactly, keep limits, and leave nothing behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Message, Price, Settings, Text, Usage
-from journeyman.errors import ProviderError
+from journeyman import Message, Price, ProviderError, Settings, Text, Usage
 from journeyman.model import (
     BlockFinished,
     Collector,

@@ -1,7 +1,5 @@
 """Stopped by its own listeners, tools, validators and prompts, and by what stands around it, a run ends as it must."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine

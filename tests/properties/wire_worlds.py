@@ -3,8 +3,6 @@
 The client's event loop has a clock that runs fast, so that waits and deadlines take next to no time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import selectors

@@ -3,8 +3,6 @@
 A function of the user's is a `Site`: what it does the first time, the second time, and so on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args

@@ -1,7 +1,5 @@
 """From a `World` to an agent and its run: every function of the user's does what the world says, call by call."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Sequence

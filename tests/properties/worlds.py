@@ -1,7 +1,5 @@
 """Generated worlds: mostly sensible, so that runs get far, with everything that can go wrong mixed in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar, get_args

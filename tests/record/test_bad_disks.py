@@ -1,7 +1,5 @@
 """Recorders on stores and disks that are not as they should be: one warning, and never the end of a run."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Of long texts only the beginning is read, where that is all that is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """A damaged store: what can be read of its recordings is recovered."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """Recordings in Postgres: a connection that is lost at any point, many who record at once, and what cannot be used."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """What a recording holds: what happened, each request byte for byte, and no secrets; whatever becomes of the disk."""
 
-from __future__ import annotations
-
 import logging
 import random
 import sqlite3

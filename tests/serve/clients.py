@@ -1,7 +1,5 @@
 """The clients of served agents: what they do, on a virtual clock, and the person in front of them."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The agents that the official conformance suite calls, by the names that it gives them."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict
 
 from journeyman import Agent, Limits, Output, ToolContext, tool

@@ -1,7 +1,5 @@
 """What the tests of served agents get: each generation of the protocol."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """Agents served over HTTP on a loopback port, in this process, and a client that asks them."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Sequence
@@ -15,8 +13,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.requests import Request as HttpRequest
 
-from journeyman import Agent, Host, Output, tool
-from journeyman.cancel import Abort
+from journeyman import Abort, Agent, Host, Output, tool
 from journeyman.durable import Durable
 from journeyman.gate import Ask, GateRequest
 from journeyman.model import Request

@@ -1,7 +1,5 @@
 """The agents that the tests serve from a process of their own. This file and its tools print, as users' files do."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

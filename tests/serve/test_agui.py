@@ -1,7 +1,5 @@
 """AG-UI: the official client drives what is served; and what our own client sees word for word."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import itertools

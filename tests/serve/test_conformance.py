@@ -4,8 +4,6 @@ What does not fit: an agent hands in text or data, so no pictures, sounds and re
 resources, prompts and completions, and asks the client for decisions only, not for the answers of a model.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

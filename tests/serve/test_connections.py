@@ -1,7 +1,5 @@
 """Connections to a port: kept alive as long as they are used, and answered without delay."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -1,7 +1,5 @@
 """A database that answers slowly: whoever does not need it is served meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

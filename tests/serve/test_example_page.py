@@ -1,7 +1,5 @@
 """The page of the example, in a real browser: it asks, shows the answer as it comes, and approves."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import socket

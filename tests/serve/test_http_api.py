@@ -1,7 +1,5 @@
 """The JSON API: runs, chats, owners, limits, and clients that leave."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping
@@ -11,8 +9,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from journeyman import Agent, DefinitionError, Host
-from journeyman.journal import InMemoryJournal
+from journeyman import Agent, DefinitionError, Host, InMemoryJournal
 from journeyman.models.scripted import FromFunction, Scripted
 from journeyman.serve import ServeLimits, app
 from tests.serve.http_served import AppOptions, Served, clerk, owner, planner, serving, waiter

@@ -1,7 +1,5 @@
 """The OpenAPI document is true: schemathesis asks what it allows, and what it forbids, and finds nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

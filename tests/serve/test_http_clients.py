@@ -1,7 +1,5 @@
 """Clients that are slow, silent or gone: real sockets, at every moment of a request."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """Functions of the program that a server calls: one may raise once, never return, or be async. Nothing hangs for it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +7,11 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request as HttpRequest
 
-from journeyman import Agent, Subagents, ToolContext, tool
+from journeyman import Agent, Subagents, Text, ToolContext, ToolResult, tool
 from journeyman.durable import Durable
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.serve import ServeLimits
-from journeyman.types import Text, ToolResult
 from tests.serve.http_served import AppOptions, Json, Served, serving
 
 AGUI: Json = {"threadId": "c", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Go."}]}

@@ -1,8 +1,6 @@
 """Turns of chats that wait while their server is closed, or that another server of the store has: one path drives them,
 and those who follow hear of it at either."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,8 +1,7 @@
 """Runs and chats that a server without a store keeps: at a flat cost, and no more than its limit."""
 
-from __future__ import annotations
-
 import asyncio
+import gc
 import sys
 from collections.abc import Awaitable, Callable
 from statistics import median
@@ -88,6 +87,24 @@ async def test_what_is_new_costs_the_same_however_much_is_kept(path: str) -> Non
     async with served.lifespan():
         costs = [await n_lines(answered(served, path.format(number))) for number in range(120)]
     assert median(costs[-20:]) <= 1.02 * median(costs[10:30])
+
+
+@pytest.mark.parametrize(
+    ("path", "most"), [("/agents/echo/runs", 12), ("/agents/echo/chats/{}/turns", 66)], ids=["runs", "chats"]
+)
+async def test_what_is_kept_is_little_that_a_collection_of_garbage_has_to_look_through(path: str, most: int) -> None:
+    served = app([echo()])
+    async with served.lifespan():
+        for number in range(10):
+            await answered(served, path.format(number))
+        gc.collect()
+        gc.freeze()
+        for number in range(10, 60):
+            await answered(served, path.format(number))
+        await asyncio.sleep(0)
+        gc.collect()
+        each = len(gc.get_objects()) / 50
+        assert 1 < each <= most
 
 
 async def test_a_run_in_memory_is_found_by_its_name_its_beginning_and_its_dedup_until_it_is_forgotten() -> None:

@@ -1,7 +1,5 @@
 """An app that is mounted in another application, with its lifespan or without."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager

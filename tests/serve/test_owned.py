@@ -1,7 +1,5 @@
 """What owners list and delete of their own."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The pages that may use a server on a port: its own, those of allowed places, and no others."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 from pathlib import Path

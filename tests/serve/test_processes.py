@@ -1,7 +1,5 @@
 """Agents served by real processes: over stdin and stdout, and at a port."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """`journeyman serve`, as a user starts and stops it; the guards of what it listens on; and the example."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import socket

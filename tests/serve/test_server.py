@@ -1,7 +1,5 @@
 """Agents as MCP tools, as the official client sees them, in both generations of the protocol."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -9,9 +7,7 @@ import pytest
 from mcp import Client, MCPError, types
 from pydantic import BaseModel, field_serializer
 
-from journeyman import Agent, DefinitionError, Event, Host, InMemoryJournal, Output, tool
-from journeyman.budget import Allowance, Budget
-from journeyman.cancel import Abort
+from journeyman import Abort, Agent, Allowance, Budget, DefinitionError, Event, Host, InMemoryJournal, Output, tool
 from journeyman.errors import StoreError
 from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict

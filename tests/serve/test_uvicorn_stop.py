@@ -1,7 +1,5 @@
 """`uvicorn module:app` ends when it is told to, though a client reads the events of a run that goes on."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Skills: told by name and description, loaded when they are wanted, checked before a model reads any of them."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Mapping

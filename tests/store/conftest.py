@@ -1,7 +1,5 @@
 """What the tests of stores get."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

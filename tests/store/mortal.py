@@ -1,7 +1,5 @@
 """Programs that are killed in the middle: `python -m tests.store.mortal WHAT STORE`. They print what they reached."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from itertools import count

@@ -1,7 +1,5 @@
 """What a store may be: one rule wherever one is named, and no password in what is said or made."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Damaged files: what is good is recovered, the file is kept beside, and somebody is told."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
@@ -10,13 +8,12 @@ from zlib import crc32
 
 import pytest
 
-from journeyman import Agent, Chat
+from journeyman import Agent, Chat, Message, Text, Usage
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.journal import TypedCodec
 from journeyman.models.scripted import FromFunction
 from journeyman.session import Step
 from journeyman.store.store import Store, StoreRepaired
-from journeyman.types import Message, Text, Usage
 from tests.support.invariants_history import history_faults
 
 N = 60

@@ -1,7 +1,5 @@
 """What one statement writes is in the file or is not, and what goes wrong is told as for a transaction."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

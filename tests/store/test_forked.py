@@ -1,7 +1,5 @@
 """Stores, recorders, sessions and connections that were opened before the process forked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

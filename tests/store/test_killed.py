@@ -1,7 +1,5 @@
 """A process that is killed, at any point: what it had said, queued and finished is there for the next one."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Generator
@@ -11,11 +9,10 @@ from typing import IO
 
 import pytest
 
-from journeyman import Chat, Host, Success, run
+from journeyman import Chat, Host, Success, Text, run
 from journeyman.errors import SessionInUse
 from journeyman.models.scripted import Scripted
 from journeyman.store.store import Store
-from journeyman.types import Text
 from tests.cli.program import Warm
 from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults

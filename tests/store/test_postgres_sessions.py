@@ -1,9 +1,6 @@
 """What holds of sessions in Postgres beside what holds of every session: its tables, and when the database is away."""
 
-from __future__ import annotations
-
 import asyncio
-import sys
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from threading import Thread
@@ -13,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from journeyman import Agent, Chat
+from journeyman import Agent, Chat, Message, Text
 from journeyman.durable import Durable, ddl
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.models.scripted import FromFunction, Scripted
@@ -21,7 +18,6 @@ from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
 from journeyman.store.database import VERSION
-from journeyman.types import Message, Text
 from tests.support.kept import Kept
 from tests.support.players import echo
 from tests.support.postgres import DeafSocket, PostgresServer
@@ -134,13 +130,6 @@ async def test_every_text_comes_back_also_with_what_postgres_refuses(emptied: st
         chat.follow_up(odd)
     async with Chat.open(talker(), emptied, id="a") as chat:
         assert (chat.messages[0].text, chat.state.follow_ups) == (odd, (odd,))
-
-
-async def test_without_the_package_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StoreError, match=r"Sessions in Postgres need the package psycopg.*'journeyman\[postgres\]'"):
-        async with Chat.open(talker(), "postgresql://host/db"):
-            pass
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------

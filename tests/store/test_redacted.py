@@ -1,7 +1,5 @@
 """A store without secrets: what is in the file, what stays as it was, and that the conversation goes on."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Sequence

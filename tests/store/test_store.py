@@ -1,7 +1,5 @@
 """What a store holds and hands out, who may use it, and what it says when it cannot be used."""
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

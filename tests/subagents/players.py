@@ -1,16 +1,13 @@
 """Who plays in the tests of delegation: a lead, those whom it sends, and what it reads of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
 from pydantic_core import from_json
 
-from journeyman import Agent, Host, Output, Result, Subagents, Tasks, run
+from journeyman import Agent, Host, Output, Result, Subagents, Tasks, ToolResult, run
 from journeyman.events import Listener, TaskInfo
 from journeyman.models.scripted import call
-from journeyman.types import ToolResult
 from tests.support.players import look
 from tests.support.stage import Stage, Staged
 

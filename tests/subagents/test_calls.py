@@ -1,16 +1,13 @@
 """What `Subagents` is before anybody calls it, which of the five modes a call means, and what becomes of one that means
 none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Subagents, tool
+from journeyman import Agent, DefinitionError, Model, Subagents, tool
 from journeyman.errors import InvalidArguments, SubagentMisused
-from journeyman.model import Model
 from journeyman.models.scripted import Scripted
 from journeyman.models.wrappers import Swappable
 from journeyman.subagents import calls
@@ -45,6 +42,52 @@ def test_the_schema_has_every_argument_and_requires_none() -> None:  # S1.2
     assert [*schema["properties"]] == [*calls.SubagentArguments.model_fields]
     assert "required" not in schema
     assert schema["properties"]["chain"]["items"]["required"] == ["agent", "task"]
+
+
+@pytest.mark.parametrize(
+    ("modes", "fields", "required"),
+    [
+        (["single"], ["agent", "task"], ["agent", "task"]),
+        (["parallel"], ["tasks"], ["tasks"]),
+        (["chain"], ["chain", "start_at", "previous"], ["chain"]),
+        (["background"], ["agent", "task", "background", "description"], ["agent", "task", "background"]),
+        (["team"], ["agent", "task", "description", "name", "team_name", "color"], ["agent", "task"]),
+        (("chain", "single"), ["agent", "task", "chain", "start_at", "previous"], None),
+    ],
+)
+def test_the_schema_has_what_the_modes_that_are_offered_need(
+    modes: list[Any], fields: list[str], required: list[str] | None
+) -> None:
+    schema: Any = Subagents(agent("scout"), modes=modes).input_schema
+    assert [*schema["properties"]] == fields
+    assert schema.get("required") == required
+    both: Any = Subagents(agent("scout"), modes=modes, create_model=lambda name: Scripted([])).input_schema
+    assert {*both["properties"]} == {*fields, "model"}
+
+
+def test_the_text_tells_only_what_is_offered() -> None:
+    assert "Use agent and task: one sub-agent does one task.\nSub-agents:\n- scout" in (
+        Subagents(agent("scout"), modes=["single"]).description
+    )
+    text = Subagents(agent("scout"), modes=["parallel", "chain"], max_parallel=2).description
+    assert "Use exactly one of these:\n- tasks: several at the same time, at most 2;" in text
+    assert "{previous.field} for a field of it" in text
+    assert "background" not in text
+
+
+def test_agents_in_a_list_are_told_how_to_write_it() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Subagents([agent("scout")])  # pyright: ignore[reportArgumentType] - as people write it
+    [problem] = caught.value.problems
+    assert problem.message == "Agents are given one after the other, and not in a list."
+    assert problem.hint == "Write Subagents(*agents), or Subagents(analyst, writer)."
+
+
+@pytest.mark.parametrize("modes", [(), "single", ["alone"], None, [["single"]]])
+def test_modes_that_are_none_are_refused(modes: Any) -> None:  # noqa: ANN401 - wrong ones
+    with pytest.raises(DefinitionError) as caught:
+        Subagents(agent("scout"), modes=modes)
+    assert [problem.code for problem in caught.value.problems] == ["INVALID_MODES"]
 
 
 def test_the_limit_of_tasks_is_in_the_text_and_in_the_schema() -> None:
@@ -134,6 +177,23 @@ def test_it_is_untrusted_if_a_tool_behind_it_is() -> None:
 
 ITEM = {"agent": "scout", "task": "look"}
 ITEMS = (calls.Item(agent="scout", task="look"),)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({**ITEM, "background": True}, "agent, task and background"),
+        ({"tasks": [ITEM]}, "tasks"),
+        ({"chain": [ITEM]}, "chain"),
+        ({**ITEM, "name": "ann"}, "agent, task and name or team_name"),
+    ],
+)
+async def test_a_call_of_what_is_not_offered_is_refused_with_what_is(arguments: dict[str, Any], said: str) -> None:
+    crew = Subagents(agent("scout"), modes=["single"])
+    with pytest.raises(SubagentMisused, match=f"^Delegating by {said} is not offered here. Use agent and task.$"):
+        await crew.execute(arguments)
+
+
 RED = {"color": "red", "description": "d"}
 JOINS = calls.TeamCall(agent="scout", task="look", name="scout", team_name="", description="", color="")
 

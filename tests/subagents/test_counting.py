@@ -1,14 +1,11 @@
 """What sub-agents did is counted alike wherever they work, and the sums add up."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
 import pytest
 
-from journeyman import Agent, Host, Limits, Output, Subagents, Tasks, Team, run, tool
-from journeyman.budget import Budget
+from journeyman import Agent, Budget, Host, Limits, Output, Subagents, Tasks, Team, run, tool
 from journeyman.errors import DefinitionError, SubagentFailed
 from journeyman.models.scripted import Scripted, call
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult

@@ -1,7 +1,5 @@
 """Background and team: what the call returns at once, what is refused, and what goes on after it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any

@@ -1,14 +1,11 @@
 """What stops a run ends those that it started, too: each tells of its own end, before that of the one above."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, Literal
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, Limits, Output, Subagents, Tasks, Team, run, tool
-from journeyman.budget import Allowance
+from journeyman import Abort, Agent, Allowance, Chat, Limits, Output, Subagents, Tasks, Team, run, tool
 from journeyman.events import AttemptCompleted, RunFailed, RunStarted
 from journeyman.models.scripted import FromFunction, Scripted, call
 from tests.subagents.players import Count

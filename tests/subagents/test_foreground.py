@@ -1,7 +1,5 @@
 """Single, parallel and chain: what a sub-agent gets, what comes of it, and what goes wrong in it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """However many sub-agents spend at the same time, whatever they cost, and whenever they are stopped: the limit of the
 run above holds for all of them together."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The run above and those below: usage, limits, events, gates, signals, deadlines and depth are those of one tree."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,6 @@
 """A busy process: threads that compute all the time and are switched every 10 microseconds, so that what a thread does
 comes between any two steps of the event loop."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ A short helper with one caller often says no more than its body. Some say more, 
 but their number may only fall. `make check` shows it; to list them: `python -m tests.support.called_once --list`.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections import Counter

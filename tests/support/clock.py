@@ -5,8 +5,6 @@ test is stuck, and `Deadlock` says who waits. Work in threads is real: let tools
 wait for what the test releases at its end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import inspect

@@ -4,8 +4,6 @@ A step is one callback. Between two of them a program may be cancelled, and nowh
 1, 2, 3 … has cancelled everywhere. The loop also knows which timers a program left behind.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine

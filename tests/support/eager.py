@@ -4,8 +4,6 @@ Python 3.12 and newer have such a task factory, and Textual sets it; before that
 asyncio's own task in Python.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Small whole files of the kinds that providers take: a pixel, a page, a tick."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from typing import Final

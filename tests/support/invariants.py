@@ -4,8 +4,6 @@
 history are in `invariants_history.py`, those of events and callbacks in `invariants_events.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import Counter

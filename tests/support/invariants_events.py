@@ -3,8 +3,6 @@
 Each rule yields what is wrong, in words.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,10 +10,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
 
-from journeyman import Failure, Success, ToolResult
+from journeyman import Event, Failure, Message, Success, ToolResult
 from journeyman import events as kinds
-from journeyman.events import Event
-from journeyman.types import Message
 from tests.support.run_record import AnyResult, RunRecord
 
 E = TypeVar("E")

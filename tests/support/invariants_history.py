@@ -3,8 +3,6 @@
 Each rule yields what is wrong, in words.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

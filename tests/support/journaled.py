@@ -5,8 +5,6 @@ an engine as `Durable` claims it; with `--journal=sqlite` on a file. So what the
 runs, too. Nothing is replaced: what is switched on is a field of the run's options.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Coroutine, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Where sessions are kept in the tests that hold of every such place: in a file, and in a Postgres database."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Names for parametrised tests that are the same in every process."""
 
-from __future__ import annotations
-
 import re
 from typing import cast
 

@@ -1,7 +1,5 @@
 """A collector for OpenTelemetry over HTTP: it takes traces and metrics as protobuf, and keeps what they say."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field

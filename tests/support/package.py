@@ -4,8 +4,6 @@ The wheel and the source distribution are checked as the package index will chec
 empty environment of every Python that is there, and has to import all public modules and to run the demo.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ A block fenced as `text` holds what the Python block before it prints. Headings,
 GitHub does.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import inspect

@@ -1,7 +1,5 @@
 """Who plays in the tests of chats, tasks, sub-agents and teams: models, tools, work, and whoever is told."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,8 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Chat, Failure, Host, Result, Success, Tasks, ToolContext, tool
-from journeyman.chat import Turn
+from journeyman import Agent, Chat, Failure, Host, Result, Success, Tasks, ToolContext, Turn, tool
 from journeyman.events import Callbacks, Event, Listener, TaskInfo
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.model import Model, Request

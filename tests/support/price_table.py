@@ -7,8 +7,6 @@ prices by time of day, by request or by page, and where pictures have a price of
 source spells them out, and none of its patterns: a model that is new and dear might fit one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterator, Mapping

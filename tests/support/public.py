@@ -3,8 +3,6 @@
 The reference has each of them under one dotted name, the shortest by which it can be imported.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

@@ -4,8 +4,6 @@
 it so that an expectation is one literal. `check_balance` is the strict check that every test of events should make.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise

@@ -3,8 +3,6 @@
 The site's HTML is made by mkdocstrings; this writes the same from the same source, read by the same griffe.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 

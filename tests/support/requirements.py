@@ -5,8 +5,6 @@ heading (`<!-- R62 -->`). `python -m tests.support.requirements` rewrites the ma
 docs/contributing/requirements.md.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

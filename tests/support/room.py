@@ -1,7 +1,5 @@
 """A disk that is full, for anybody, root included."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Counted are seconds of a processor, of this process and of the children that it 
 something else makes nobody slower. What a test only waits for is its timeout's affair.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Generator

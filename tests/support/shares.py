@@ -4,8 +4,6 @@ The share is a diagonal that moves with the seed: if one case in five is tried, 
 test whose cases are parameters has the mark `share`; who names it on the command line gets all of its cases.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 among the public names. A page of the reference has an entry for each of them.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Whatever is doubtful fails: a warning of the builder, a link or an anchor of the
 anything that a page would fetch from another host.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -4,8 +4,6 @@ A skip hides a proof. On a laptop that may be: it has no Postgres, or nobody has
 integration, which sets `JOURNEYMAN_CI`, it may not; `make` sets `JOURNEYMAN_NPM` where npm has brought its packages.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

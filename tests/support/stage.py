@@ -11,8 +11,6 @@ the messages are *neutral* (see `neutral`). When the test is over, a broken rule
 over, fails it. `from tests.support.stage import stage as stage` in a `conftest.py` makes the fixture known to a folder.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager

@@ -3,8 +3,6 @@
 Written apart from the adapter that it tests: nothing of `journeyman.models` is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, assert_never, cast

@@ -1,7 +1,5 @@
 """Stand-ins of the examples: small programs in the place of a model, of which the conversation alone decides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ It is CPU time of the whole process, so that a loaded machine does not count. A 
 itself is seen, too. What is promised is `STALL_S`; inputs are of a size that a fault takes ten times as long.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

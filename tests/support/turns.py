@@ -4,8 +4,6 @@ Nearly all that such a turn could show, others show, too. So a share has it, whi
 which together reach every branch that only second turns reach; `make fuzz` gives it to all.
 """
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """For griffe: the constructors of the classes that `journeyman.data` makes dataclasses of, and what is said of members
 that have no docstring: that of the port which they keep, or the sentence that `fields.toml` has for them."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tests of the loop and the crews that have no second turn with a journal, each with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """A test asserts something that is reached: not only within a loop over what may be empty, a branch, or a function."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The virtual clock: it jumps, it is exact, and it says when nothing will happen any more."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """The tool that plants faults finds what no test sees, and takes everything back."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A test that is much work without a reason is found."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

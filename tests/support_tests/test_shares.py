@@ -1,7 +1,5 @@
 """How much of a large table the default run tries."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """A skip that hides a proof is a failure: where everything was set up, and for a reason that nobody has listed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The stage itself: both halves ask and answer alike."""
 
-from __future__ import annotations
-
 from journeyman import Agent, Failure, ProviderError, Success, Usage, run, tool
 from journeyman.endings import ApiErrorContext
 from journeyman.models.scripted import call, say

@@ -1,7 +1,5 @@
 """The stopwatch on the event loop sees what keeps it from turning, and nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """Which second turns `make test` has: those of the list, which are turns of tests, and a share of the others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tests.support.turns import ALWAYS, has_turn, lost_turns, name_of

@@ -1,8 +1,6 @@
 """Anything that can be done to background work, in any order: each task ends once and is told of once, each message is
 read or accounted for, waiting always returns, and nothing survives."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Commands in the background: real processes, read while they run, and all of them gone when the task is over."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Iterator

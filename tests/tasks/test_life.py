@@ -1,7 +1,5 @@
 """The life of a background task: registered at once, one final status, one notification, gone when its owner leaves."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """What is said to a task, by a program or by a model with its tools: read, refused, or told of as unread."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """What is told of background work: one notification at its end, every field escaped, and the output it writes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator

@@ -1,19 +1,16 @@
 """Who plays in the tests of teams: members, and their mail."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from journeyman import Agent, Team
+from journeyman import Agent, Message, Team, Text
 from journeyman.events import Event, MailDelivered, MailReturned, MailSent, MemberChanged
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, Policy, Scripted
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Message, Text
 from tests.support.recorder import Recorder
 
 MAIL = re.compile(r'<team-message from="([^"]*)"(?: id="([^"]*)")?[^>]*>\n(.*?)\n</team-message>', re.DOTALL)

@@ -1,7 +1,5 @@
 """Whatever happens to a team at whatever step: mail ends delivered or as a dead letter, once, and everything ends."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A chat that leads a team: it makes members by its calls, hears of them, and is asked on their behalf."""
 
-from __future__ import annotations
-
 import asyncio
 
 from journeyman import Agent, Chat, Subagents, Team, ask_user

@@ -1,7 +1,5 @@
 """Mail: a mailbox loses nothing and is read once; where a message is read, when, and what if it cannot be."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Sequence
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Limits, Tasks, Team, Text
+from journeyman import Agent, Limits, Tasks, Team, Text, tool
 from journeyman.errors import TeamError
 from journeyman.events import Mail, MailDelivered, MailSent, ToolFinished
 from journeyman.gate import Guard
@@ -19,7 +17,6 @@ from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from journeyman.team.members import LEADER
 from journeyman.team.post import REMEMBERED_IDS
-from journeyman.tools.tools import tool
 from tests.support.busy import busy_threads
 from tests.support.clock import virtual_clock
 from tests.support.players import Door, cancelled

@@ -1,7 +1,5 @@
 """How a member lives: its prompts, its turns, its rest, and its end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Who is in a team: who may have a name, how members are let go, and what is left of them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Awaitable

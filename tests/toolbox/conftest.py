@@ -1,7 +1,5 @@
 """What the tests of the toolbox get: a workspace in a folder of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,9 +1,6 @@
 """Calling tools as a model does: through a run, with the arguments as JSON."""
 
-from __future__ import annotations
-
-from journeyman import Agent, Host, ToolResult, run
-from journeyman.events import Event
+from journeyman import Agent, Event, Host, ToolResult, run
 from journeyman.models.scripted import Scripted, call
 from journeyman.toolbox import Workspace
 from journeyman.toolbox.workspace import ToolName

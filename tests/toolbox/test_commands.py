@@ -1,7 +1,5 @@
 """The tool `bash`: real processes, all of which are gone when a call is over, whatever ended it."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

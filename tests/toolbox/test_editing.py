@@ -1,7 +1,5 @@
 """The tool `edit`: how the old text is found, what stands there afterwards, and what it says when it is not there."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

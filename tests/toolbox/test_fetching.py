@@ -1,7 +1,5 @@
 """The tool `fetch`: only public addresses are asked, every redirect is checked, and no page is too much."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import re

@@ -1,7 +1,5 @@
 """Files that a gate denies stay hidden from the tools that search, and from links that change under the gate's eyes."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A project's AGENTS.md files: found from the folder upwards to the project's top, the nearest with the last word."""
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a workspace lets its file tools touch: what is inside of it, links followed, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """The tool `read`: numbered lines, long files in parts, pictures, folders, and what is no text."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tools `glob`, `grep` and `ls`: with ripgrep and without it, they find the same."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

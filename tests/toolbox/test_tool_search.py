@@ -1,7 +1,5 @@
 """Many tools behind `tool_search` and `call_tool`: finding them, calling them, and what the run is told."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,9 +1,5 @@
 """A workspace: which tools it gives, what they declare, whose files they work on, and what it costs to import."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 from pathlib import Path
 from typing import cast, get_args
 
@@ -94,11 +90,3 @@ def test_every_name_of_the_front_page_is_there_and_they_are_in_order() -> None:
     assert all(getattr(journeyman.toolbox, name) for name in names)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         getattr(journeyman.toolbox, "nothing")  # noqa: B009 - a name that a type checker would refuse
-
-
-def test_only_who_fetches_pays_for_an_http_client() -> None:
-    program = (
-        "import sys; from journeyman.toolbox import Workspace; Workspace('.').tools(); print('aiohttp' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

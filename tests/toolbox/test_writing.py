@@ -1,7 +1,5 @@
 """The tools `write` and `edit` on files: what must have been read, and what is kept."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a call of a tool is given in these tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from journeyman.tools.context import States

@@ -1,7 +1,5 @@
 """Texts with secrets, which stand between « and », and texts that only look like it."""
 
-from __future__ import annotations
-
 from typing import Final
 
 _NAMES: Final = (

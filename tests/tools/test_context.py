@@ -1,7 +1,5 @@
 """What a tool asks of its run: facts, progress, state by value, and the ports to tasks and hidden tools."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

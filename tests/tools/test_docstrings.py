@@ -1,7 +1,5 @@
 """Docstrings: what goes to the model as the description, and what as the description of a parameter."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 

@@ -1,10 +1,7 @@
 """Tools: from a function to what the model is told, and back to a call of the function."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
-import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial, wraps
@@ -429,36 +426,3 @@ def test_a_default_has_the_same_cache_key_as_what_is_written_for_it(kind: Any) -
     wait.__annotations__["at"] = kind
     made = tool(wait, name="wait")
     assert {made.cache_key(made.parse(text)) for text in ("{}", '{"at": 0}', '{"at": 0.0}')} == {'wait:{"at":0.0}'}
-
-
-# -- start-up ---------------------------------------------------------------------------------------------------------
-
-
-def test_griffe_and_jsonschema_are_loaded_only_when_they_are_needed() -> None:
-    program = """
-import sys
-from journeyman.tools.tools import Tool, tool
-
-@tool
-def plain(a: int) -> int:
-    "No parameter section here."
-    return a
-
-raw = Tool("raw", "Args: none.", {"type": "object"}, lambda arguments: arguments)
-assert not {"griffe", "jsonschema_rs"} & sys.modules.keys()
-raw.parse("{}")
-assert "jsonschema_rs" in sys.modules and "griffe" not in sys.modules
-
-@tool
-def told(a: int) -> int:
-    '''Said.
-
-    Args:
-        a: a number
-    '''
-    return a
-
-assert "griffe" in sys.modules
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

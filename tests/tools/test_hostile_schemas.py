@@ -1,7 +1,5 @@
 """Schemas of strangers that would take for ever: what a check costs is counted before it is made."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

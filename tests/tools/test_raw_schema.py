@@ -1,7 +1,5 @@
 """A JSON Schema that came as such: checked by its own rules, never trusted to be right, never followed outside."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is taken out of texts, what stays readable, and that neither takes long."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -13,8 +11,7 @@ from typing import cast
 import pytest
 from hypothesis import settings
 
-from journeyman import Agent, Failure, Host, run_sync, tool
-from journeyman.events import Event
+from journeyman import Agent, Event, Failure, Host, run_sync, tool
 from journeyman.mcp.servers import scrubbed
 from journeyman.model import Request
 from journeyman.models.cassette.cassette import Cassette

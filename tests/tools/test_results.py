@@ -1,7 +1,5 @@
 """What the model reads of a call: any value, any error, always something, never a traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ The gate checks this file in strict mode, where a suppression that is not needed
 programs work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, assert_never, assert_type

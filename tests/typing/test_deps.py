@@ -3,8 +3,6 @@
 As in `test_agents.py`, what both checkers should refuse is marked, for each in its own words.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

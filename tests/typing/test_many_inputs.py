@@ -3,8 +3,6 @@
 As in `test_agents.py`, what both checkers should refuse is marked, for each in its own words.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path

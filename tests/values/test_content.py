@@ -1,7 +1,5 @@
 """Pictures, documents and sounds: taken for what their bytes are, and whole."""
 
-from __future__ import annotations
-
 import re
 import struct
 from base64 import b64decode

@@ -1,7 +1,5 @@
 """The rule of the conversation: whatever is put in, what comes out can be sent."""
 
-from __future__ import annotations
-
 import json
 from itertools import groupby
 

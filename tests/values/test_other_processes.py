@@ -1,7 +1,5 @@
 """What reaches another process: errors with all they carry, results, and the agents and tools of a module."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from concurrent.futures import ProcessPoolExecutor

@@ -1,7 +1,5 @@
 """What a run took, as people read it: usage that adds up and prints, the cost of the tree, and results in two lines."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import BaseModel
 

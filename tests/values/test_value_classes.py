@@ -1,7 +1,5 @@
 """A lazy dataclass is held against an ordinary one: it behaves as that does, and says more of wrong arguments."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 import pydoc

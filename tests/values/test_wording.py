@@ -1,7 +1,5 @@
 """Messages: one thing is told as one, and what is shown of a text is what everybody can see."""
 
-from __future__ import annotations
-
 import pytest
 
 from journeyman import Agent, Limits, Rejected, run, tool

@@ -16,12 +16,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel, Field, Json
 
-from journeyman import Agent, Host, Output, Success, run, tool
+from journeyman import Agent, Host, Model, Output, Success, run, tool
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
 from journeyman.gate import Allow, Ask, GateRequest, Rewrite
 from journeyman.journal import StepFacts, decode_step, encode_step
-from journeyman.model import Model
 from journeyman.models.cassette import Cassette
 from journeyman.models.scripted import Scripted, say
 from journeyman.otel import OpenTelemetry

@@ -4,18 +4,15 @@ Their model reads the conversation, so that any process may go on with it. As lo
 current folder, the answer after two others is not given; with a `words-2`, its first words are.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from journeyman import Agent, ask_user, tool
+from journeyman import Agent, Text, ToolResult, ask_user, tool
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Part, Request, TextPart
 from journeyman.models.scripted import Answer, FromFunction, call, say
-from journeyman.types import Text, ToolResult
 
 FIRST_WORDS = "The tide rises, "
 

@@ -1,7 +1,5 @@
 """What tests of the page share: a store with a run of each kind, its address, and a browser."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator

@@ -1,7 +1,5 @@
 """A viewer that serves, and runs that go on in the store that it shows."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator
@@ -12,8 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from journeyman import Agent, tool
-from journeyman.cancel import Abort
+from journeyman import Abort, Agent, tool
 from journeyman.gate import Ask, GateRequest, Verdict
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted

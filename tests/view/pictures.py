@@ -4,8 +4,6 @@ day that is always the same.
 python -m tests.view.pictures [FOLDER [STORE]]      STORE: one that `tests.view.stores` has made, to be quick
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

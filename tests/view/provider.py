@@ -3,8 +3,6 @@
 What of a request it calls cached is what the request before it of the same agent began with, word for word.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable

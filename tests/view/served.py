@@ -1,7 +1,5 @@
 """`journeyman view` of a store, as a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncGenerator

@@ -3,8 +3,6 @@
 python -m tests.view.stores runs.db [PACE]
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

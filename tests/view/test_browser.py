@@ -1,7 +1,5 @@
 """The page in a real Chromium: every view, by mouse, by keyboard, in the dark, and as narrow as a telephone."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

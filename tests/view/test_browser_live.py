@@ -1,7 +1,5 @@
 """What a person says in a real Chromium to a run of another process: it is heard, and it is seen who said it."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """Who gets at the viewer with a real Chromium, and what of a store can do it no harm."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

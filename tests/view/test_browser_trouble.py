@@ -1,7 +1,5 @@
 """What a real Chromium shows of a store that fails while somebody looks, and of runs while they go on."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sqlite3

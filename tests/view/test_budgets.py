@@ -1,7 +1,5 @@
 """How near a run is to its limits, in a real Chromium."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

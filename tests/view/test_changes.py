@@ -1,7 +1,5 @@
 """Changes in a real Chromium: an edit that waits, with the lines around it, and texts whose lines are long."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

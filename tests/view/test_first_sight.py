@@ -1,7 +1,5 @@
 """What is seen first: who waits for a person, rows that are found late, and a recording in one file."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Forgetting runs in the viewer: what is asked of the server, and how it is done in a real Chromium."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

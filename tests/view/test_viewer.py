@@ -1,7 +1,5 @@
 """The viewer's server: what it shows of a store, live and afterwards, who may ask it, and what it says to runs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -21,14 +19,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from journeyman import Agent, Chat, Failure, Host, Limits, Success, run, tool
-from journeyman.chat.questions import ask_user
+from journeyman import Agent, Chat, Failure, Host, Limits, Success, Text, ask_user, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
 from journeyman.model import Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.record import Recorder, Recordings
-from journeyman.types import Text
 from journeyman.view import app, serve_view
 from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader

@@ -20,10 +20,11 @@ from typing_extensions import TypeVar
 from journeyman.agent import Agent, Host
 from journeyman.cancel import call_in, ended, running_loop
 from journeyman.chat.questions import Questions
-from journeyman.chat.runs import Runs
+from journeyman.chat.runs import Runs, end_of
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
 from journeyman.connect import connect, connect_session
 from journeyman.definition import explain_arguments
+from journeyman.endings import ErrorCode
 from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, NothingToContinue, NothingToUndo, Problem
 from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
 from journeyman.gate import Decision
@@ -33,7 +34,7 @@ from journeyman.loop.streaming import Events
 from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
-from journeyman.session import Session, Sessions
+from journeyman.session import Session, Sessions, TurnStart
 from journeyman.tools.check import callback_problems, listener_problems, model_problems
 from journeyman.types import Content, Message, Usage
 
@@ -394,15 +395,26 @@ class Chat(Generic[Out, In]):
         # An eager task takes this step before `_begin` has it.
         turn.task = cast("asyncio.Task[Result[Out]]", asyncio.current_task())
         try:
+            start = end_of(self._runs.history.messages)
             begun = self._runs.resume(turn) if resumes else self._runs.run(turn, input, goes_on=goes_on)
             result = await begun
             while isinstance(result, Success) and result.terminal_result is None:
                 if turn.signal.aborted or not self._inbox.pick_up():
                     break
+                start = end_of(self._runs.history.messages)
                 result = await self._runs.run(turn, self._runs.input, goes_on=True)
+            if isinstance(result, Failure) and result.code == ErrorCode.CONTEXT_OVERFLOW:
+                await self._take_back(start)
             return result
         finally:
             self._end(turn, result)
+
+    async def _take_back(self, start: TurnStart) -> None:
+        """Hide what was said from a place on, if the model has answered nothing of it: else it would be sent with all
+        that is said from now on, and refused each time."""
+        is_answered = any(each.role == "assistant" for each in self._runs.history.messages[start.position :])
+        if not is_answered and self._runs.cut(start):
+            await self._runs.keep_patiently()
 
     def _end(self, turn: Turn[Out], result: Result[Out] | None) -> None:
         """Be idle again, then tell. Whoever is told may begin another turn, so nothing changes after that."""

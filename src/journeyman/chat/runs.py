@@ -40,7 +40,7 @@ _PATIENCE_S: Final = 60.0
 _AGAIN_S: Final = 0.02
 
 
-class Runs:
+class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a conversation
     """What the runs of one chat share."""
 
     def __init__(
@@ -284,26 +284,31 @@ class Runs:
                 end -= 1
             while end and messages[end - 1].role == "assistant":
                 end -= 1
-        start = TurnStart(end, len(messages[end - 1].content) if end else 0)
+        start = end_of(messages[:end])
         if self.turns[-1:] != [start]:  # nothing was said in a turn that began in the same place
             self.turns.append(start)
 
     def undo(self) -> bool:
         """Hide the last turn that has said anything. False: there is none."""
-        before = self.history.messages
         while self.turns:
-            start = self.turns.pop()
-            messages = list(before[: start.position])
-            if messages:
-                last = messages[-1]
-                messages[-1] = replace(last, content=last.content[: start.n_blocks])
-            if len(messages) < len(before) or messages[-1:] != [*before[-1:]]:
-                view, self.history = self.history.view, History(messages, closing=self.closing)
-                self.history.changed_from = first_difference(before, self.history.messages)
-                self.writer.bring_view(self.history, view)
+            if self.cut(self.turns.pop()):
                 self.keep()
                 return True
         return False
+
+    def cut(self, start: TurnStart) -> bool:
+        """Hide what comes after a place; it is kept so with the next step. False: there is nothing."""
+        before = self.history.messages
+        messages = list(before[: start.position])
+        if messages:
+            last = messages[-1]
+            messages[-1] = replace(last, content=last.content[: start.n_blocks])
+        if len(messages) == len(before) and messages[-1:] == [*before[-1:]]:
+            return False
+        view, self.history = self.history.view, History(messages, closing=self.closing)
+        self.history.changed_from = first_difference(before, self.history.messages)
+        self.writer.bring_view(self.history, view)
+        return True
 
     def replace(self, messages: Sequence[Message]) -> None:
         """Go on from another conversation, whose turns are not known."""
@@ -316,3 +321,8 @@ class Runs:
         self.inbox.conversation = object()
         self.writer.clear()
         self.keep()
+
+
+def end_of(messages: Sequence[Message]) -> TurnStart:
+    """Return the place at which a conversation ends, where what is said next begins."""
+    return TurnStart(len(messages), len(messages[-1].content) if messages else 0)

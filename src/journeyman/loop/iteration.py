@@ -195,16 +195,18 @@ def _asked(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object,
 
 
 async def _fitted(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
-    """Ask with what fits the window; once more with a smaller view, if the provider says that it does not."""
+    """Ask with what fits the window; with a smaller view, if the provider says that it does not, and with a smaller one
+    yet."""
     await fit(run, view, step=step)
-    call = _call_of(run, room_for_answer(run, view, max_tokens))
-    try:
-        return await _send(run, call, step=step)
-    except ProviderError as error:
-        if error.kind != "context_overflow" or not await shrink(run, view, step=step):
-            raise
-        await note_failure(run, call, error, step=step)
-    return await _sent(run, room_for_answer(run, view, max_tokens), step=f"{step}/smaller")
+    for again, place in ((False, step), (True, f"{step}/smaller")):
+        call = _call_of(run, room_for_answer(run, view, max_tokens))
+        try:
+            return await _send(run, call, step=place)
+        except ProviderError as error:
+            if error.kind != "context_overflow" or not await shrink(run, view, step=place, again=again):
+                raise
+            await note_failure(run, call, error, step=place)
+    return await _sent(run, room_for_answer(run, view, max_tokens), step=f"{step}/smaller/smaller")
 
 
 def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:

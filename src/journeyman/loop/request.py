@@ -25,7 +25,7 @@ from journeyman.errors import (
     name_and_words,
 )
 from journeyman.events import CompactionStep, ContextCompacted
-from journeyman.history import encodable
+from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
@@ -35,6 +35,7 @@ from journeyman.window import (
     AnyStrategy,
     CompactedView,
     Compaction,
+    DropOldestTurns,
     Informed,
     Shortened,
     Situation,
@@ -240,9 +241,11 @@ class _AnswerCodec:
 # -- a view that fits -------------------------------------------------------------------------------------------------
 
 _SHORTEST_ANSWER_TOKENS: Final = 1_024
-"""However full the window is, an answer of this length is asked for."""
+"""However full the window is, an answer of this length is asked for, or of a quarter of the window."""
 _UNKNOWN_THRESHOLD_TOKENS: Final = 64_000
 """What strategies are told to be the threshold where the window is not known."""
+
+_LAST_RESORT: Final = DropOldestTurns(summary_mark=SUMMARY_MARK)
 
 Reason = Literal["threshold", "overflow", "breaker", "asked"]
 
@@ -268,16 +271,20 @@ async def fit(run: Run, view: CompactedView, *, step: str) -> None:
     threshold = _threshold(run, view)
     if threshold is not None and view.tokens > threshold:
         reason: Reason = "breaker" if view.skips() else "threshold"
-        await _compact(run, view, reason, view.tokens - threshold * 4 // 5, step=f"{step}/fit")
+        window = view.compaction.window_of(run.model)
+        most_tokens = None if window is None else window - window // 50 - _shortest_answer_tokens(window)
+        excess_tokens = view.tokens - threshold * 4 // 5
+        await _compact(run, view, reason, excess_tokens, step=f"{step}/fit", most_tokens=most_tokens)
 
 
-async def shrink(run: Run, view: CompactedView, *, step: str) -> bool:
-    """Make the view smaller because the provider said of the model call `step` that it is too long. Return whether it
-    is."""
+async def shrink(run: Run, view: CompactedView, *, step: str, again: bool = False) -> bool:
+    """Make the view smaller because the provider said of the model call `step` that it is too long; `again`: also of
+    what the strategies have made of it. Return whether it is smaller."""
     view.was_too_long()
     threshold = _threshold(run, view) or view.tokens
     excess_tokens = max(view.tokens - threshold * 4 // 5, view.tokens // 2)
-    compacted = await _compact(run, view, "overflow", excess_tokens, step=f"{step}/shrink")
+    most_tokens = 0 if again else threshold
+    compacted = await _compact(run, view, "overflow", excess_tokens, step=f"{step}/shrink", most_tokens=most_tokens)
     return any(each.saved_tokens for each in compacted.steps)
 
 
@@ -303,7 +310,11 @@ def room_for_answer(run: Run, view: CompactedView, max_tokens: int) -> int:
     window = view.compaction.window_of(run.model)
     if window is None:
         return max_tokens
-    return min(max_tokens, max(window - window // 50 - view.tokens, _SHORTEST_ANSWER_TOKENS))
+    return min(max_tokens, max(window - window // 50 - view.tokens, _shortest_answer_tokens(window)))
+
+
+def _shortest_answer_tokens(window: int) -> int:
+    return min(_SHORTEST_ANSWER_TOKENS, window // 4)
 
 
 def _threshold(run: Run, view: CompactedView) -> int | None:
@@ -319,7 +330,7 @@ class _Shortening:
     run: Run
     view: CompactedView
     messages: Sequence[Message]
-    threshold_tokens: int
+    threshold_tokens: int | None
     step: str
     """In the journal: what is asked for one model call is under different keys each time."""
     steps: list[CompactionStep] = field(default_factory=list[CompactionStep])
@@ -347,7 +358,8 @@ class _Shortening:
         if isinstance(strategy, Informed):
             situation = Situation(
                 model=self.run.model,
-                threshold_tokens=self.threshold_tokens,
+                threshold_tokens=self.threshold_tokens or _UNKNOWN_THRESHOLD_TOKENS,
+                is_threshold_known=self.threshold_tokens is not None,
                 memory=self.view.memories[position],
                 ask=self._ask,
                 history=self.run.history.messages,
@@ -372,15 +384,26 @@ class _Shortening:
         self.usage += usage
 
 
-async def _compact(run: Run, view: CompactedView, reason: Reason, excess_tokens: int, *, step: str) -> ContextCompacted:
-    """Let the strategies save `excess_tokens`. Return what they did, once it is told."""
+async def _compact(
+    run: Run, view: CompactedView, reason: Reason, excess_tokens: int, *, step: str, most_tokens: int | None = None
+) -> ContextCompacted:
+    """Let the strategies save `excess_tokens`. Return what they did, once it is told.
+
+    If what they leave is still longer than `most_tokens`, which cannot be sent, the oldest turns are dropped.
+    """
     before_tokens, threshold = view.tokens, _threshold(run, view)
-    work = _Shortening(run, view, view.messages, threshold or _UNKNOWN_THRESHOLD_TOKENS, step)
+    work = _Shortening(run, view, view.messages, threshold, step)
+    strategies = () if reason == "breaker" else view.compaction.strategies
+    saved = 0
     try:
-        for position, strategy in enumerate(() if reason == "breaker" else view.compaction.strategies):
-            excess_tokens -= await work.apply(position, strategy, excess_tokens)
-            if excess_tokens <= 0:
+        for position, strategy in enumerate(strategies):
+            saved += await work.apply(position, strategy, excess_tokens - saved)
+            if saved >= excess_tokens:
                 break
+        if most_tokens is not None and saved < excess_tokens and before_tokens - saved > most_tokens:
+            await work.apply(len(strategies), _LAST_RESORT, excess_tokens - saved)
+            if not (work.steps[-1].saved_tokens or work.steps[-1].error):  # there is only one turn
+                work.steps.pop()
     finally:
         if work.messages is not view.messages:
             view.rewrite(without_stale_thinking(view.messages, work.messages))

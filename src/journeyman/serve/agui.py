@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_jsonable_python
 from journeyman import events
 from journeyman.events import Event
 from journeyman.json_numbers import write_json
-from journeyman.result import Failure, Metadata, plain_output
+from journeyman.result import Metadata, plain_output
 from journeyman.serve.bodies import client_question
 from journeyman.serve.live import Ended, Entry, Live
 from journeyman.serve.refusals import Refusal
@@ -155,7 +155,7 @@ class Agui:
             pieces += self._numbered(told)
         return b"".join(pieces)
 
-    def pause(self, live: Live) -> bytes:
+    def pause(self) -> bytes:
         """End the run with what waits for an answer."""
         self._segment.until, self._segment.interrupts = self._number, tuple(self._asked.values())
         return b"".join(self._numbered(list(self._paused(self._segment.interrupts)), self._place))
@@ -354,7 +354,7 @@ class Agui:
         yield from self._closed()
         document: dict[str, Any] = from_json(ended.document)
         error = document.get("error")
-        is_stopped = isinstance(ended.result, Failure) and ended.result.code == "EXECUTION_CANCELLED"
+        is_stopped = ended.code == "EXECUTION_CANCELLED"
         if error is not None and not is_stopped:
             message = f"{error['message']} {error['hint']}".strip()
             yield ui.RunErrorEvent(message=message, code=error["code"])
@@ -365,9 +365,12 @@ class Agui:
         if not is_stopped and self._live.agent.plan.output is not None:
             yield from self._changed(output)
         outcome = ui.RunFinishedCancelledOutcome() if is_stopped else ui.RunFinishedSuccessOutcome()
-        metadata = None if ended.result is None else ended.result.metadata
         yield ui.RunFinishedEvent(
-            thread_id=self._thread_id, run_id=self._run_id, outcome=outcome, result=output, usage=usage_of(metadata)
+            thread_id=self._thread_id,
+            run_id=self._run_id,
+            outcome=outcome,
+            result=output,
+            usage=usage_of(ended.metadata),
         )
 
 

@@ -49,7 +49,7 @@ from journeyman.serve.bodies import (
 )
 from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
 from journeyman.serve.listening import check_encoding, check_type
-from journeyman.serve.live import Live, ServeLimits
+from journeyman.serve.live import Live, Past, ServeLimits
 from journeyman.serve.openapi import ID, openapi
 from journeyman.serve.owned import delete_chat, delete_run, list_chats, list_runs, page_of
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_key, served_problems
@@ -390,7 +390,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         live = await self._hosting.start(f"{asked.owner}:{key}", agent, value, is_tied=not asked.is_detached)
         return await self._followed(asked, live, f"/runs/{key}")
 
-    async def _followed(self, asked: Exchange, live: Live, place: str) -> ASGIApp:
+    async def _followed(self, asked: Exchange, live: Live | Past, place: str) -> ASGIApp:
         """Answer with the events, or with the result once it is there. `place`: where it is found, in this app."""
         place = asked.request.scope.get("root_path", "") + place
         if asked.is_stream:
@@ -572,13 +572,13 @@ def _failed_run(given: RunAgentInput, refusal: Refusal) -> Response:
     return Response(body, headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
 
 
-def ended_response(live: Live, *, location: str) -> Response:
+def ended_response(live: Live | Past, *, location: str) -> Response:
     """Return how something has ended: the document of its result; or why it is not gone on with."""
     ended = live.ended
-    if ended is None or ended.result is None:
+    if ended is None or ended.code is None:
         document = b"{}" if ended is None else ended.document
         return json_response(document, 503, location=location)
-    is_invalid = ended.result.code == "INVALID_INPUT"
+    is_invalid = ended.code == "INVALID_INPUT"
     return json_response(ended.document, 422 if is_invalid else 200, location=location)
 
 

@@ -46,7 +46,7 @@ from journeyman.gate import DECISION, Decision, Deny
 from journeyman.json_numbers import write_json
 from journeyman.model import opened
 from journeyman.serve.kept import KeptRuns
-from journeyman.serve.live import Live, ServeLimits
+from journeyman.serve.live import Live, Past, ServeLimits
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_of
 from journeyman.session import TURN, Snapshot, turn_name
 
@@ -252,8 +252,10 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def _go(self, live: Live, driving: Coroutine[Any, Any, None]) -> None:
         """Let a request's run or turn go on."""
 
-        def note(_: object) -> None:
+        def note(task: object) -> None:
             self._n_going -= 1
+            if live.task is task:
+                live.task = None
 
         self._n_going += 1
         live.is_driven = True
@@ -275,7 +277,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             )
         return agent
 
-    async def start(self, name: str, agent: Agent[Any, Any, Any], value: object, *, is_tied: bool) -> Live:
+    async def start(self, name: str, agent: Agent[Any, Any, Any], value: object, *, is_tied: bool) -> Live | Past:
         """Begin a run, or find the one that has this name. A run of the same name with another input is refused.
 
         Raises:
@@ -297,6 +299,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise Refusal(409, "KEY_REUSED", text, hint) from None
         finally:
             self._n_going -= 1
+        past = self._kept.find_past(name)
+        if past is not None:
+            return past
         live = self._kept.find_followed(name)
         if live is None:
             base = 0 if known is None else known.epoch
@@ -334,6 +339,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live.is_driven = False
         if not isinstance(outcome, Leaving):
             live.end(outcome)
+            self._kept.settle(live.name, live)
         elif outcome.how == "blocked":
             live.fail("BLOCKED", _cannot_go_on(live.run, outcome.why), _OPERATOR)
         else:
@@ -402,6 +408,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             if isinstance(output, str) and not any(isinstance(each.event, TextDelta) for each in live.entries):
                 live.hear(TextDelta(path=(live.agent.name,), text=output))
             live.end(result)
+            self._kept.settle(live.name, live)
         except RunBlocked as blocked:
             live.fail("BLOCKED", _cannot_go_on(live.run, blocked.why), _OPERATOR)
         except Exception as error:  # noqa: BLE001 - of one run; its clients are told
@@ -432,18 +439,20 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     async def _caught_up(self, live: Live, *, is_over: bool = False) -> Live:
         """See to it that those who follow a run will hear of its end; where it `is_over` already, at once."""
-        if live.task is None:
+        if live.task is None and live.ended is None:
             self._watch(live)
             await (live.over.wait() if is_over else asyncio.sleep(0))
         return live
 
-    async def find(self, name: str) -> Live:
+    async def find(self, name: str) -> Live | Past:
         """Return the run of this name, to be followed.
 
         Raises:
             Refusal: there is none.
         """
-        live = self._kept.get(name)
+        past, live = self._kept.find_past(name), self._kept.get(name)
+        if past is not None:
+            return past
         if live is not None:
             return await self._caught_up(live)
         row = await self._row(name)
@@ -462,15 +471,16 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     async def result(self, name: str) -> bytes | None:
         """Return the document of the result of a run that is over; None: it is not."""
-        live = self._kept.get(name)
-        if live is not None and live.ended is not None:
-            return live.ended.document if live.ended.result is not None else None
+        kept = self._kept.find_past(name) or self._kept.get(name)
+        if kept is not None and kept.ended is not None:
+            return kept.ended.document if kept.ended.code is not None else None
         row = await self._row(name)
         if row.result is None:
             return None
-        live = await self.find(name)
-        await live.over.wait()
-        return None if live.ended is None or live.ended.result is None else live.ended.document
+        found = await self.find(name)
+        if isinstance(found, Live):
+            await found.over.wait()
+        return None if found.ended is None or found.ended.code is None else found.ended.document
 
     async def _row(self, name: str) -> Row:
         row = await self.durable.hub.engine.get(name)

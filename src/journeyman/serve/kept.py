@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from journeyman.durable import Memory
-from journeyman.serve.live import Live, ServeLimits
+from journeyman.serve.live import Live, Past, ServeLimits
 from journeyman.session import TURN
 
 
@@ -20,9 +20,11 @@ class KeptRuns:
         self._limits: Final = limits
         self._lives: dict[str, Live] = {}
         """Runs by their names, chats by the ids of their sessions after `TURN`."""
+        self._past: dict[str, Past] = {}
+        """Runs that have ended, by their names."""
         self._going: dict[Live, str] = {}
         """Those that requests drive, each with its name in `_lives`: only these are looked at each second."""
-        self._idle: dict[Live, tuple[str, float]] = {}
+        self._idle: dict[Live | Past, tuple[str, float]] = {}
         """Those that have ended, only wait in the store, or are driven elsewhere, each with its name and since when
         nothing has happened to it; the oldest first."""
         self._chat_used_s: dict[str, float] = {}
@@ -32,45 +34,58 @@ class KeptRuns:
 
     def clear(self) -> None:
         """Forget everything, as before it was opened."""
-        for kept in (self._lives, self._going, self._idle, self._chat_used_s, self.keys):
+        for kept in (self._lives, self._past, self._going, self._idle, self._chat_used_s, self.keys):
             kept.clear()
 
     def __iter__(self) -> Iterator[Live]:
         return iter(self._lives.values())
 
     def get(self, name: str) -> Live | None:
-        """Return what is found under a name."""
+        """Return what is found under a name, except a run that has ended."""
         return self._lives.get(name)
+
+    def find_past(self, name: str) -> Past | None:
+        """Return the run of this name, if it has ended."""
+        return self._past.get(name)
 
     def find_followed(self, name: str) -> Live | None:
         """Return what is followed under a name, but not what was left: somebody may go on with it."""
         live = self._lives.get(name)
-        return None if live is None or (live.ended is not None and live.ended.result is None) else live
+        return None if live is None or (live.ended is not None and live.ended.code is None) else live
 
     def add(self, name: str, live: Live) -> Live:
         """Let something be found under a name, instead of what was before it."""
-        before = self._lives.get(name)
-        if before is not None:
-            self._going.pop(before, None)
-            self._idle.pop(before, None)
+        for before in self._found(name):
+            self.drop(name, before)
         self._lives[name] = live
         self._going[live] = name
         return live
 
-    def drop(self, name: str, live: Live) -> bool:
+    def settle(self, name: str, live: Live) -> None:
+        """Keep only bytes of a run that has ended. Whoever follows it reads on in what there was."""
+        if live.ended is not None and self._lives.get(name) is live:
+            self.drop(name, live)
+            past = self._past[name] = Past(live, live.ended)
+            self._idle[past] = name, past.moved_s
+
+    def _found(self, name: str) -> list[Live | Past]:
+        return [each for each in (self._lives.get(name), self._past.get(name)) if each is not None]
+
+    def drop(self, name: str, kept: Live | Past) -> bool:
         """Let something be found no more under its name. False: another one is found there."""
-        self._going.pop(live, None)
-        self._idle.pop(live, None)
-        if self._lives.get(name) is not live:
+        if isinstance(kept, Live):
+            self._going.pop(kept, None)
+        self._idle.pop(kept, None)
+        known: dict[str, Any] = self._past if isinstance(kept, Past) else self._lives
+        if known.get(name) is not kept:
             return False
-        del self._lives[name]
+        del known[name]
         return True
 
     def forget(self, name: str) -> None:
         """Forget what has ended here under the name of a run, or of a chat after `TURN`."""
-        live = self._lives.get(name)
-        if live is not None:
-            self.drop(name, live)
+        for each in self._found(name):
+            self.drop(name, each)
         self.keys.pop(name, None)
         self._chat_used_s.pop(name.removeprefix(TURN), None)
 
@@ -98,12 +113,12 @@ class KeptRuns:
             if now_s - since_s <= kept_s and len(self._idle) <= most:
                 break
             del self._idle[live]
-            if live.is_driven:
+            if isinstance(live, Live) and live.is_driven:
                 self._going[live] = name
             elif live.n_followers or (live.moved_s > since_s and len(self._idle) < most):
                 self._idle[live] = name, now_s if live.n_followers else live.moved_s
             else:
-                if live.task is not None and live.ended is None:
+                if isinstance(live, Live) and live.task is not None and live.ended is None:
                     live.task.cancel()  # it waits for its end, which nobody wants to know any more
                 if self.drop(name, live):
                     self.keys.pop(name, None)

@@ -1,21 +1,24 @@
 """What can be followed: the events of one run, or of one turn of a chat, numbered, and those who follow them.
 
 The events are kept for a while, so that a client that was cut off can go on where it stopped. A follower never slows
-the run down: it reads what is kept, at its own pace.
+the run down: it reads what is kept, at its own pace. Of a run that has ended only bytes are kept: thousands of objects
+would be looked through by each full collection of garbage, and all clients wait for that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, Protocol
 
 from starlette.types import Message, Receive
+from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
 from journeyman.cancel import Abort
@@ -37,7 +40,7 @@ from journeyman.events import (
 from journeyman.gate import Decision
 from journeyman.json_numbers import write_json
 from journeyman.loop.watch import Watch
-from journeyman.result import Result, dump_document, plain_output, result_document
+from journeyman.result import Metadata, Result, dump_document, plain_output, result_document
 from journeyman.types import Message as SaidMessage
 from journeyman.types import adapter_of
 
@@ -84,10 +87,34 @@ class ServeLimits:
 class Ended:
     """The last of what is followed: how a run, or a turn, has ended."""
 
-    result: Result[Any] | None
+    code: str | None
     """None: it has not ended, but this process will not go on with it; `document` says why."""
     document: bytes
     """JSON: that of the result, or `error`."""
+    metadata: Metadata | None = None
+    """What it used, where that may be told again in other words."""
+
+
+class Numbered(Protocol):
+    """One event, as those who follow read it."""
+
+    @property
+    def number(self) -> int: ...
+
+    def sent(self) -> bytes:
+        """Return the event as it is sent to followers."""
+        ...
+
+
+class Sent(NamedTuple):
+    """One event of what has ended: only its bytes are kept."""
+
+    number: int
+    data: bytes
+
+    def sent(self) -> bytes:
+        """Return the event as it is sent to followers."""
+        return self.data
 
 
 @lazy_dataclass(eq=False)
@@ -140,20 +167,91 @@ def document_of(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
     return dump_document(result_document(result, agent=agent.name, output=output))
 
 
-class Live:
-    """One run, or one turn of a chat, that goes on here or has ended a moment ago."""
+E = TypeVar("E", bound=Numbered, covariant=True)
+
+
+class Followed(ABC, Generic[E]):
+    """What can be followed: its numbered events, and who follows them."""
+
+    def __init__(self, name: str, agent: Agent[Any, Any, Any], *, first: int) -> None:
+        self.name: Final = name
+        self.agent: Final = agent
+        self.first = first
+        """The number of the first entry."""
+        self.n_followers = 0
+        self.moved_s: float = time.monotonic()
+        """When something last happened to it."""
+        self.ended: Ended | None = None
+        self._wakers: frozenset[Callable[[], None]] = frozenset()
+
+    @property
+    @abstractmethod
+    def last(self) -> int:
+        """The number of the newest event; one less than the first, if there is none."""
+
+    @abstractmethod
+    def since(self, after: int) -> Sequence[E]:
+        """Return the next events behind a number. If the next one is kept no more, what is returned begins later."""
+
+    @abstractmethod
+    async def until_over(self, receive: Receive) -> bool:
+        """Wait for its end. False: the client left before."""
+
+    def wake_by(self, waker: Callable[[], None]) -> None:
+        """Call `waker` once, when there is something to look at."""
+        self._wakers |= {waker}
+
+    def forget(self, waker: Callable[[], None]) -> None:
+        """Do not call `waker` any more."""
+        self._wakers -= {waker}
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncGenerator[None]:
+        """Count whoever follows it in this block."""
+        self.n_followers += 1
+        try:
+            yield
+        finally:
+            self.n_followers -= 1
+            self.moved_s = time.monotonic()
+            if not self.n_followers:
+                self.note_left()
+
+    def note_left(self) -> None:
+        """Note that nobody follows it any more."""
+
+
+class Past(Followed[Sent]):
+    """One run that has ended a moment ago, as bytes."""
+
+    def __init__(self, live: Live, ended: Ended) -> None:
+        super().__init__(live.name, live.agent, first=live.first)
+        self.ended: Ended | None = replace(ended, metadata=None)
+        self._sent: Final = [each.sent() for each in live.entries]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self._sent) - 1
+
+    def since(self, after: int) -> Sequence[Sent]:
+        start = max(after + 1 - self.first, 0)
+        return [Sent(self.first + start + n, data) for n, data in enumerate(self._sent[start : start + _MOST_AT_ONCE])]
+
+    async def until_over(self, receive: Receive) -> bool:
+        return True
+
+
+class Live(Followed[Entry]):
+    """One run, or one turn of a chat, that goes on here, or only waits; or a turn that has ended a moment ago."""
 
     def __init__(
         self, name: str, agent: Agent[Any, Any, Any], *, base: float, is_tied: bool, limits: ServeLimits
     ) -> None:
         """`base` is the number of its life, or between two. `is_tied`: it is stopped when the last
         who follows it has left."""
-        self.name: Final = name
-        self.agent: Final = agent
+        super().__init__(name, agent, first=int(base * _LIFE) + 1)
         self.is_tied = is_tied
         self.entries: list[Entry] = []
-        self.first: int = int(base * _LIFE) + 1
-        """The number of the first entry."""
         self._next = self.first
         """The number of the next entry."""
         self.run: str = name
@@ -169,9 +267,6 @@ class Live:
         self.is_driven = False
         self.is_suspended = False
         """True once it has left this process and only waits."""
-        self.n_followers = 0
-        self.moved_s: float = time.monotonic()
-        """When something last happened to it."""
         self.began_s: float = self.moved_s
         self.n_runs = 0
         """How many runs of a turn have begun."""
@@ -181,11 +276,9 @@ class Live:
         """The ids of those under which they wait in this process."""
         self.early: dict[str, str] = {}
         """Answers to questions that will be asked, by their texts."""
-        self.ended: Ended | None = None
         self.over: Final[asyncio.Event] = asyncio.Event()
         """Set when it has ended, or begun to be gone on with elsewhere only."""
         self._kept: Final = limits.kept_events
-        self._wakers: set[Callable[[], None]] = set()
 
     # -- what happens
 
@@ -220,18 +313,20 @@ class Live:
 
     def end(self, result: Result[Any]) -> None:
         """Note how it has ended."""
-        self._close(Ended(result=result, document=document_of(result, self.agent)))
+        document = document_of(result, self.agent)
+        self._close(Ended(code=result.code, document=document, metadata=result.metadata))
 
     def fail(self, code: str, message: str, hint: str) -> None:
         """Note that it will not be gone on with here."""
         error = {"error": {"code": code, "message": message, "hint": hint}}
-        self._close(Ended(result=None, document=write_json(error)))
+        self._close(Ended(code=None, document=write_json(error)))
 
     def _close(self, ended: Ended) -> None:
         if self.ended is None:
             self.ended = ended
             self.is_driven = False
             self.open.clear()
+            self.answer = self.questions.answer  # and no more that of its chat, which would be kept with it
             self._add(ended)
             self.over.set()
 
@@ -242,7 +337,7 @@ class Live:
         if len(self.entries) > self._kept + self._kept // 4:
             del self.entries[: len(self.entries) - self._kept]
             self.first = self.entries[0].number
-        wakers, self._wakers = self._wakers, set()
+        wakers, self._wakers = self._wakers, frozenset()
         for wake in wakers:
             wake()
 
@@ -250,11 +345,9 @@ class Live:
 
     @property
     def last(self) -> int:
-        """The number of the newest event; one less than the first, if there is none."""
         return self.entries[-1].number if self.entries else self.first - 1
 
     def since(self, after: int) -> Sequence[Entry]:
-        """Return the next events behind a number. If the next one is kept no more, what is returned begins later."""
         start = bisect_right(self.entries, after, key=lambda entry: entry.number)
         return self.entries[start : start + _MOST_AT_ONCE]
 
@@ -278,28 +371,12 @@ class Live:
         if self.open.pop(answered.id, None) is not None:
             self._add(answered)
 
-    def wake_by(self, waker: Callable[[], None]) -> None:
-        """Call `waker` once, when there is something to look at."""
-        self._wakers.add(waker)
-
-    def forget(self, waker: Callable[[], None]) -> None:
-        """Do not call `waker` any more."""
-        self._wakers.discard(waker)
-
-    @asynccontextmanager
-    async def followed(self) -> AsyncGenerator[None]:
-        """Count whoever follows it in this block. The last who leaves something that is tied to them stops it."""
-        self.n_followers += 1
-        try:
-            yield
-        finally:
-            self.n_followers -= 1
-            self.moved_s = time.monotonic()
-            if self.is_tied and not self.n_followers and self.ended is None and not self.open:
-                self.abort.abort("the client left")
+    def note_left(self) -> None:
+        """Stop what is tied to those who follow it."""
+        if self.is_tied and self.ended is None and not self.open:
+            self.abort.abort("the client left")
 
     async def until_over(self, receive: Receive) -> bool:
-        """Wait for its end. False: the client left before."""
         leaving = asyncio.ensure_future(until_gone(receive))
         ending = asyncio.ensure_future(self.over.wait())
         try:

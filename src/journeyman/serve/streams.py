@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol
 
 import orjson
 from starlette.types import Receive, Scope, Send
+from typing_extensions import TypeVar
 
 from journeyman.serve.hosting import Hosting
-from journeyman.serve.live import Ended, Entry, Live, until_gone
+from journeyman.serve.live import Followed, Numbered, until_gone
 from journeyman.serve.refusals import Refusal
 
 HEADERS: Final = (
@@ -22,7 +23,11 @@ _TOGETHER_S: Final = 0.02
 """Questions that are asked within so long are told together."""
 
 
-class Wording(Protocol):
+E = TypeVar("E", bound=Numbered)
+E_contra = TypeVar("E_contra", bound=Numbered, contravariant=True)
+
+
+class Wording(Protocol[E_contra]):
     """How the events of one run are told to one client."""
 
     @property
@@ -35,11 +40,11 @@ class Wording(Protocol):
         """True when it may be told that an answer is wanted, as soon as nothing else happens."""
         ...
 
-    def say(self, entries: Sequence[Entry]) -> bytes:
+    def say(self, entries: Sequence[E_contra]) -> bytes:
         """Return what is sent for events."""
         ...
 
-    def pause(self, live: Live) -> bytes:
+    def pause(self) -> bytes:
         """Return what is sent last where an answer is wanted."""
         ...
 
@@ -49,30 +54,31 @@ class Plain:
 
     may_pause = False
 
-    def __init__(self, live: Live, after: int) -> None:
+    def __init__(self, live: Followed[Any], after: int) -> None:
         self.is_done = False
+        self._live: Final = live
         self._gap = b""
         if after > 0 and after + 1 < live.first:
             lost = {"type": "Gap", "from": after + 1, "to": live.first - 1}
             self._gap = b"event: Gap\ndata: %b\n\n" % orjson.dumps(lost)
 
-    def say(self, entries: Sequence[Entry]) -> bytes:
-        self.is_done = isinstance(entries[-1].event, Ended)
+    def say(self, entries: Sequence[Numbered]) -> bytes:
+        self.is_done = self._live.ended is not None and entries[-1].number == self._live.last
         gap, self._gap = self._gap, b""
         return gap + b"".join([entry.sent() for entry in entries])
 
-    def pause(self, live: Live) -> bytes:
+    def pause(self) -> bytes:
         return b""
 
 
-class EventStream:
+class EventStream(Generic[E]):
     """Answers one request with the events behind a number, until the end, or until the client leaves."""
 
     def __init__(
         self,
         hosting: Hosting,
-        live: Live,
-        wording: Wording,
+        live: Followed[E],
+        wording: Wording[E],
         *,
         after: int = 0,
         headers: Sequence[tuple[bytes, bytes]] = (),
@@ -104,7 +110,7 @@ class EventStream:
                 await self._follow()
                 if not self._is_gone:
                     ended = self._live.ended
-                    goes_on_elsewhere = self._hosting.is_closing and ended is not None and ended.result is None
+                    goes_on_elsewhere = self._hosting.is_closing and ended is not None and ended.code is None
                     # An EventSource asks again and again, until it hears that no more will come.
                     await self._begin(200 if goes_on_elsewhere else 204)
                     await self._sent(b"", is_last=True)  # it may wait for the client, too
@@ -125,7 +131,7 @@ class EventStream:
                     await self._sent(data)
             elif wording.may_pause:
                 if not await self._told(_TOGETHER_S):
-                    await self._sent(wording.pause(live))
+                    await self._sent(wording.pause())
             elif live.ended is not None and self._after >= live.last:
                 return
             elif self._is_quiet:

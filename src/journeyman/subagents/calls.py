@@ -6,9 +6,9 @@ is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import to_json
@@ -21,18 +21,42 @@ from journeyman.types import JsonObject
 NAME: Final = "subagent"
 LABEL: Final = "Delegate to a sub-agent"
 
+SubagentMode: TypeAlias = Literal["single", "parallel", "chain", "background", "team"]
+"""A way to delegate."""
+MODES: Final[tuple[SubagentMode, ...]] = get_args(SubagentMode)
+
 _SHOWN_CHARS: Final = 80
 _DESCRIPTION: Final = """\
 Delegate work to sub-agents. A sub-agent works by itself, with tools of its own, and sees nothing of this \
-conversation: write all that it needs into its task. You get back what it hands in. Use exactly one of these:
-- agent and task: one sub-agent does one task.
-- tasks: several at the same time{most}; the results come in the order of the tasks.
-- chain: one after the other. In a task, {{previous}} stands for the output of the step before, and {{previous.field}} \
-for a field of it, if that is an object. A chain that stopped goes on with start_at and previous.
-- agent, task and background: return at once; you are told when it ends.
-- agent, task and name or team_name: it joins a team, and stays.
+conversation: write all that it needs into its task. You get back what it hands in. {use}
 Sub-agents:
 {agents}"""
+_USES: Final[Mapping[SubagentMode, str]] = {
+    "single": "agent and task: one sub-agent does one task.",
+    "parallel": "tasks: several at the same time{most}; the results come in the order of the tasks.",
+    "chain": (
+        "chain: one after the other. In a task, {{previous}} stands for the output of the step before, and"
+        " {{previous.field}} for a field of it, if that is an object. A chain that stopped goes on with start_at and"
+        " previous."
+    ),
+    "background": "agent, task and background: return at once; you are told when it ends.",
+    "team": "agent, task and name or team_name: it joins a team, and stays.",
+}
+_FIELDS: Final[Mapping[SubagentMode, tuple[str, ...]]] = {
+    "single": ("agent", "task"),
+    "parallel": ("tasks",),
+    "chain": ("chain", "start_at", "previous"),
+    "background": ("agent", "task", "background", "description"),
+    "team": ("agent", "task", "description", "name", "team_name", "color"),
+}
+_NEEDED: Final[Mapping[SubagentMode, tuple[str, ...]]] = {
+    "single": ("agent", "task"),
+    "parallel": ("tasks",),
+    "chain": ("chain",),
+    "background": ("agent", "task", "background"),
+    "team": ("agent", "task"),
+}
+"""What a call has to have where there is no other way to delegate."""
 
 
 Task: TypeAlias = Annotated[
@@ -115,16 +139,27 @@ class TeamCall:
 
 
 SubagentCall: TypeAlias = SingleCall | ParallelCall | ChainCall | BackgroundCall | TeamCall
+_MODE_OF: Final[Mapping[type, SubagentMode]] = {
+    SingleCall: "single",
+    ParallelCall: "parallel",
+    ChainCall: "chain",
+    BackgroundCall: "background",
+    TeamCall: "team",
+}
 
 
 # -- what the model sees ----------------------------------------------------------------------------------------------
 
 
-def description_of(agents: Mapping[str, Agent[Any, Any, Any]], max_parallel: int | None) -> str:
+def description_of(
+    agents: Mapping[str, Agent[Any, Any, Any]], max_parallel: int | None, modes: Collection[SubagentMode]
+) -> str:
     """Return the text for the model, the same for the same agents in any order: it is part of a cached prefix."""
     most = "" if max_parallel is None else f", at most {max_parallel}"
+    uses = [_USES[mode].format(most=most) for mode in MODES if mode in modes]
+    use = f"Use {uses[0]}" if len(uses) == 1 else "\n- ".join(["Use exactly one of these:", *uses])
     lines = [f"- {name}{_about(agents[name])}" for name in sorted(agents)]
-    return _DESCRIPTION.format(most=most, agents="\n".join(lines))
+    return _DESCRIPTION.format(use=use, agents="\n".join(lines))
 
 
 def _about(agent: Agent[Any, Any, Any]) -> str:
@@ -134,8 +169,14 @@ def _about(agent: Agent[Any, Any, Any]) -> str:
     return f"{about}; its task is JSON of this schema: {to_json(agent.plan.input.input_schema).decode()}"
 
 
-def schema_of(agents: Mapping[str, Agent[Any, Any, Any]], max_parallel: int | None) -> JsonObject:
-    """Return the JSON Schema of the arguments."""
+def schema_of(
+    agents: Mapping[str, Agent[Any, Any, Any]],
+    max_parallel: int | None,
+    modes: Collection[SubagentMode],
+    *,
+    has_models: bool,
+) -> JsonObject:
+    """Return the JSON Schema of the arguments. Where not all modes are offered, it has only what these need."""
     names: JsonObject = {"type": "string", "enum": [*sorted(agents)]}
     tasks = _items(names, "Tasks to do at the same time.")
     if max_parallel is not None:
@@ -154,7 +195,12 @@ def schema_of(agents: Mapping[str, Agent[Any, Any, Any]], max_parallel: int | No
         "team_name": _text("The team that it joins."),
         "color": _text("Its color, in a team."),
     }
-    return {"type": "object", "properties": properties}
+    if {*modes} == {*MODES}:
+        return {"type": "object", "properties": properties}
+    fields = {field for mode in modes for field in _FIELDS[mode]} | ({"model"} if has_models else set[str]())
+    offered: JsonObject = {name: each for name, each in properties.items() if name in fields}
+    only = next(iter(modes)) if len({*modes}) == 1 else None
+    return {"type": "object", "properties": offered, **({} if only is None else {"required": [*_NEEDED[only]]})}
 
 
 def _text(description: str) -> JsonObject:
@@ -182,8 +228,20 @@ def parsed(arguments: str | bytes | Mapping[str, object]) -> SubagentArguments:
         raise InvalidArguments(f"arguments for tool {NAME!r}", issue_lines(faults_of(error, written))) from None
 
 
-def chosen(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
-    """Return the one call that the arguments mean; raise a `SubagentMisused` if they mean none, or more than one."""
+def chosen(
+    given: SubagentArguments, max_parallel: int | None, offered: Collection[SubagentMode] = MODES
+) -> SubagentCall:
+    """Return the one call that the arguments mean; raise a `SubagentMisused` if they mean none, or more than one, or
+    what is not offered."""
+    call = _meant(given, max_parallel)
+    mode = _MODE_OF[type(call)]
+    if mode not in offered:
+        ways = " or ".join([_USES[each].partition(":")[0] for each in MODES if each in offered])
+        raise SubagentMisused(f"Delegating by {_USES[mode].partition(':')[0]} is not offered here. Use {ways}.")
+    return call
+
+
+def _meant(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
     if given.team_name or given.name:
         return _team(given)
     if given.background:

@@ -8,9 +8,9 @@ the whole. There are five ways to delegate: single, parallel, chain, background 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Final, TypedDict, TypeVar, Unpack, cast, overload
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
@@ -24,11 +24,13 @@ from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.subagents.calls import (
     LABEL,
+    MODES,
     NAME,
     BackgroundCall,
     ChainCall,
     ParallelCall,
     SingleCall,
+    SubagentMode,
     TeamCall,
     chosen,
     description_of,
@@ -78,6 +80,7 @@ class SubagentsOptions(TypedDict, total=False):
     team: TeamSpawner | SpawnFunction | None
     max_parallel: int | None
     max_concurrency: int | None
+    modes: Sequence[SubagentMode]
 
 
 @explain_arguments
@@ -109,6 +112,9 @@ class Subagents(Tool[..., Any, Needs]):
     """How many tasks one parallel call may have. None: without limit."""
     max_concurrency: int | None
     """How many of these tasks run at the same time. None: all of them."""
+    modes: Sequence[SubagentMode]
+    """The ways to delegate that the model is offered. With fewer than all five, its schema has only what these need,
+    and `model` only with a `create_model`: small models cope better with that, and each prompt is shorter."""
     _agents: Mapping[str, Agent[Any, Any, Any]]
     _deps: Callable[[Any], object] | None
 
@@ -118,7 +124,7 @@ class Subagents(Tool[..., Any, Needs]):
     def __init__(
         self, *agents: Agent[Any, Any, D], deps: Callable[[Needs], D], **options: Unpack[SubagentsOptions]
     ) -> None: ...
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each of them by name
         self,
         *agents: Agent[Any, Any, Any],
         deps: Callable[[Any], object] | None = None,
@@ -129,11 +135,13 @@ class Subagents(Tool[..., Any, Needs]):
         team: TeamSpawner | SpawnFunction | None = None,
         max_parallel: int | None = 8,
         max_concurrency: int | None = 4,
+        modes: Sequence[SubagentMode] = MODES,
     ) -> None:
         wiring = (tasks, notify, create_model, background_output, team)
         problems = [*_problems(agents, {"max_parallel": max_parallel, "max_concurrency": max_concurrency})]
         if deps is not None:
             problems += function_problem("deps", deps, "the run's deps")
+        problems += _mode_problems(modes)
         for name, given in zip(_WIRING, wiring, strict=True):
             problems += _wiring_problems(name, given)
         if problems:
@@ -144,6 +152,7 @@ class Subagents(Tool[..., Any, Needs]):
             _deps=deps,
             max_parallel=max_parallel,
             max_concurrency=max_concurrency,
+            modes=tuple(modes),
             tasks=tasks,
             notify=notify,
             create_model=create_model,
@@ -152,8 +161,8 @@ class Subagents(Tool[..., Any, Needs]):
         )
         super().__init__(
             NAME,
-            description_of(by_name, max_parallel),
-            schema_of(by_name, max_parallel),
+            description_of(by_name, max_parallel, modes),
+            schema_of(by_name, max_parallel, modes, has_models=create_model is not None),
             self.execute,
             parallel=True,
             effect=_riskiest(agents),
@@ -262,7 +271,7 @@ class Subagents(Tool[..., Any, Needs]):
             deps=None if context is None else context.deps,
             deps_of=self._deps,
         )
-        match chosen(given, self.max_parallel):
+        match chosen(given, self.max_parallel, self.modes):
             case SingleCall() as call:
                 return await single(delegation, call)
             case ParallelCall() as call:
@@ -342,7 +351,7 @@ def _problems(agents: Sequence[Agent[Any, Any, Any]], counts: Mapping[str, int |
     seen: set[str] = set()
     for agent in agents:
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-            yield Problem("INVALID_AGENT", f"{agent!r} is not an agent.", "Pass agents, one after the other.")
+            yield _not_an_agent(agent)
         elif agent.name in seen:
             yield Problem("DUPLICATE_AGENT_NAME", f"Agent {agent.name!r} is given twice.", "Rename or remove one.")
         else:
@@ -350,6 +359,24 @@ def _problems(agents: Sequence[Agent[Any, Any, Any]], counts: Mapping[str, int |
     for name, value in counts.items():
         if value is not None and not is_count(value, 1):
             yield Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
+
+
+def _not_an_agent(given: object) -> Problem:
+    kind = type(given).__name__
+    if isinstance(given, list | tuple | set | frozenset | dict):
+        text = f"Agents are given one after the other, and not in a {kind}."
+        star = "*agents.values()" if isinstance(given, dict) else "*agents"
+        return Problem("INVALID_AGENT", text, f"Write Subagents({star}), or Subagents(analyst, writer).")
+    text = f"A {kind} is not an agent."
+    return Problem("INVALID_AGENT", text, "Pass agents, one after the other: Subagents(analyst, writer).")
+
+
+def _mode_problems(modes: object) -> Iterator[Problem]:
+    is_listed = isinstance(modes, list | tuple | set | frozenset)
+    listed = cast("Collection[object]", modes) if is_listed else ()
+    if not listed or any(each not in MODES for each in listed):
+        hint = f"Pass some of {', '.join(map(repr, MODES))}, such as modes=('single',)."
+        yield Problem("INVALID_MODES", f"modes is {modes!r:.80}.", hint)
 
 
 def _wiring_problems(name: str, given: object) -> Iterator[Problem]:

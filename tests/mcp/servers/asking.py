@@ -5,8 +5,6 @@ python asking.py newer            over stdio, in the newer form
 python asking.py older http       over HTTP, at an address that it prints
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

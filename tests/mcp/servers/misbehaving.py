@@ -4,8 +4,6 @@ Speaks the older form of the protocol. What it is sent goes to the file of the s
 test can see it; how often it was started is the number of `initialize` lines in there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ python modern.py            over stdio
 python modern.py http       over HTTP, at an address that it prints
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

@@ -438,6 +438,7 @@ class _Worker:
             "code": str(result.code),
             "output": None if is_failed else output_json(self._job.agent, result.output),
             "error": {"message": result.error.message, "hint": result.error.hint} if is_failed else None,
+            "answer": result.answer if isinstance(result, Failure) else None,
             "usage": to_jsonable_python(metadata.usage),
             "cost": metadata.cost,
             "latency_s": round(metadata.latency_s, 3),

@@ -100,7 +100,7 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
     """Talk with an agent, or with an assistant in this folder. What is typed while it works steers it.
 
     /help shows what else there is. What it may not do by itself is asked about; the conversation is kept. Without a
-    terminal, each line of stdin is said in turn, and the answers go to stdout.
+    terminal, each line of stdin is said in turn, and the answers go to stdout; one that fails makes the exit code 1.
 
     Args:
         target: A Python file or a module, a colon, and the agent in it, or the function or context manager that gives
@@ -252,7 +252,7 @@ def _greeting(agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, ch
 
 
 def _converse_plainly(loop: AgentLoop, plain: _Plain, host: Host, *, debug: bool) -> int:
-    """Say the lines of stdin to the agent, and return the exit code: 1 as soon as a turn fails."""
+    """Say the lines of stdin to the agent, and return the exit code: 1 where one of them failed."""
     screen, abort = PlainScreen(stderr_console()), Abort()
     plain.view.watch(lambda: screen.say(plain.view.take()))
     interrupt = Interrupt(abort, screen.stopping)
@@ -303,24 +303,26 @@ async def _conversed(plain: _Plain, host: Host, abort: Abort, interrupt: Interru
         async with sessions.opened(plain.agent, replace(host, approve=person.approve), plain.hear) as chat:
             dialog.attach(chat, host)
             abort.subscribe(lambda: chat.abort(abort.reason or ""))
-            await _said_all(plain, interrupt)
-    return dialog.exit_code
+            all_succeeded = await _say_all(plain, interrupt)
+    return dialog.exit_code if all_succeeded else _FAILED
 
 
-async def _said_all(plain: _Plain, interrupt: Interrupt) -> None:
-    """Say the lines of stdin, and wait for what goes on in the background; or until one of them has failed."""
+async def _say_all(plain: _Plain, interrupt: Interrupt) -> bool:
+    """Say the lines of stdin, and wait for what goes on in the background. False: something failed, or was stopped."""
     dialog, sessions = plain.dialog, plain.dialog.sessions
+    all_succeeded = True
     lines = _lines_of_stdin(asyncio.get_running_loop())
     while not dialog.left.is_set() and (line := await lines.get()) is not None:
         interrupt.has_ended = False
-        if not await _said(plain, line.strip()):
-            return dialog.leave(_FAILED)
+        all_succeeded &= await _say(plain, line.strip())
+        if interrupt.exit_code is not None:
+            return False
         interrupt.has_ended = True
     while sessions.tasks.active and not dialog.left.is_set():  # nothing more is said, so that it ends
         await sessions.tasks.wait()
         await dialog.settle()
-        if not _print_all(plain):
-            return dialog.leave(_FAILED)
+        all_succeeded &= _print_all(plain)
+    return all_succeeded
 
 
 def _lines_of_stdin(loop: asyncio.AbstractEventLoop) -> asyncio.Queue[str | None]:
@@ -336,7 +338,7 @@ def _lines_of_stdin(loop: asyncio.AbstractEventLoop) -> asyncio.Queue[str | None
     return lines
 
 
-async def _said(plain: _Plain, line: str) -> bool:
+async def _say(plain: _Plain, line: str) -> bool:
     """Say one line, or do what it commands, and print what comes of it. False: it failed."""
     if not line.startswith("/"):
         try:

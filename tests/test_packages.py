@@ -1,0 +1,133 @@
+"""What is not installed is named with what to install; what is not used is not loaded."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import LACKING, Warm
+from tests.test_architecture import HOMES
+
+CONNECT = "from journeyman.connect import connect; connect('{name}')"
+OPEN_CHAT = """
+import asyncio
+from journeyman import Agent, Chat
+async def main():
+    async with Chat.open(Agent(name="a", model="anthropic:claude-opus-5-5"), "postgresql://host/db"): pass
+asyncio.run(main())
+"""
+OPEN_DURABLE = """
+import asyncio
+from journeyman.durable import Durable
+async def main():
+    async with Durable("postgresql://host/db"): pass
+asyncio.run(main())
+"""
+OPEN_MCP = """
+import asyncio
+from journeyman.mcp import mcp
+async def main():
+    async with mcp({"a": ["true"]}): pass
+asyncio.run(main())
+"""
+ASK_OVER_SOCKS = """
+import asyncio, os
+from journeyman.models.transport import Timeouts, open_stream
+os.environ["HTTP_PROXY"] = "socks5://joe:pass-word-1@127.0.0.1:1"
+async def main():
+    async with open_stream("http://models.invalid/v1", headers={}, body=b"{}", timeouts=Timeouts()): pass
+asyncio.run(main())
+"""
+LACKS = {
+    ("psycopg", OPEN_CHAT): "Sessions in Postgres need the package psycopg, which is not installed. "
+    "Install it: pip install 'journeyman[postgres]'",
+    ("psycopg", OPEN_DURABLE): "Durable runs in Postgres need the package psycopg, which is not installed. "
+    "Install it: pip install 'journeyman[postgres]'",
+    ("mcp", OPEN_MCP): "The package mcp is not installed. pip install 'journeyman[mcp]'",
+    ("yaml", "from journeyman.skills import Skills; Skills('.')"): "The package pyyaml is not installed. "
+    "pip install 'journeyman[skills]'",
+    ("pydantic_ai", CONNECT.format(name="bridge:google:gemini")): "The model 'bridge:google:gemini' needs the package "
+    "'pydantic_ai', which is not installed. Install it: pip install 'journeyman[providers]'",
+    ("opentelemetry", "from journeyman.otel import OpenTelemetry"): "The package opentelemetry-api is not installed: "
+    "pip install 'journeyman[otel]'",
+    (
+        "opentelemetry.sdk",
+        "from journeyman.otel import exporting",
+    ): "The packages for sending telemetry are not installed: pip install 'journeyman[otel]'",
+    ("aiohttp_socks", ASK_OVER_SOCKS): "models.invalid is not asked: HTTP_PROXY names the SOCKS proxy "
+    "socks5://127.0.0.1:1, and the package for SOCKS is not installed. Install it: pip install 'journeyman[socks]'",
+    ("ag_ui", "from journeyman.serve import app"): "journeyman.serve.app needs the package ag_ui, which is not "
+    "installed: pip install 'journeyman[serve]'",
+    ("mcp", "from journeyman.serve import agent_server"): "journeyman.serve.agent_server needs the package mcp, which "
+    "is not installed: pip install 'journeyman[mcp]'",
+    ("starlette", "from journeyman.view import app"): "journeyman.view.app needs the package starlette, which is not "
+    "installed: pip install 'journeyman[view]'",
+}
+
+
+@pytest.mark.parametrize(("missing", "program"), LACKS, ids=lambda each: each.strip().splitlines()[-1][-40:])
+def test_without_its_package_a_face_says_what_to_install(
+    warm: Warm, tmp_path: Path, missing: str, program: str
+) -> None:
+    skill = tmp_path / "forms" / "SKILL.md"
+    skill.parent.mkdir()
+    skill.write_text("---\nname: forms\ndescription: Fill forms.\n---\nAsk first.\n", encoding="utf-8")
+    done = warm(missing, "-c", program, program=LACKING, cwd=tmp_path)
+    assert (done.code, done.stderr) == (0, "")
+    assert LACKS[missing, program] in done.stdout
+    assert "pass-word-1" not in done.stdout
+
+
+@pytest.mark.parametrize(("command", "package"), [("mcp", "mcp"), ("serve", "uvicorn"), ("view", "uvicorn")])
+def test_without_its_package_a_command_says_what_to_install(warm: Warm, command: str, package: str) -> None:
+    done = warm(package, command, "agents.py", program=LACKING)
+    assert (done.code, done.stdout, done.stderr) == (
+        *(2, ""),
+        f"error: This command needs the package {package}, which is not installed. "
+        f"pip install 'journeyman[{command}]'\n",
+    )
+
+
+def test_without_a_package_that_the_users_file_needs_a_command_names_its_line(warm: Warm, tmp_path: Path) -> None:
+    (tmp_path / "needs.py").write_text("from journeyman.view import app\n", encoding="utf-8")
+    done = warm("starlette", "run", "needs.py:agent", "hi", program=LACKING, cwd=tmp_path)
+    said = "journeyman.view.app needs the package starlette, which is not installed"
+    assert done.stderr == f"error: needs.py, line 1: {said}. pip install 'journeyman[view]'\n"
+
+
+LOADS = {
+    "from journeyman import Agent, Output, run, tool": {*HOMES},
+    "from journeyman.connect import name_problem; name_problem('anthropic:x')": {
+        *("aiohttp", "journeyman.models.anthropic.model")
+    },
+    """
+import asyncio
+from journeyman.models.scripted import Scripted
+asyncio.run(run(Agent(name="scout", model=Scripted(["Done."])), "Go."))
+""": {"opentelemetry", "journeyman.otel", "griffe", "jsonschema_rs"},
+    """
+@tool
+def plain(a: int) -> int:
+    "No parameter section here."
+    return a
+from journeyman.tools import Tool
+raw = Tool("raw", "Args: none.", {"type": "object"}, lambda arguments: arguments)
+""": {"griffe", "jsonschema_rs"},
+    "raw.parse('{}'); assert 'jsonschema_rs' in sys.modules": {"griffe"},
+    "from journeyman.toolbox import Workspace; Workspace('.').tools()": {"aiohttp"},
+    "from journeyman.connect import connect; connect('anthropic:claude-opus-5-5', api_key='key-1234')": {
+        *("anthropic", "httpx2", "pydantic_ai", "openai")
+    },
+}
+"""By program: the modules that it does not load, nor have those before it."""
+
+
+def test_what_is_not_used_is_not_loaded() -> None:
+    steps = [f"{program}\nloaded.append([*sys.modules])" for program in LOADS]
+    program = "\n".join(["import json, sys", "loaded = []", *steps, "print(json.dumps(loaded))"])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for (step, unwanted), loaded in zip(LOADS.items(), json.loads(done.stdout), strict=True):
+        assert [each for each in loaded if each in unwanted or each.partition(".")[0] in unwanted] == [], step
