@@ -7,8 +7,6 @@ from functools import partial
 from typing import Any, Final
 
 import aiohttp
-import anthropic
-import openai
 import orjson
 import pytest
 
@@ -202,150 +200,11 @@ async def test_thinking_is_bound_to_the_conversation_before_it_if_that_is_asked_
         assert len(api.violations) == n_violations
 
 
-# -- as the official SDKs read it --------------------------------------------------------------------------------------
-
-SAID: Final = "First the query: “best seller” — naïve 🦜🦜"
-SQL: Final = orjson.dumps({"sql": "select \"ä\", '🦜' \\ \n", "deep": [1, -2.5e-7, True, None, ""]}).decode()
-QUESTION: Final = {"role": "user", "content": "What sold best in May?"}
+# -- streams: that the official SDKs read them as our adapters do is in `tests/models/test_http.py` --------------------
 
 
 def events_in(stream: bytes) -> list[Json]:
     return [orjson.loads(line[6:]) for line in stream.split(b"\n") if line.startswith(b"data: {")]
-
-
-async def message(api: MessagesApi, messages: list[Any], *, stream: bool) -> anthropic.types.Message:
-    asked: dict[str, Any] = {
-        "model": "m",
-        "max_tokens": 4096,
-        "messages": messages,
-        "tools": [tool()],
-        "thinking": MANUAL,
-    }
-    async with anthropic.AsyncAnthropic(base_url=api.url, api_key="k", max_retries=0) as client:
-        create: Any = client.messages.create
-        if not stream:
-            return await create(**asked)
-        async with client.messages.stream(**asked) as events:
-            return await events.get_final_message()
-
-
-@pytest.mark.parametrize("seed", range(3))
-@either
-async def test_anthropics_sdk_reads_what_was_scripted_and_brings_it_back(stream: bool, seed: int) -> None:
-    found: Json = {"type": "web_search_result_location", "url": "https://a.com", "title": "May", "cited_text": "May"}
-    whole = messages_answers.answer(
-        thinking("Umläute, 漢字, and 🦜 may all be cut."),
-        messages_answers.redacted_thinking(),
-        SAID,
-        messages_answers.server_tool_use("web_search", {"query": "🦜"}, id="srvtoolu_1"),
-        messages_answers.web_search_tool_result("srvtoolu_1", "May", "June"),
-        {**text("cited"), "citations": [{**found, "encrypted_index": "e"}]},
-        tool_use("query", orjson.loads(SQL)),
-        usage={"input_tokens": 17, "output_tokens": 99, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 7},
-    )
-    async with MessagesApi([whole, MESSAGES.answer], seed=seed, n_writes=20, bind_thinking=True) as api:
-        read = await message(api, [QUESTION], stream=stream)
-        await message(api, [QUESTION, read.to_param(), user(result("toolu_1_1"))], stream=stream)
-    came = read.model_dump(mode="json", exclude_unset=True)
-    assert came["content"] == [*whole.content[:-1], {**whole.content[-1], "id": "toolu_1_1"}]
-    assert came["usage"].items() >= whole.usage.items()
-    assert (read.id, read.model, read.stop_reason, read.stop_sequence) == ("msg_1", "m", "tool_use", None)
-
-
-FULL: Final = openai_answers.answer(
-    openai_answers.reasoning("Umläute, 漢字, and 🦜 may all be cut."),
-    SAID,
-    openai_answers.call("query", SQL),
-    openai_answers.call("query", "{}"),
-    usage=openai_answers.Counted(input=17, output=99, cached=5, reasoning=7),
-)
-
-
-async def completion(api: OpenAiApi, messages: list[Any], *, stream: bool) -> Any:  # noqa: ANN401 - of either kind
-    asked: Any = {"model": "m", "messages": messages, "tools": [openai_bodies.tool()]}
-    async with openai.AsyncOpenAI(base_url=f"{api.url}/v1", api_key="k", max_retries=0) as client:
-        create: Any = client.chat.completions.create
-        if not stream:
-            return await create(**asked)
-        async with client.chat.completions.stream(**asked, stream_options={"include_usage": True}) as events:
-            return await events.get_final_completion()
-
-
-async def response(api: OpenAiApi, items: list[Any], *, stream: bool) -> Any:  # noqa: ANN401 - of either kind
-    asked: Any = {"model": "m", "input": items, "tools": [openai_bodies.flat()], "store": False}
-    asked["include"] = ["reasoning.encrypted_content"]
-    async with openai.AsyncOpenAI(base_url=f"{api.url}/v1", api_key="k", max_retries=0) as client:
-        create: Any = client.responses.create
-        if not stream:
-            return await create(**asked)
-        async with client.responses.stream(**asked) as events:
-            return await events.get_final_response()
-
-
-@pytest.mark.parametrize("seed", range(3))
-@either
-async def test_openais_sdk_reads_a_completion_and_brings_it_back(stream: bool, seed: int) -> None:
-    async with OpenAiApi([FULL, FULL], seed=seed, n_writes=20) as api:
-        read = await completion(api, [QUESTION], stream=stream)
-        said = read.choices[0].message
-        calls = [openai_bodies.call(each.id, each.function.name, each.function.arguments) for each in said.tool_calls]
-        results = [openai_bodies.result(each.id) for each in said.tool_calls]
-        await completion(api, [QUESTION, openai_bodies.said(said.content, *calls), *results], stream=stream)
-    assert said.content == SAID
-    assert [(each.id, each.function.arguments) for each in said.tool_calls] == [("call_1_1", SQL), ("call_1_2", "{}")]
-    assert (read.id, read.model, read.choices[0].finish_reason) == ("chatcmpl-1", "m", "tool_calls")
-    assert (read.usage.prompt_tokens, read.usage.completion_tokens, read.usage.total_tokens) == (17, 99, 116)
-    assert read.usage.prompt_tokens_details.cached_tokens == 5
-    assert read.usage.completion_tokens_details.reasoning_tokens == 7
-
-
-@pytest.mark.parametrize("seed", range(3))
-@either
-async def test_openais_sdk_reads_a_response_and_brings_it_back(stream: bool, seed: int) -> None:
-    async with OpenAiApi([FULL, FULL], seed=seed, n_writes=20) as api:
-        read = await response(api, [QUESTION], stream=stream)
-        items = [as_object(each.to_dict()) for each in read.output]
-        results = [openai_bodies.output(each) for each in ("call_1_1", "call_1_2")]
-        echo = [{**item} for item in items if item["type"] != "message"]
-        for item in echo:
-            item.pop("parsed_arguments", None)
-        await response(api, [QUESTION, *echo, *results], stream=stream)
-    thought, _, first, second = items
-    assert thought["summary"] == [{"text": "Umläute, 漢字, and 🦜 may all be cut.", "type": "summary_text"}]
-    assert (thought["id"], thought["encrypted_content"]) == ("rs_1_1", FULL.content[0]["encrypted"])
-    assert [(each["id"], each["call_id"], each["arguments"]) for each in (first, second)] == [
-        ("fc_1_3", "call_1_1", SQL),
-        ("fc_1_4", "call_1_2", "{}"),
-    ]
-    assert (read.id, read.status, read.output_text) == ("resp_1", "completed", SAID)
-    assert (read.usage.input_tokens, read.usage.input_tokens_details.cached_tokens) == (17, 5)
-    assert (read.usage.output_tokens, read.usage.output_tokens_details.reasoning_tokens) == (99, 7)
-
-
-async def test_limits_filters_and_refusals_have_their_words() -> None:
-    says = openai_answers
-    script = [says.answer(says.refusal("No.")), says.answer(ending="length"), says.answer(ending="content_filter")]
-    async with OpenAiApi([*script, *script]) as api:
-        completions = [await completion(api, [QUESTION], stream=False) for _ in script]
-        read = [await response(api, [QUESTION], stream=False) for _ in script]
-    assert [each.choices[0].finish_reason for each in completions] == ["stop", "length", "content_filter"]
-    assert (completions[0].choices[0].message.refusal, read[0].output[0].content[0].refusal) == ("No.", "No.")
-    assert [each.incomplete_details and each.incomplete_details.reason for each in read] == [
-        *(None, "max_output_tokens", "content_filter")
-    ]
-
-
-async def test_errors_have_the_words_and_the_headers_of_the_api() -> None:
-    slow = {"headers": {"retry-after": "1"}, "message": "Slow down"}
-    async with MessagesApi([messages_answers.fault(429, **slow)]) as api:  # pyright: ignore[reportArgumentType]
-        with pytest.raises(anthropic.RateLimitError, match="Slow down") as of_anthropic:
-            await message(api, [QUESTION], stream=True)
-    async with OpenAiApi([openai_answers.fault(429, **slow)]) as api:  # pyright: ignore[reportArgumentType]
-        with pytest.raises(openai.RateLimitError, match="Slow down") as of_openai:
-            await completion(api, [QUESTION], stream=True)
-    for error in (of_anthropic.value, of_openai.value):
-        assert (error.response.headers["retry-after"], error.request_id) == ("1", "req_1")
-    assert of_openai.value.code == "rate_limit_exceeded"
 
 
 async def test_streams_have_the_events_of_the_real_ones() -> None:
