@@ -116,10 +116,11 @@ newest: $(VENV_STAMP) ## Test what uses the insides of others with their newest 
 	@rm -rf $(NEWEST) && $(UV) venv --quiet --python '$(PYTHON)' $(NEWEST)
 	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --requirement requirements.lock
 	@$(FROM_PIP); $(UV) pip install --quiet --python $(NEWEST)/bin/python --upgrade --editable . procrastinate pgqueuer celery \
-		uvicorn
-	@$(UV) pip list --quiet --python $(NEWEST)/bin/python | grep -E '^(procrastinate|pgqueuer|celery|psycopg|uvicorn) '
+		uvicorn aiohttp
+	@$(UV) pip list --quiet --python $(NEWEST)/bin/python | grep -E '^(procrastinate|pgqueuer|celery|psycopg|uvicorn|aiohttp) '
 	$(NEWEST)/bin/python -m pytest -rs -p no:xdist --inline-snapshot=disable tests/durable/test_dispatch.py \
-		tests/durable/test_tickets.py tests/durable/test_other_dispatchers.py tests/serve/test_http_clients.py $(ARGS)
+		tests/durable/test_tickets.py tests/durable/test_other_dispatchers.py tests/serve/test_http_clients.py \
+		tests/contracts/test_used_connections.py $(ARGS)
 	@rm -rf $(NEWEST)
 
 mutants: $(VENV_STAMP) ## Plant COUNT faults by SEED, one by one, and tell which no test sees; ROOM=name for one room

@@ -9,8 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from journeyman import Agent, Output, run_sync
-from journeyman.model import Model
+from journeyman import Agent, Model, Output, run_sync
 from journeyman.models.scripted import Scripted, call
 
 

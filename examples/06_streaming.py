@@ -8,10 +8,9 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
-from journeyman import Agent, Usage, stream
+from journeyman import Agent, Text, Usage, stream
 from journeyman.events import ModelResponded, RunSucceeded, TextDelta
 from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted, TextPart
-from journeyman.types import Text
 
 HAIKU = "Green leaves on the bough\nthe loop goes round once again\nand returns with fruit"
 

@@ -5,11 +5,10 @@ With ANTHROPIC_API_KEY set, Claude answers; without, a stand-in that does what `
 
 import os
 
-from journeyman import Agent, ask_user, run_sync
+from journeyman import Agent, Text, ToolResult, ask_user, run_sync
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.toolbox import Workspace
-from journeyman.types import Text, ToolResult
 
 
 def stand_in(request: Request) -> Answer:

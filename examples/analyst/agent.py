@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from journeyman import Agent, Limits, Output, tool
-from journeyman.model import Model
+from journeyman import Agent, Limits, Model, Output, tool
 
 from .offline import offline_model
 from .report import Report, checks, preview

@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from journeyman import Message, Text, ToolResult, Usage
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, call, say
-from journeyman.types import Block, JsonObject, Message, Text, ToolResult, ToolUse, Usage
+from journeyman.types import Block, JsonObject, ToolUse
 
 from .plan import Plan, choose
 from .tables import Description, Rows

@@ -14,8 +14,7 @@ from offline import play_checker, play_reviewer, play_scout, play_writer
 from offline_lead import play_lead
 from pages import Finding, Findings, LinkReport, Pages, Review
 
-from journeyman import Agent, Limits, Output, Subagents
-from journeyman.model import Model
+from journeyman import Agent, Limits, Model, Output, Subagents
 from journeyman.models.scripted import FromFunction, Policy
 from journeyman.toolbox import Workspace
 

@@ -15,9 +15,10 @@ from typing import cast
 from pages import BrokenLink, Finding, LinkReport, anchor, led_to, links_in
 from pydantic_core import from_json
 
+from journeyman import Message, Text, ToolResult, Usage
 from journeyman.model import Request, Response
 from journeyman.models.scripted import call, say
-from journeyman.types import Block, JsonObject, Message, Text, ToolResult, ToolUse, Usage
+from journeyman.types import Block, JsonObject, ToolUse
 
 Said = Sequence[str | ToolUse]
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from agents import FOLDER, crew, notice
 
-from journeyman import Chat, Event, Host, Tasks
+from journeyman import Chat, Event, Host, Metadata, Tasks
 from journeyman.events import ModelResponded, RunFailed, RunStarted, RunSucceeded, TaskEnded, TaskStarted
-from journeyman.result import Metadata
 
 QUESTION = "What happens to cancelled calls, abandoned threads and unread messages?"
 

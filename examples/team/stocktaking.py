@@ -7,12 +7,12 @@ import asyncio
 import os
 import re
 
-from journeyman import Agent, Event, Team, ToolContext, tool
+from journeyman import Agent, Event, Team, Text, ToolContext, ToolResult, tool
 from journeyman.events import MailReturned, MailSent, MemberChanged, ToolFinished
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.team import TeamSpawnRequest
-from journeyman.types import Text, ToolResult, ToolUse
+from journeyman.types import ToolUse
 
 SHELVES = {"A": 12, "B": 7, "C": 31, "D": 4, "E": 18, "F": 9}
 KEYS = {"ada": "AB", "max": "CDF", "eve": "E"}  # who can open which shelf

@@ -62,6 +62,8 @@ from journeyman.tools.tools import Middleware, Tool, reserved_problems, tool_pro
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 from journeyman.window import AnyStrategy, Compaction
 
+__all__ = ["Maker", "MessageContext", "Observability", "OnMessage", "SystemMode", "Validator"]
+
 Co = TypeVar("Co", covariant=True)
 Contra = TypeVar("Contra", contravariant=True)
 

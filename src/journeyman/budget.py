@@ -18,6 +18,8 @@ from journeyman.errors import BudgetRefused, DefinitionError, Problem
 from journeyman.result import COUNTED, ToolKind, ToolStats
 from journeyman.types import NOTHING_USED, Price, Usage
 
+__all__ = ["BudgetPolicy", "Grant"]
+
 SMALLEST_ANSWER_TOKENS: Final = 256
 """A model call for which less output than this is left is not made."""
 
@@ -124,6 +126,16 @@ class Grant:
     """How many tokens it holds back."""
     cost: float
     """How many US dollars it holds back."""
+
+    def usage(self) -> Usage:
+        """Return it as what a request used of which nothing else is known."""
+        return Usage(
+            requests=1,
+            input_tokens=self.tokens - self.max_tokens,
+            output_tokens=self.max_tokens,
+            cost=self.cost,
+            exact=False,
+        )
 
 
 def _now() -> float:

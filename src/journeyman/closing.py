@@ -11,6 +11,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
+__all__ = ["TimeToEnd"]
+
 LEAST_S: Final = 2.0
 """How long the whole end may take where no time was given, in seconds: runs are given back, and files are closed."""
 _LAST_WORDS_S: Final = 5.0

@@ -28,6 +28,8 @@ from journeyman.types import Block, JsonObject, Message, Opaque, Text, ToolResul
 from journeyman.window import Compaction as Compaction
 from journeyman.window import Informed, Shortened, Situation, Strategy, estimate_message, has_results, open_turn
 
+__all__ = ["ClearToolResults", "Compaction", "Summarise", "TrimTexts"]
+
 CLEARED: Final = "[Cleared to save room. If you need this result again, repeat the call.]"
 REPEATED: Final = "[Cleared to save room: the same call was made again later, with the result below.]"
 OPENING: Final = f"{SUMMARY_MARK}\n"

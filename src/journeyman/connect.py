@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from journeyman.session import Session
     from journeyman.types import Audio, Document, Image
 
+__all__ = ["Connected", "connect"]
+
 Maker: TypeAlias = Callable[..., Model]
 
 GROUP: Final = "journeyman.models"

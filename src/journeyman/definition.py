@@ -16,6 +16,8 @@ from typing import Any, Final, TypeVar, cast
 
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, UNNAMED
 
+__all__ = ["Problem"]
+
 T = TypeVar("T")
 
 _LONGEST_VALUE: Final = 60

@@ -8,11 +8,37 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import StrEnum
-from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias, assert_never
 
 from journeyman.data import lazy_dataclass
-from journeyman.errors import ModelUnavailable, ProviderErrorKind, shortage
+from journeyman.errors import ModelUnavailable, ProviderErrorKind, count, shortage
 from journeyman.types import StopReason
+
+__all__ = [
+    "ApiErrorContext",
+    "AttemptsContext",
+    "BudgetContext",
+    "CancelledContext",
+    "Category",
+    "Context",
+    "InternalContext",
+    "InvalidInputContext",
+    "InvalidResponseContext",
+    "IterationsContext",
+    "ModelUnavailableContext",
+    "OverflowContext",
+    "Phase",
+    "Place",
+    "ProjectionContext",
+    "PromptContext",
+    "RateLimitContext",
+    "RefusedContext",
+    "StopGuardContext",
+    "SubmitContext",
+    "TruncatedContext",
+    "UnusableAnswerContext",
+    "ValidationContext",
+]
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
 """Where a run was when it ended. `iteration` lasts from the first call of an attempt until its output is extracted."""
@@ -100,6 +126,21 @@ def told_reason(reason: StopReason, detail: str | None) -> str:
     if reason == "stop_sequence" and detail:
         return f"{reason}: {detail}"
     return detail or ("no reason given" if reason == "other" else reason)
+
+
+CutBy: TypeAlias = Literal["max_tokens", "budget", "window", "service"]
+"""What cut a response: its `max_tokens`; a budget that paid for less; the model's window; or, where the response was
+shorter than all that is known, a window or a limit that only the service knows."""
+
+_CUT_HINTS: Final[dict[CutBy, str]] = {
+    "max_tokens": "Raise Settings(max_tokens=…), or ask for a shorter answer. Limits(extended_max_tokens=…) repeats "
+    "such a call once.",
+    "budget": "Raise the limit on tokens or cost, or ask for a shorter answer: a higher max_tokens is not paid for.",
+    "window": "Shorten the input, give the agent a compaction strategy, or use a model with a larger window: a higher "
+    "max_tokens does not help.",
+    "service": "Its window may be full: shorten the input, or raise the service's own limit, such as the context size "
+    "of a local server. A higher max_tokens does not help.",
+}
 
 
 # -- one context class for each code ----------------------------------------------------------------------------------
@@ -228,22 +269,51 @@ class OverflowContext:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class TruncatedContext:
-    """A response was cut by `max_tokens` or by the window. Its calls were not run."""
+    """A response was cut. Its calls were not run."""
 
     code: ClassVar = ErrorCode.TOKEN_LIMIT_EXCEEDED
     category: ClassVar[Category] = "limit"
-    hint: ClassVar = (
-        "Raise Settings(max_tokens=…), or ask for a shorter "
-        "answer. Limits(extended_max_tokens=…) repeats such a call once."
-    )
     stop_reason: StopReason
-    """What cut it: `max_tokens` or the window."""
+    """What cut it, in the provider's view: `max_tokens` or the window."""
     max_tokens: int | None
     """How long a response might have been, in tokens; None when no limit was set."""
+    cut_by: CutBy = "max_tokens"
+    """What left no more room, as far as that is known."""
+    input_tokens: int | None = None
+    """How long the input was; None when that was not told."""
+    output_tokens: int | None = None
+    """How long the response was; None when that was not told."""
+    window_tokens: int | None = None
+    """The window of the model; None when it is not known."""
+    calls: int = 0
+    """How many calls the response asked for."""
+
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+        return _CUT_HINTS[self.cut_by]
 
     def __str__(self) -> str:
-        longest = "1 token" if self.max_tokens == 1 else f"{self.max_tokens} tokens"
-        return f"The response was cut ({self.stop_reason}) at {longest}; its calls were not run."
+        asked = count(self.max_tokens or 0, "token")
+        match self.cut_by:
+            case "max_tokens":
+                words = f"The response was cut ({self.stop_reason}) at {asked}"
+            case "budget":
+                words = f"The response was cut at {asked}, because the budget left no more"
+            case "window":
+                size = "" if self.window_tokens is None else f" of {count(self.window_tokens, 'token')}"
+                words = f"The response was cut because the model's window{size} is full: {self._lengths()}"
+            case "service":
+                words = f"The service cut the response before max_tokens ({self.max_tokens}): {self._lengths()}"
+            case _:
+                assert_never(self.cut_by)
+        unrun = "its call was" if self.calls == 1 else f"its {self.calls} calls were"
+        return f"{words}; {unrun} not run." if self.calls else f"{words}."
+
+    def _lengths(self) -> str:
+        if self.input_tokens is None or self.output_tokens is None:
+            return "how much of it, the service did not tell"
+        return f"{count(self.input_tokens, 'token')} of input and {self.output_tokens} of the answer"
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,32 @@ from journeyman.types import NOTHING_USED, Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = [
+    "ApprovalsUnreadable",
+    "BudgetRefused",
+    "CassetteError",
+    "InvalidArguments",
+    "McpUnavailable",
+    "NotRecorded",
+    "NothingToContinue",
+    "NothingToUndo",
+    "OutcomeUnknown",
+    "PinsDiffer",
+    "ProviderErrorKind",
+    "RunBlocked",
+    "RunDiffers",
+    "RunInUse",
+    "RunOver",
+    "RunUnknown",
+    "SessionInUse",
+    "StepTooLarge",
+    "StoreError",
+    "SubagentFailed",
+    "SubagentMisused",
+    "TeamError",
+    "UnusableAnswer",
+]
+
 ProviderErrorKind: TypeAlias = Literal[
     "rate_limited",
     "overloaded",

@@ -41,6 +41,26 @@ from journeyman.types import (
     canonical_json,
 )
 
+__all__ = [
+    "Allow",
+    "Approval",
+    "Approver",
+    "Ask",
+    "Decision",
+    "Deny",
+    "Extent",
+    "Gate",
+    "GateRequest",
+    "GateWithDeps",
+    "ReadyTool",
+    "Rewrite",
+    "RunGate",
+    "Seen",
+    "Stop",
+    "Use",
+    "Verdict",
+]
+
 ReadyTool: TypeAlias = Literal[
     "read",
     "ls",

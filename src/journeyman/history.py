@@ -37,6 +37,8 @@ from journeyman.types import (
     UserContent,
 )
 
+__all__ = ["Closing", "History"]
+
 T = TypeVar("T", bound=Block | ToolReference)
 
 NO_OUTPUT = "(no output)"

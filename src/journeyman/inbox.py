@@ -20,6 +20,8 @@ from journeyman.endings import Place
 from journeyman.gate import Approver, Decision
 from journeyman.types import RunPath, Text, TextOrigin
 
+__all__ = ["Inbox", "Queue", "Receipt"]
+
 Disposition: TypeAlias = Literal["steered", "resumed", "queued"]
 """What comes of a text. `steered`: the turn that goes on reads it. `resumed`: it began a turn. `queued`: it waits."""
 

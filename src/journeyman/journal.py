@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 import orjson
@@ -34,6 +35,20 @@ from journeyman.json_numbers import read_json, write_json
 from journeyman.model import Model, Request, Tap
 from journeyman.result import ChildRecord
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolUse, Usage, adapter_of
+
+__all__ = [
+    "About",
+    "Journal",
+    "Records",
+    "SentRuns",
+    "StoredStep",
+    "StoringJournal",
+    "Tape",
+    "TapeEnd",
+    "TapeKind",
+    "Telemetry",
+    "Where",
+]
 
 T = TypeVar("T")
 
@@ -110,6 +125,8 @@ class StepFacts:
     """How many tool calls it stands for, in limits."""
     spent: Usage = NOTHING_USED
     """The use by it that no other step of the journal stores."""
+    lost: Usage = NOTHING_USED
+    """What a budget counts beside that: what was reserved for requests of which nothing is known."""
     children: tuple[ChildRecord, ...] = ()
     """The runs that began and ended in it, and will not begin again once it is known."""
     numbers: tuple[int, ...] = ()
@@ -125,7 +142,7 @@ def encode_step(value: bytes, facts: StepFacts) -> bytes:
     stored: dict[str, Any] = {"kind": facts.kind}
     if facts.counts:
         stored["counts"] = facts.counts
-    for name, usage in (("spent", facts.spent), ("background", facts.background)):
+    for name, usage in (("spent", facts.spent), ("lost", facts.lost), ("background", facts.background)):
         if usage is not NOTHING_USED:
             stored[name] = adapter_of(Usage).dump_python(usage, mode="json", exclude_none=True)
     if facts.children:
@@ -315,6 +332,11 @@ class Journal(Protocol):
         below it has asked for another one in this life."""
         return False
 
+    def n_deaths(self, prefix: str = "") -> int:
+        """Return how many lives of the run whose keys begin with `prefix` have ended since its last step, in the middle
+        of what followed, as far as that is known."""
+        return 0
+
 
 # -- what a step answers ----------------------------------------------------------------------------------------------
 
@@ -490,6 +512,10 @@ class StoringJournal(Journal):
         """Tell whether a run has only done what it had done in an earlier life."""
         return self._lives.is_replaying(prefix)
 
+    def n_deaths(self, prefix: str = "") -> int:
+        """Return 1 as long as a run replays: whether that was the first time, is not known here."""
+        return int(self.is_replaying(prefix))
+
     def go_live(self, key: str) -> None:
         """Note that a step is new."""
         self._lives.go_live(key)
@@ -516,6 +542,9 @@ class InMemoryJournal(StoringJournal):
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
         known = {**dict.fromkeys(self.started), **self.finished}
         return ((key, value) for key, value in known.items() if key.startswith(prefix))
+
+    def n_deaths(self, prefix: str = "") -> int:
+        return lives_since_step(prefix, [key for key, _ in self._times])
 
     def found(self, key: str) -> tuple[bool, bytes | None]:
         return key in self.started, self.finished.get(key)
@@ -551,6 +580,12 @@ class Lives:
         """Note that a step is new."""
         if self._known:
             self._new.append(key)
+
+
+def lives_since_step(prefix: str, keys: Sequence[str]) -> int:
+    """Return how many lives have begun since the last step was stored whose key begins with `prefix`."""
+    newest_first = (key for key in reversed(keys) if key.startswith(prefix) or key.rpartition("/")[2] == LIFE)
+    return sum(1 for _ in takewhile(lambda key: key.rpartition("/")[2] == LIFE, newest_first))
 
 
 def worked_s(times: Iterable[tuple[str, float]]) -> float:
@@ -600,6 +635,9 @@ class Section(Journal):
 
     def is_replaying(self, prefix: str = "") -> bool:
         return self.journal.is_replaying(f"{self.prefix}/{prefix}")
+
+    def n_deaths(self, prefix: str = "") -> int:
+        return self.journal.n_deaths(f"{self.prefix}/{prefix}")
 
 
 # -- recordings --------------------------------------------------------------------------------------------------------

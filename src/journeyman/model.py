@@ -31,6 +31,30 @@ from journeyman.types import (
     Usage,
 )
 
+__all__ = [
+    "Answered",
+    "BlockFinished",
+    "CachePolicy",
+    "Facts",
+    "InputPart",
+    "OutputFormat",
+    "Part",
+    "Prefix",
+    "Request",
+    "Response",
+    "ResponseFinished",
+    "ResponseStarted",
+    "Restarted",
+    "Retried",
+    "Tap",
+    "TextPart",
+    "ThinkingLevel",
+    "ThinkingPart",
+    "ToolChoice",
+    "ToolSpec",
+    "UsageSeen",
+]
+
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
 """How much the model reasons before it answers."""
 CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]
@@ -305,6 +329,10 @@ class Tap(Protocol):
 current_tap: ContextVar[Tap | None] = ContextVar("journeyman_tap", default=None)
 """Who hears the request that is made here."""
 
+paid_max_tokens: ContextVar[int | None] = ContextVar("journeyman_paid_max_tokens", default=None)
+"""How long an answer a budget pays for now, for a model that asks another one within the same call. None: as long as
+the request says."""
+
 
 class Opens(Protocol):
     """A model that has something to do for each run, such as opening what is closed when the run ends. These blocks may
@@ -480,7 +508,6 @@ def checked_usage(usage: Usage) -> Usage:
 
 
 _NOTHING_TO_OPEN: Final = nullcontext()
-_FOR_DISPLAY = frozenset({ThinkingPart, InputPart})
 
 
 def unfinished(parts: object) -> str:
@@ -495,7 +522,7 @@ class Collector:
 
     __slots__ = (
         *("_blocks", "_finished", "_id", "_is_counted", "_lost", "_max_tokens", "_model"),
-        *("_room", "_shown", "_texts", "_usage"),
+        *("_pieces", "_room", "_shown", "_texts", "_usage"),
     )
 
     def __init__(self, max_tokens: int | None = None) -> None:
@@ -507,6 +534,8 @@ class Collector:
         self._blocks: list[Block] = []
         self._texts: list[str] = []
         """The parts of a text block that is not finished."""
+        self._pieces: list[str] = []
+        """The parts of reasoning and arguments that are not finished."""
         self._usage: Usage | None = None
         self._lost = NOTHING_USED
         self._model = ""
@@ -525,6 +554,7 @@ class Collector:
             self._room.take(part.block)
             self._blocks.append(part.block)
             self._texts.clear()
+            self._pieces.clear()
         elif isinstance(part, TextPart):
             self._texts.append(part.text)
             self._shown -= len(part.text)
@@ -535,7 +565,11 @@ class Collector:
             self._finished = part
             if part.usage is not None:
                 self._usage, self._is_counted = checked_usage(part.usage), True
-        elif type(part) not in _FOR_DISPLAY:
+        elif isinstance(part, ThinkingPart):
+            self._pieces.append(part.text)
+        elif isinstance(part, InputPart):
+            self._pieces.append(part.json)
+        else:
             self._add_fact(part)
 
     def _add_fact(self, part: Part) -> None:
@@ -548,6 +582,7 @@ class Collector:
                 self._lost = self.used() if part.usage is None else self._lost + part.usage
                 self._blocks.clear()
                 self._texts.clear()
+                self._pieces.clear()
                 self._room = Room(self._max_tokens)
                 self._shown = self._room.limit
                 self._usage, self._finished, self._is_counted = None, None, False
@@ -577,6 +612,20 @@ class Collector:
         finished = [block.text for block in self._blocks if isinstance(block, Text)]
         return "\n\n".join([text for text in (*finished, "".join(self._texts)) if text])
 
+    @property
+    def words(self) -> str:
+        """All that the model has written so far: text, reasoning and arguments."""
+        written = [*self._texts, *self._pieces]
+        for block in self._blocks:
+            match block:
+                case Text() | Thinking():
+                    written.append(block.text)
+                case ToolUse():
+                    written.append(block.malformed or block.input_json)
+                case _:
+                    pass
+        return "".join(written)
+
     def used(self) -> Usage:
         """Return what the call has used, as far as it is known: exact when it finished and told."""
         if self._finished is not None and self._is_counted and self._usage is not None:
@@ -584,9 +633,10 @@ class Collector:
         seen = self._usage or Usage(requests=1)
         return self._lost + replace(seen, exact=False)
 
-    def used_before(self, failure: ProviderError) -> Usage:
+    def used_before(self, failure: BaseException) -> Usage:
         """Return what the call has used up to its failure."""
-        return self.used() if failure.usage is None else self._lost + failure.usage
+        told = failure.usage if isinstance(failure, ProviderError) else None
+        return self.used() if told is None else self._lost + told
 
 
 async def collect(parts: AsyncIterator[Part]) -> Response:

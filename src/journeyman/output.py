@@ -18,6 +18,8 @@ from journeyman.errors import Problem
 from journeyman.model import UNKNOWN, Facts, OutputFormat
 from journeyman.types import JsonObject, RunPath, ToolResult
 
+__all__ = ["PerRun", "Renderer", "StopAfter", "StopGuard", "StopRule", "StopVerdict"]
+
 T = TypeVar("T")
 Needs = TypeVar("Needs", default=object, contravariant=True)
 """The type of the deps that a function takes as its last argument; it need not take any."""

@@ -12,6 +12,8 @@ from journeyman.data import lazy_dataclass
 from journeyman.result import ValidationReport
 from journeyman.types import Content, Text, UserContent
 
+__all__ = ["ErrorPrompt", "Prompt", "SystemPrompt"]
+
 Needs = TypeVar("Needs", default=object, contravariant=True)
 
 Prompt: TypeAlias = str | Content

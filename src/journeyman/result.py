@@ -21,6 +21,8 @@ from journeyman.endings import Ending, ErrorCode, Phase
 from journeyman.errors import RunError, count, visible_json
 from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of
 
+__all__ = ["AttemptRecord", "CallbackError", "ChildRecord", "LayerOutcome", "ToolKind", "ToolStats", "ValidationReport"]
+
 _SHOWN_CHARS: Final = 500
 """The most that a summary shows of an output or an error."""
 

@@ -15,6 +15,8 @@ from journeyman.inbox import Queue
 from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent
 from journeyman.window import SentView
 
+__all__ = ["Session", "Sessions", "SharedSession", "Snapshot", "Step"]
+
 MOST_ID_CHARS: Final = 200
 
 

@@ -25,6 +25,26 @@ from journeyman.content.media import checked, checked_url, read
 from journeyman.data import lazy_dataclass
 from journeyman.json_numbers import read_json
 
+__all__ = [
+    "Base64",
+    "Block",
+    "Content",
+    "Effect",
+    "JsonObject",
+    "Opaque",
+    "RedactedThinking",
+    "Role",
+    "RunPath",
+    "Source",
+    "StopReason",
+    "TextOrigin",
+    "Thinking",
+    "ToolReference",
+    "ToolUse",
+    "Url",
+    "UserContent",
+]
+
 T = TypeVar("T")
 
 JsonObject: TypeAlias = dict[str, JsonValue]
@@ -342,7 +362,8 @@ class Usage:
     """US dollars that the cache saved, against all input at the plain price; below 0 when writing it cost more. None
     when no response reported a cache, or when the price of any that did is unknown."""
     exact: bool = True
-    """False when a response broke off before it reported all that it used: the numbers are then lower bounds."""
+    """False when a response did not report all that it used, as one that broke off: the numbers are then lower bounds,
+    with an estimate of what it had written."""
 
     @property
     def total_tokens(self) -> int:

@@ -34,6 +34,8 @@ from journeyman.types import (
     Usage,
 )
 
+__all__ = ["AnyStrategy", "Informed", "Shortened", "Strategy"]
+
 _BLOCK_TOKENS = 8
 _PICTURE_TOKENS = 1_200
 _SOUND_CHARS_PER_TOKEN = 600
@@ -275,6 +277,31 @@ def estimate_prefix(prefix: Prefix) -> int:
     tools = sum(estimate_text(f"{tool.name}{tool.description}{tool.input_schema}") for tool in shown)
     output = estimate_text(f"{prefix.output.name}{prefix.output.schema}") if prefix.output is not None else 0
     return system + tools + output
+
+
+def estimate_request(request: Request) -> int:
+    """Return about how many tokens the input of `request` is."""
+    return estimate_prefix(request.prefix) + sum(map(estimate_message, request.messages))
+
+
+def believable_usage(usage: Usage, request: Request, words: str) -> Usage:
+    """Return what a request with an answer of these words used: as it was told, or estimated where that cannot be.
+
+    Many services tell the use at the end of an answer alone, or begin with a figure that stands for nothing; some tell
+    that an answer with words has no tokens.
+    """
+    if not words or not usage.requests:
+        return usage
+    written, counted_input = estimate_text(words), usage.total_tokens - usage.output_tokens
+    least = 1.0 if usage.exact else written / 2  # a broken answer's figure may be of its beginning
+    if counted_input and usage.output_tokens >= least:
+        return usage
+    return replace(
+        usage,
+        input_tokens=usage.input_tokens if counted_input else estimate_request(request),
+        output_tokens=usage.output_tokens if usage.output_tokens >= least else written,
+        exact=False,
+    )
 
 
 def _estimate_block(block: Block | ToolReference) -> int:

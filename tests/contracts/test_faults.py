@@ -16,7 +16,7 @@ from journeyman import Agent, ErrorCode, Event, Failure, ProviderError, Result, 
 from journeyman.events import ModelRetried
 from journeyman.loop.retry import LONGEST_WAIT_S, PASSING
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
-from tests.contracts.faults import FAULTS, Fault, context
+from tests.contracts.faults import FAULTS, Fault, context, unknown
 from tests.contracts.makers import KEY
 from tests.contracts.patient_clock import on_patient_clock
 from tests.models.raw_server import RawServer, http
@@ -26,6 +26,8 @@ from tests.support.shares import thinned
 ROWS = [(adapter, met) for fault in FAULTS for adapter in ADAPTERS if (met := adapter.meets(fault)) is not None]
 ONE_IN = 5
 UNTOLD = Usage(requests=1, exact=False)
+BY_ITS_WORDS = Usage(requests=1, input_tokens=10, output_tokens=2, exact=False)
+"""Of "Hello." and "Hello"."""
 REQUESTS = 3  # a run's default: two retries
 
 
@@ -67,7 +69,8 @@ async def told(adapter: Adapter, fault: Fault, *, then_well: bool) -> Told:
 
 def use_of(fault: Fault, adapter: Adapter) -> Usage:
     """Return what one request with this fault counts as."""
-    return fault.used(adapter.wire) or UNTOLD
+    has_words = adapter.wire.is_stream and fault.is_within and fault.used is not unknown
+    return fault.used(adapter.wire) or (BY_ITS_WORDS if has_words else UNTOLD)
 
 
 def code_of(fault: Fault) -> ErrorCode:

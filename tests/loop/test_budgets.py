@@ -107,8 +107,13 @@ async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
 @virtual_clock
 async def test_failed_requests_count_too() -> None:  # R79, A31
     broke = ProviderError("cut", kind="stream_cut", usage=USED_900)
-    agent = talker(Scripted([broke, call("look"), "never"]), limits=Limits(tokens=1_000), retries=1)
-    assert context_of(await run(agent, "Go."), BudgetContext).used == 915
+    budget = Budget(Allowance(tokens=5_000), scope="all", now=0.0)
+    await run(talker(Scripted([broke, "Done."]), retries=1), "Go.", host=Host(budget=budget))
+    assert budget.tokens == 915
+    model = Scripted([broke, "never"])
+    agent = talker(model, limits=Limits(tokens=1_000), retries=1)
+    context = context_of(await run(agent, "Go."), BudgetContext)
+    assert (context.used, len(model.requests)) == (900, 1)  # a repetition is paid for like any other request
 
 
 # -- money -------------------------------------------------------------------------------------------------------------

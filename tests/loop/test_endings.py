@@ -64,6 +64,7 @@ def _example(context: type[Any]) -> object:
     values: dict[str, Any] = {
         "issues": ("total: too large",),
         "kind": "unknown",
+        "cut_by": "budget",
         "hint": "Look for the key.",
         "advice": "Ask it later.",
     }

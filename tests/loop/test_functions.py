@@ -297,7 +297,7 @@ class Odd:
 async def test_a_response_without_usage_is_an_answer_of_unknown_use() -> None:  # D39, A31
     result = await run(talker(Odd(BlockFinished(Text("Done.")), ResponseFinished("end_turn"))), "Go.")
     assert result.unwrap() == "Done."
-    assert result.metadata.usage == Usage(requests=1, exact=False)
+    assert result.metadata.usage == Usage(requests=1, input_tokens=42, output_tokens=2, exact=False)
 
 
 # D39, A29, M9

@@ -1,5 +1,8 @@
 """Iterations: calls are run and answered until an output is handed in, or the limit is met, or the model stops."""
 
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,9 +10,10 @@ import pytest
 from journeyman import Agent, Callbacks, ErrorCode, Failure, Limits, Output, Settings, Success, ToolContext, run, tool
 from journeyman.endings import InvalidResponseContext, IterationsContext, RefusedContext, TruncatedContext
 from journeyman.events import IterationStarted
-from journeyman.model import Response
-from journeyman.models.scripted import call, say
-from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse
+from journeyman.model import Facts, Part, Request, Response
+from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.wrappers import Around
+from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.loop.players import PLAIN, REFLECTED, Report, fail, report, reporter, submit, talker
 from tests.loop.results import context_of, end_of, failed, succeeded
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
@@ -195,7 +199,8 @@ async def test_a_reply_that_calls_only_unknown_tools_is_no_reply_that_only_talks
 
 
 def stopped(*blocks: ToolUse | str, reason: StopReason, detail: str | None = None) -> Response:
-    return Response(content=say(*blocks).content, stop_reason=reason, stop_detail=detail, usage=say().usage)
+    usage = Usage(requests=1, input_tokens=10, output_tokens=1_000) if reason == "max_tokens" else say().usage
+    return Response(content=say(*blocks).content, stop_reason=reason, stop_detail=detail, usage=usage)
 
 
 NUDGE = "Nothing was handed in yet. Go on, and hand in the result with 'output'."
@@ -278,7 +283,9 @@ async def test_the_calls_of_a_response_that_was_cut_do_not_run(stage: Stage, rea
     # R4, X38, A30, D24, M7
     response = stopped("I will act.", call("act", id="a"), report(1, "b"), reason=reason)
     failure, runs = await ran(stage, response, typed=typed)
-    assert end_of(failure) == (TruncatedContext(stop_reason=reason, max_tokens=1_000), 1, 1)
+    context = context_of(failure, TruncatedContext)
+    by = "window" if reason == "context_window" else "max_tokens"
+    assert (context.stop_reason, context.max_tokens, context.cut_by, context.calls) == (reason, 1_000, by, 2)
     assert (runs, failure.candidate) == ([], None)
     not_run = f"Error: not run, because the response stopped with {reason!r}."
     assert transcript(failure.history) == [
@@ -403,3 +410,64 @@ async def test_pauses_count_as_iterations(stage: Stage, iterations: int) -> None
     agent = talker(model, limits=Limits(iterations=iterations))
     assert failed(await run(agent, "Go.")).code == "MAX_ITERATIONS"
     assert stage.n_requests == iterations
+
+
+# -- what cut a response -----------------------------------------------------------------------------------------------
+
+
+def cut_after(output_tokens: int, *, input_tokens: int = 100, exact: bool = True, calls: int = 0) -> Response:
+    usage = Usage(requests=1, input_tokens=input_tokens, output_tokens=output_tokens, exact=exact)
+    return say("I", *[call("look", id=f"{n}") for n in range(calls)], stop_reason="max_tokens", usage=usage)
+
+
+class InWindow(Around):
+    """A model with a window of 2,048 tokens."""
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(context_window=2_048)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
+        return self._inner.stream(request)
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "cut_by", "told"),
+    [
+        (cut_after(1_000), {}, "max_tokens", "was cut (max_tokens) at 1,000 tokens."),
+        (cut_after(990, calls=1), {}, "max_tokens", "was cut (max_tokens) at 1,000 tokens; its call was not run."),
+        (cut_after(3, exact=False), {}, "max_tokens", "was cut (max_tokens) at 1,000 tokens."),  # nobody counted
+        (
+            cut_after(120, input_tokens=1_928),
+            {"window": True},
+            "window",
+            "model's window of 2,048 tokens is full: 1,928 tokens of input and 120 of the answer.",
+        ),
+        (
+            cut_after(120),
+            {"window": True},
+            "service",
+            "before max_tokens (1000): 100 tokens of input and 120 of the answer.",
+        ),
+        (cut_after(120, calls=2), {}, "service", "and 120 of the answer; its 2 calls were not run."),
+        (cut_after(560), {"tokens": 600}, "budget", "tokens, because the budget left no more."),
+        (cut_after(1_000), {"tokens": 9_000}, "max_tokens", "at 1,000 tokens."),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_cut_response_tells_what_cut_it_and_is_repeated_only_where_that_helps(
+    answer: Response, options: dict[str, int], cut_by: str, told: str
+) -> None:
+    model = Scripted([answer, answer])
+    limits = Limits(extended_max_tokens=1_500, tokens=options.get("tokens"))
+    agent = talker(
+        InWindow(model) if "window" in options else model, settings=Settings(max_tokens=1_000), limits=limits
+    )
+    result = await run(replace(agent, limits=replace(limits, extended_max_tokens=None)), "Go.")
+    context = context_of(result, TruncatedContext)
+    assert (context.cut_by, failed(result).error.message.endswith(told)) == (cut_by, True), failed(result).error
+    assert ("max_tokens=…" in failed(result).error.hint) is (cut_by == "max_tokens")
+    model = Scripted([answer, "Done."])
+    agent = replace(agent, model=InWindow(model) if "window" in options else model, limits=limits)
+    await run(agent, "Go.")
+    assert len(model.requests) == (2 if cut_by == "max_tokens" else 1)

@@ -120,7 +120,7 @@ async def test_half_an_answer_is_thrown_away_and_its_use_stays_counted() -> None
     response = await ask(fallback)
     assert response.content == (Text("Whole."),)
     assert (response.usage.requests, response.usage.input_tokens, response.usage.exact) == (2, 17, False)
-    assert response.usage.cost == pytest.approx((7 * 1 + 10 * 100 + 5 * 1_000) / 1e6)
+    assert response.usage.cost == pytest.approx((7 * 1 + 1 * 10 + 10 * 100 + 5 * 1_000) / 1e6)
     assert halting.log == ["ask", "left"]
 
 

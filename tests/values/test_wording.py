@@ -22,7 +22,7 @@ SPENT = BudgetContext(policy="calls", limit=1, used=0, scope="run", needed=1)
             str(IterationsContext(iteration_count=1, max_iterations=1, has_draft=False)),
             "used its only iteration without",
         ),
-        (str(TruncatedContext(stop_reason="max_tokens", max_tokens=1)), "at 1 token;"),
+        (str(TruncatedContext(stop_reason="max_tokens", max_tokens=1)), "at 1 token."),
         (str(SPENT), "the next call needs about 1 call, 1 is allowed, 0 are used"),
         (shortage("tokens", needed=2_100, limit=250, used=1), "2,100 tokens, 250 are allowed, 1 is used"),
     ],

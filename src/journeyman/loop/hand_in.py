@@ -15,18 +15,12 @@ from typing import Any, Final, cast
 from journeyman.agent import Agent
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
-from journeyman.endings import (
-    Ending,
-    InvalidResponseContext,
-    RefusedContext,
-    StopGuardContext,
-    SubmitContext,
-    TruncatedContext,
-)
+from journeyman.endings import Ending, InvalidResponseContext, RefusedContext, StopGuardContext, SubmitContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
 from journeyman.journal import Journal, TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run, applied, current_run
+from journeyman.loop.request import explain_cut
 from journeyman.loop.steps import decided
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stopping
@@ -337,8 +331,7 @@ async def _without_calls(
         case "pause_turn":
             return None
         case "max_tokens" | "context_window":
-            asked = run.attempt.asked_max_tokens
-            return run.ending(TruncatedContext(stop_reason=iterated.response.stop_reason, max_tokens=asked))
+            return run.ending(explain_cut(run, iterated.response))
         case "refusal":
             text = iterated.said.text if iterated.said else ""
             return run.ending(RefusedContext(refusal=iterated.response.stop_detail, text=text))

@@ -44,7 +44,7 @@ from journeyman.hosted.calls import hosted_calls
 from journeyman.inbox import Inbox
 from journeyman.loop.calls import run_calls
 from journeyman.loop.record import Iterated, Run, released
-from journeyman.loop.request import ModelCall, fit, note_failure, once, room_for_answer, shrink, taps_of
+from journeyman.loop.request import ModelCall, explain_cut, fit, note_failure, once, room_for_answer, shrink, taps_of
 from journeyman.loop.retry import respond
 from journeyman.loop.steps import CONTENT, decided
 from journeyman.model import (
@@ -184,14 +184,17 @@ def _longer_answer(run: Run, response: Response) -> int | None:
     longer = run.agent.limits.extended_max_tokens
     if longer is None or response.stop_reason != "max_tokens":
         return None
+    if explain_cut(run, response).cut_by != "max_tokens":
+        return None  # it would be cut at the same place
     longer = min(longer, max_output_tokens_of(run.model) or longer)
     return longer if longer > run.max_tokens else None
 
 
 def _asked(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
+    run.attempt.asked_by = "max_tokens"
     if isinstance(run.view, CompactedView):
         return _fitted(run, run.view, max_tokens, step=step)
-    return _sent(run, max_tokens, step=step)
+    return _send(run, _call_of(run, max_tokens), step=step)
 
 
 async def _fitted(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
@@ -199,18 +202,21 @@ async def _fitted(run: Run, view: CompactedView, max_tokens: int, *, step: str) 
     yet."""
     await fit(run, view, step=step)
     for again, place in ((False, step), (True, f"{step}/smaller")):
-        call = _call_of(run, room_for_answer(run, view, max_tokens))
+        call = _fitting_call(run, view, max_tokens)
         try:
             return await _send(run, call, step=place)
         except ProviderError as error:
             if error.kind != "context_overflow" or not await shrink(run, view, step=place, again=again):
                 raise
             await note_failure(run, call, error, step=place)
-    return await _sent(run, room_for_answer(run, view, max_tokens), step=f"{step}/smaller/smaller")
+    return await _send(run, _fitting_call(run, view, max_tokens), step=f"{step}/smaller/smaller")
 
 
-def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
-    return _send(run, _call_of(run, max_tokens), step=step)
+def _fitting_call(run: Run, view: CompactedView, max_tokens: int) -> ModelCall:
+    """Return the call that sends the view, for an answer that fits the window with it."""
+    room = room_for_answer(run, view, max_tokens)
+    run.attempt.asked_by = "max_tokens" if room == max_tokens else "window"
+    return _call_of(run, room)
 
 
 def _call_of(run: Run, max_tokens: int) -> ModelCall:

@@ -18,7 +18,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Abort, Scope, current_call, current_scope
 from journeyman.data import lazy_dataclass
-from journeyman.endings import START, Context, Ending, ErrorCode, Phase, Place
+from journeyman.endings import START, Context, CutBy, Ending, ErrorCode, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
 from journeyman.history import History
@@ -148,6 +148,8 @@ class Attempt:
     """The layer that is judging."""
     asked_max_tokens: int = 0
     """The longest answer that the last request asked for."""
+    asked_by: CutBy = "max_tokens"
+    """Why it asked for no longer one."""
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
 
 

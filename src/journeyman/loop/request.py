@@ -7,14 +7,15 @@ their saving: the run continues with what it has.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from typing import Final, Literal
 
+from journeyman.budget import Grant
 from journeyman.cancel import is_failure
 from journeyman.data import lazy_dataclass
+from journeyman.endings import TruncatedContext
 from journeyman.errors import (
     BudgetRefused,
     DefinitionError,
@@ -29,8 +30,8 @@ from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
-from journeyman.model import Model, Part, Prefix, Request, Response, Tap, price_of, unpriced
-from journeyman.types import NOTHING_USED, Message, Usage, adapter_of
+from journeyman.model import Model, Part, Prefix, Request, Response, Tap, context_window_of, price_of, unpriced
+from journeyman.types import NOTHING_USED, Message, ToolUse, Usage, adapter_of
 from journeyman.window import (
     AnyStrategy,
     CompactedView,
@@ -67,6 +68,8 @@ class ModelCall:
     """What kind of step it is."""
     used: list[Usage] = field(default_factory=list[Usage])
     """By each of its requests, failed ones included."""
+    lost: list[Usage] = field(default_factory=list[Usage])
+    """What was reserved for each of its requests of which nothing is known."""
 
     def spend(self, usage: Usage) -> None:
         """Count what a request used."""
@@ -97,13 +100,17 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     """
     if run.options.host.journal is None:
         return await _made(run, call)
+    n_deaths = 0
 
     async def work() -> _StoredAnswer:
-        response = await _made(run, call)
+        response = await _made(run, call, n_deaths)
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
-    place, codec = _place_of(run, call, run.options.host.journal, step), _AnswerCodec(call)
+    journal = run.options.host.journal
+    place, codec = _place_of(run, call, journal, step), _AnswerCodec(call)
+    if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
+        n_deaths = journal.n_deaths()  # it was under way then, or was to be next
     if run.tape is not None and place.is_known:
         run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
     answer = await place.step(work, codec=codec)
@@ -127,36 +134,64 @@ def _place_of(run: Run, call: ModelCall, journal: Journal, step: str) -> Reserva
     return journal.reserve(run.key(step), effect="idempotent", about=about)
 
 
-async def _made(run: Run, call: ModelCall) -> Response:
-    async with _reserved(run, call) as request:
-        return await respond(
-            call.model,
-            request,
-            retries=run.retries,
-            spent=call.spend,
-            on_part=call.on_part,
-            on_cut=run.cut_off,
-            asked=call.asked,
-        )
-
-
-@asynccontextmanager
-async def _reserved(run: Run, call: ModelCall) -> AsyncGenerator[Request]:
-    """Reserve what the call may use, and settle what it used. Give the request that the reservation pays for."""
-    budget, request = run.attempt.budget, call.request
-    if not budget.limits_spending:
-        yield request
-        return
-    price = price_of(call.model)
-    if price is None and budget.limits_cost:
-        raise unpriced(call.model).in_stream()
-    longest = request.max_tokens or run.max_tokens
-    grant = await budget.reserve(input_tokens=call.input_tokens(), max_tokens=longest, price=price)
-    run.attempt.asked_max_tokens = grant.max_tokens
+async def _made(run: Run, call: ModelCall, n_deaths: int = 0) -> Response:
+    ask = partial(respond, call.model, retries=run.retries, on_part=call.on_part, on_cut=run.cut_off, asked=call.asked)
+    if not run.attempt.budget.limits_spending:
+        return await ask(call.request, spent=call.spend)
+    payment = _Payment(run, call)
     try:
-        yield replace(request, max_tokens=grant.max_tokens)
+        for _ in range(n_deaths):
+            await payment.reserve()
+            payment.lose()
+        return await ask(payment.reserve, spent=payment.spend)
     finally:
-        budget.settle(grant, Usage.total(call.used))
+        payment.settle(NOTHING_USED)
+
+
+@lazy_dataclass()
+class _Payment:
+    """What a call pays from the budget: for one request after the other, since a failed one has used something, too."""
+
+    run: Run
+    call: ModelCall
+    grant: Grant | None = None
+
+    async def reserve(self) -> Request:
+        """Reserve what the next request may use, and return it as long as that pays for.
+
+        Raises:
+            BudgetRefused: too little is left.
+        """
+        run, call = self.run, self.call
+        budget, price = run.attempt.budget, price_of(call.model)
+        if price is None and budget.limits_cost:
+            raise unpriced(call.model).in_stream()
+        longest = call.request.max_tokens or run.max_tokens
+        self.grant = await budget.reserve(input_tokens=call.input_tokens(), max_tokens=longest, price=price)
+        run.attempt.asked_max_tokens = self.grant.max_tokens
+        if self.grant.max_tokens < longest:
+            run.attempt.asked_by = "budget"
+        return replace(call.request, max_tokens=self.grant.max_tokens)
+
+    def spend(self, usage: Usage) -> None:
+        """Count what a request used."""
+        self.call.spend(usage)
+        if usage.requests and not usage.exact and not usage.total_tokens:
+            self.lose()
+        else:
+            self.settle(usage)
+
+    def lose(self) -> None:
+        """Count the reservation, since nobody knows what was used of it."""
+        if self.grant is not None:
+            self.call.lost.append(self.grant.usage())
+            self.settle(self.call.lost[-1])
+
+    def settle(self, usage: Usage) -> None:
+        """Give the reservation back, if there is one, and count this instead."""
+        if self.grant is not None:
+            self.run.attempt.budget.settle(self.grant, usage)
+            self.grant = None
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -227,7 +262,8 @@ class _AnswerCodec:
         self._call = call
 
     def encode(self, value: _StoredAnswer) -> bytes:
-        facts = StepFacts(kind=self._call.kind, spent=Usage.total(self._call.used))
+        call = self._call
+        facts = StepFacts(kind=call.kind, spent=Usage.total(call.used), lost=Usage.total(call.lost))
         return encode_step(adapter_of(_StoredAnswer).dump_json(value, exclude_none=True), facts)
 
     def decode(self, data: bytes) -> _StoredAnswer:
@@ -240,6 +276,8 @@ class _AnswerCodec:
 
 # -- a view that fits -------------------------------------------------------------------------------------------------
 
+_NEARLY: Final = 0.9
+"""What has come to this part of a limit, or beyond, has met it: not all services count alike."""
 _SHORTEST_ANSWER_TOKENS: Final = 1_024
 """However full the window is, an answer of this length is asked for, or of a quarter of the window."""
 _UNKNOWN_THRESHOLD_TOKENS: Final = 64_000
@@ -315,6 +353,30 @@ def room_for_answer(run: Run, view: CompactedView, max_tokens: int) -> int:
 
 def _shortest_answer_tokens(window: int) -> int:
     return min(_SHORTEST_ANSWER_TOKENS, window // 4)
+
+
+def explain_cut(run: Run, response: Response) -> TruncatedContext:
+    """Return what cut a response that did not come to its end.
+
+    Services say `max_tokens` of an answer that fills the window, and of one that meets a limit of their own.
+    """
+    usage, asked, by = response.usage, run.attempt.asked_max_tokens, run.attempt.asked_by
+    view = run.view
+    window = view.compaction.window_of(run.model) if isinstance(view, CompactedView) else context_window_of(run.model)
+    if response.stop_reason == "context_window":
+        by = "window"
+    elif usage.exact and usage.output_tokens < asked * _NEARLY:
+        by = "window" if window is not None and usage.total_tokens >= window * _NEARLY else "service"
+    is_told = usage.exact and usage.requests
+    return TruncatedContext(
+        stop_reason=response.stop_reason,
+        max_tokens=asked,
+        cut_by=by,
+        input_tokens=usage.total_tokens - usage.output_tokens if is_told else None,
+        output_tokens=usage.output_tokens if is_told else None,
+        window_tokens=window,
+        calls=sum([isinstance(block, ToolUse) for block in response.content]),
+    )
 
 
 def _threshold(run: Run, view: CompactedView) -> int | None:

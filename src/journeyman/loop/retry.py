@@ -11,10 +11,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, TypeAlias
 
 from journeyman.cancel import is_failure
-from journeyman.errors import ProviderError
+from journeyman.data import lazy_dataclass
+from journeyman.errors import BudgetRefused, ProviderError
 from journeyman.model import (
     Collector,
     Model,
@@ -25,11 +26,13 @@ from journeyman.model import (
     Retried,
     Tap,
     current_tap,
+    paid_max_tokens,
     price_of,
     unfinished,
 )
 from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import Price, Usage
+from journeyman.window import believable_usage
 
 PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idle", "stream_cut", "network"})
 """The kinds of `ProviderError` that are worth another request."""
@@ -70,9 +73,13 @@ rate_pause: ContextVar[RatePause | None] = ContextVar("journeyman_rate_pause", d
 """What the runs of the batch share that goes on here; None outside a batch."""
 
 
+_Reserve: TypeAlias = Callable[[], Awaitable[Request]]
+"""Pays for the next request, and returns it."""
+
+
 async def respond(
     model: Model,
-    request: Request,
+    request: Request | _Reserve,
     *,
     retries: int,
     spent: Callable[[Usage], None],
@@ -83,24 +90,26 @@ async def respond(
 ) -> Response:
     """Ask `model` until it answers, at most `retries` times more than once.
 
-    `spent` is told what each request used, also one that failed or was cancelled, at the price that the model had when
-    it was asked; `Response.usage` is the last request's. `on_part` sees every part, with `Retried` before and
-    `Restarted` after each wait. `on_cut` is told the text of an answer that broke off. `asked`
+    `request` may be a function that pays for the next request and returns it; that is called once `spent` was told what
+    the one before has used. `spent` is told that of each request, also of one that failed or was cancelled, at the
+    price that the model had when it was asked; `Response.usage` is the last request's. `on_part` sees every part, with
+    `Retried` before and `Restarted` after each wait. `on_cut` is told the text of an answer that broke off. `asked`
     returns what hears one request.
 
     Raises:
         ProviderError: of the last request.
+        BudgetRefused: the next request is not paid for.
     """
     requests, pause = retries + 1, rate_pause.get()
     for number in range(1, requests + 1):
         if pause is not None:
             await pause.over(model.provider)
+        paid = request if isinstance(request, Request) else await request()
+        reserve, unpaid = None if isinstance(request, Request) else request, paid_max_tokens.set(None)
         try:
-            if asked is None:
-                return await _ask_once(model, request, spent=spent, on_part=on_part, on_cut=on_cut)
-            return await _tapped(
-                asked(model, request), _ask_once(model, request, spent=spent, on_part=on_part, on_cut=on_cut)
-            )
+            tap = None if asked is None else asked(model, paid)
+            asking = _ask_once(model, paid, spent=spent, on_part=on_part, on_cut=on_cut, reserve=reserve)
+            return await (asking if tap is None else _tapped(tap, asking))
         except ProviderError as error:
             wait_s = _wait_before_next(error, number, jitter)
             if pause is not None and error.kind == "rate_limited":
@@ -112,6 +121,8 @@ async def respond(
             await asyncio.sleep(wait_s)
             if on_part is not None:
                 on_part(Restarted())
+        finally:
+            paid_max_tokens.reset(unpaid)
     raise AssertionError("unreachable: the last request returns or raises")
 
 
@@ -129,6 +140,34 @@ async def _tapped(tap: Tap, asking: Awaitable[Response]) -> Response:
     return response
 
 
+@lazy_dataclass()
+class _Asking:
+    """One request under way, or one after the other of those that a model around models makes."""
+
+    request: Request
+    price: Price | None
+    spent: Callable[[Usage], None]
+    reserve: _Reserve | None
+    collector: Collector
+    is_asked: bool = True
+    """False while the next request is not paid for."""
+
+    def spend(self, usage: Usage, unread: str = "") -> Usage:
+        """Count what the request used."""
+        usage = believable_usage(usage, self.request, self.collector.words + unread)
+        usage = usage if self.price is None or not usage.requests else self.price.charged(usage)
+        self.spent(usage)
+        return usage
+
+    async def begin_next(self, used: Usage | None) -> None:
+        """Begin another request, which has to be paid for, too."""
+        self.spend(self.collector.used() if used is None else used)
+        self.collector, self.is_asked = Collector(self.request.max_tokens or self.request.settings.max_tokens), False
+        if self.reserve is not None:
+            paid_max_tokens.set((await self.reserve()).max_tokens)
+        self.is_asked = True
+
+
 async def _ask_once(
     model: Model,
     request: Request,
@@ -136,41 +175,32 @@ async def _ask_once(
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None,
     on_cut: Callable[[str], None] | None,
+    reserve: _Reserve | None,
 ) -> Response:
-    collector, price = Collector(request.max_tokens or request.settings.max_tokens), price_of(model)
-    parts: object = None
+    collector = Collector(request.max_tokens or request.settings.max_tokens)
+    asking, parts = _Asking(request, price_of(model), spent, reserve, collector), None
     try:
         async with model.stream(request) as parts:
             async for part in parts:
-                collector.add(part)
+                if type(part) is Restarted:
+                    await asking.begin_next(part.usage)
+                else:
+                    asking.collector.add(part)
                 if on_part is not None:
                     on_part(part)
-        response = collector.response()
-    except ProviderError as error:
-        _tell_cut(collector.text, parts, on_cut)
-        spent(_charged(collector.used_before(error), price))
-        raise
+        response = asking.collector.response()
     except BaseException as error:
-        _tell_cut(collector.text, parts, on_cut)
-        spent(_charged(collector.used(), price))
-        if not is_failure(error):
+        collector, unread = asking.collector, unfinished(parts)
+        if on_cut is not None and (said := "\n\n".join(filter(None, (collector.text, unread)))):
+            on_cut(said)
+        if asking.is_asked:
+            asking.spend(collector.used_before(error), unread)
+        if isinstance(error, ProviderError | BudgetRefused) or not is_failure(error):
             raise
         words = f"The model {model.provider}:{model.name} raised {words_without_secrets(error)}."
         raise ProviderError(words, kind="unknown") from error
-    if price is not None:
-        response.usage = _charged(response.usage, price)
-    spent(response.usage)
+    response.usage = asking.spend(response.usage)
     return response
-
-
-def _tell_cut(text: str, parts: object, on_cut: Callable[[str], None] | None) -> None:
-    """Tell what a model had said when its answer broke off, if it had said anything."""
-    if on_cut is not None and (said := "\n\n".join([each for each in (text, unfinished(parts)) if each])):
-        on_cut(said)
-
-
-def _charged(usage: Usage, price: Price | None) -> Usage:
-    return usage if price is None or not usage.requests else price.charged(usage)
 
 
 def _wait_before_next(error: ProviderError, number: int, jitter: Callable[[], float]) -> float | None:

@@ -122,7 +122,8 @@ def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool 
     @cache
     def spent() -> tuple[int, Usage]:
         each = [facts_of(stored) for _, stored in journal.stored(prefix)]
-        return sum([facts.counts for facts in each]), Usage.total([facts.spent for facts in each])
+        used = [usage for facts in each for usage in (facts.spent, facts.lost)]
+        return sum([facts.counts for facts in each]), Usage.total(used)
 
     if budget.limits_calls or budget.limits_spending:
         for level in budget.levels() if is_root else (budget,):

@@ -130,7 +130,7 @@ class Watch:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            self.regret("listener", _name_of(listener), error)
+            self.regret("listener", getattr(listener, "__qualname__", type(listener).__name__), error)
 
     async def tell(self, event: Event, place: Place) -> None:
         """Give the event to every listener, then to its callback, and await that."""
@@ -206,10 +206,6 @@ _STEPS: Final[Mapping[type, tuple[str, str]]] = {
 """The callback for each kind of event, and the fact that it is given; none for the empty name."""
 
 _NO_CALL = _CallFacts()
-
-
-def _name_of(listener: Listener) -> str:
-    return getattr(listener, "__qualname__", type(listener).__name__)
 
 
 # -- who takes down what happens ---------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from journeyman.model import BlockFinished, Facts, Model, Part, Request, Respons
 from journeyman.models.wire import shown, to_json
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 
+__all__ = ["Answer", "FromFunction", "Policy", "Scripted", "call", "say"]
+
 Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
 """What a script or function may give: a response, the text of one, its blocks, or the error of a failed request."""
 
@@ -40,7 +42,8 @@ def call(name: str, arguments: Mapping[str, object] | None = None, /, *, id: str
 
 
 def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usage = _USAGE) -> Response:
-    """Return a response of these blocks; `stop_reason` defaults to what fits them, `usage` to 10 tokens in, 5 out."""
+    """Return a response of these blocks; `stop_reason` defaults to what fits them, `usage` to 10 tokens in, 5 out. One
+    that `max_tokens` cuts has as many out as were asked for."""
     content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
     calls = any(isinstance(block, ToolUse) for block in content)
     return Response(content=content, stop_reason=stop_reason or ("tool_use" if calls else "end_turn"), usage=usage)
@@ -195,7 +198,10 @@ class _Stream:
 
 
 def _parts_of(model: FromFunction, request: Request, response: Response) -> list[Part]:
-    usage = response.usage if model.price is None else model.price.charged(response.usage)
+    usage = response.usage
+    if response.stop_reason == "max_tokens" and usage is _USAGE:
+        usage = replace(usage, output_tokens=request.max_tokens or request.settings.max_tokens or usage.output_tokens)
+    usage = usage if model.price is None else model.price.charged(usage)
     parts: list[Part] = []
     if request.deltas:
         parts.append(ResponseStarted(response.model or model.name, response.id, _of_input(usage)))

@@ -1,8 +1,8 @@
 """HTTP to model providers: connections that are used again, bytes in, server-sent events out, every failure mapped.
 
-The only module that knows aiohttp. An adapter sends its body with `open_stream`; what goes wrong before, instead of
-or within the answer becomes a `ProviderError`, by the class of the exception. While a cassette is replayed, nobody is
-asked: see `offline`.
+With `reuse`, the only module that knows aiohttp. An adapter sends its body with `open_stream`; what goes wrong before,
+instead of or within the answer becomes a `ProviderError`, by the class of the exception. While a cassette is replayed,
+nobody is asked: see `offline`.
 
 Who owns a connection: the event loop (see `_Connections`), or the block of `async with model:` (see `OverHttp`).
 """
@@ -22,7 +22,9 @@ from dataclasses import field
 from functools import cache, partial
 from typing import Final, Self, TypeAlias
 from urllib.parse import unquote, urljoin, urlsplit
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
+
+__all__ = ["Network", "Timeouts"]
 
 try:
     import resource
@@ -30,12 +32,12 @@ except ImportError:  # Windows, where descriptors have no such bound
     resource = None
 
 import aiohttp
-from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Tap, current_tap
+from journeyman.models.reuse import PooledConnection, PooledRequest, RequestBody, watch_connections
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.proxies import VARIABLES, Proxy, ProxyRefused, find_proxy, shown_address
 from journeyman.tools.redaction import without_secrets
@@ -46,13 +48,8 @@ EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 
 _DRAIN_S: Final = 0.25  # an answer is complete, only its connection is at stake
 _KEEP_ALIVE_S: Final = 45.0
-_FRESH_S: Final = 1.0  # no server closes a connection so soon
-_ROUNDS_TO_NOTICE: Final = 2
-"""How often the event loop must look around to notice that a server has closed a connection while it did not run."""
-_FIRST_BYTES: Final = 16 * 1024  # aiohttp copies the first piece, to send it with the headers
 _READ_BYTES: Final = 16 * 1024
 """How much of a stream is read before others have their turn, in bytes."""
-_PIECE_BYTES: Final = 128 * 1024  # what a full socket leaves of a piece is copied once more
 _LOOKED_AT_BYTES: Final = 64
 _HEADER_BYTES: Final = 64 * 1024  # a company's gateway sends policies and cookies longer than aiohttp's 8 KB
 _MOST_HEADERS: Final = 500
@@ -350,7 +347,7 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
         self._connections = await _connections()
         self._pool = await self._connections.take(self._exchange, self._network, self._owner)
         try:
-            self._response = await _post(self._pool, self._exchange, self._body, self._timeouts)
+            self._response = await self._post()
         except BaseException:
             await self._connections.give_back(self._pool)
             raise
@@ -363,44 +360,34 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
         self._response.close()
         await self._connections.give_back(self._pool)
 
+    async def _post(self) -> aiohttp.ClientResponse:
+        """Post the body, and once more where its connection turns out to have been closed while it was idle.
 
-async def _post(pool: _Pool, exchange: Exchange, body: bytes, timeouts: Timeouts) -> aiohttp.ClientResponse:
-    if (refused := _refused(exchange)) is not None:
-        raise refused
-    try:
-        return await pool.session.post(
-            exchange.url,
-            data=_Body(body),
-            headers=exchange.headers,
-            proxy=pool.asked_proxy,
-            timeout=_client_timeout(timeouts),
-            allow_redirects=False,
-        )
-    except (*FOREIGN, *pool.failures) as error:
-        failure = failure_before(error, exchange, pool.proxy)
-    raise failure  # outside of `except`: aiohttp's exception holds the request's headers, and with them the key
-
-
-class _Body(aiohttp.Payload):
-    """A body that is never copied as a whole: aiohttp and the socket see pieces of it, one after the other.
-
-    Late in a long run it has hundreds of kilobytes, and the memory of each copy is fetched from the system and given
-    back with every request.
-    """
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body)
-        self._size = len(body)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        body: bytes = self._value
-        return body.decode(encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        body, start, size = memoryview(self._value), 0, _FIRST_BYTES
-        while start < len(body):
-            await writer.write(body[start : start + size])
-            start, size = start + size, _PIECE_BYTES
+        Many servers close one after each answer, or after some seconds, without a word before. A request that crosses
+        that is lost unread, and whoever keeps connections has to send it again, as curl, urllib3 and browsers do. It
+        can never be ruled out that the server read it anyway. But an answer has no effect beside its tokens, and what
+        is sent again is not counted as a request of its own, because in nearly all cases it is the only one. No idle
+        connection is left by then, and a fresh one cannot be lost in this way: the second time is the last.
+        """
+        if (refused := _refused(self._exchange)) is not None:
+            raise refused
+        while True:
+            body = RequestBody(self._body)
+            try:
+                return await self._pool.session.post(
+                    self._exchange.url,
+                    data=body,
+                    headers=self._exchange.headers,
+                    proxy=self._pool.asked_proxy,
+                    timeout=_client_timeout(self._timeouts),
+                    allow_redirects=False,
+                )
+            except (*FOREIGN, *self._pool.failures) as error:
+                failure = failure_before(error, self._exchange, self._pool.proxy)
+                was_lost = body.was_lost(error)
+            if not was_lost:
+                raise failure  # outside of `except`: aiohttp's exception holds the request's headers, and the key
+            self._pool.close_idle()
 
 
 @cache
@@ -457,6 +444,7 @@ class _Pool:
     session: aiohttp.ClientSession
     proxy: Proxy | None
     owner: object
+    connections: WeakSet[PooledConnection]
     failures: tuple[type[Exception], ...] = ()
     """What the package for SOCKS raises."""
     n_requests: int = 0
@@ -468,6 +456,12 @@ class _Pool:
     def asked_proxy(self) -> str | None:
         """The proxy that aiohttp is to ask: a SOCKS proxy is asked by the connector."""
         return None if self.proxy is None or self.proxy.is_socks else self.proxy.url
+
+    def close_idle(self) -> None:
+        """Close the connections that nobody uses now, so that the next request gets a fresh one."""
+        for connection in self.connections:
+            if connection.is_idle:
+                connection.close()
 
 
 @lazy_dataclass(repr=False, eq=False)
@@ -484,8 +478,6 @@ class _Connections:
     pools: dict[tuple[object, ...], _Pool] = field(default_factory=dict[tuple[object, ...], _Pool])
     owners: Counter[object] = field(default_factory=Counter[object])
     """How many blocks of each owner are open."""
-    used_at_s: float = 0.0
-    """When the last request ended."""
     looked_at_s: float = 0.0
     """When it was last looked for pools of which no connection is left."""
     has_ended: bool = False
@@ -522,21 +514,18 @@ class _Connections:
     async def give_back(self, pool: _Pool) -> None:
         self.room.release()
         pool.n_requests -= 1
-        pool.used_at_s = self.used_at_s = asyncio.get_running_loop().time()
+        pool.used_at_s = asyncio.get_running_loop().time()
         if self.has_ended and pool.n_requests == 0:
             await self._close(pool)
 
     async def refresh(self) -> None:
-        """Forget pools of which no connection is left, and notice what servers have closed."""
+        """Forget pools of which no connection is left."""
         if not self.pools:
             return
         now_s = asyncio.get_running_loop().time()
         if self.looked_at_s < now_s - _KEEP_ALIVE_S:
             self.looked_at_s = now_s
             await self._close(*[pool for pool in self.pools.values() if pool.used_at_s < now_s - _KEEP_ALIVE_S])
-        if self.used_at_s < now_s - _FRESH_S:
-            for _ in range(_ROUNDS_TO_NOTICE):
-                await asyncio.sleep(0)
 
     async def disown(self, owner: object) -> None:
         """Leave a block of this owner, and with the last one close what is its own."""
@@ -694,7 +683,7 @@ def _pool(url: str, network: Network, owner: object) -> _Pool:
         connector, failures = _over_socks(proxy, trust)
     else:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ssl=trust)
-    return _Pool(_session(connector), proxy, owner, failures)
+    return _Pool(_session(connector), proxy, owner, watch_connections(connector), failures)
 
 
 def _over_socks(
@@ -729,6 +718,7 @@ def _over_socks(
 def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector,
+        request_class=PooledRequest,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,  # nobody asked for it, and a small answer may be huge when it is unpacked
         # A proxy that compresses a stream holds its events back.

@@ -32,12 +32,13 @@ from journeyman.model import (
     UsageSeen,
     facts_of,
     opened,
+    paid_max_tokens,
     price_of,
     unfinished,
 )
 from journeyman.models.requests import UNKNOWN_MAX_TOKENS
 from journeyman.types import Message, Price, Usage
-from journeyman.window import estimate_message, estimate_prefix
+from journeyman.window import believable_usage, estimate_message, estimate_prefix
 
 if TYPE_CHECKING:
     from journeyman.model import HasFacts, Opens
@@ -191,7 +192,8 @@ class _FirstToAnswer:
             if part is None:
                 self._collector.response()  # an answer without an end has failed, too
         except ProviderError as error:
-            used = self._collector.used_before(error)
+            words = self._collector.words + unfinished(self._parts)
+            used = believable_usage(self._collector.used_before(error), self._request, words)
             error.usage = used if self._price is None or not used.requests else self._price.charged(used)
             if not self._left or error.kind not in self._on:
                 raise
@@ -210,7 +212,10 @@ class _FirstToAnswer:
         model = self._left.pop(0)
         self._price = price_of(model)
         self._collector = Collector()
-        self._parts = await self._stack.enter_async_context(_announced(model, self._request))
+        paid, request = paid_max_tokens.get(), self._request
+        if paid is not None:
+            request = replace(request, max_tokens=paid)
+        self._parts = await self._stack.enter_async_context(_announced(model, request))
         return self._parts
 
 
@@ -402,15 +407,17 @@ class RateLimited(Around):
         """Wait for the turn, then ask the model; see `Model.stream`."""
         held = self._estimated_tokens(request)
         await self._window.enter(held)
-        seen, used = Collector(), None
+        seen, used, parts = Collector(), None, None
         try:
             async with self.model.stream(request) as parts:
-                yield parts if self.tokens_per_minute is None else _Seen(parts, seen)
+                parts = parts if self.tokens_per_minute is None else _Seen(parts, seen)
+                yield parts
         except ProviderError as error:
             used = seen.used_before(error)
             raise
         finally:
-            self._window.leave(held, self._counted(used or seen.used(), held))
+            used = believable_usage(used or seen.used(), request, seen.words + unfinished(parts))
+            self._window.leave(held, self._counted(used, held))
 
     def _estimated_tokens(self, request: Request) -> int:
         if self.tokens_per_minute is None:
@@ -524,6 +531,9 @@ class _Seen:
 
     def __aiter__(self) -> _Seen:
         return self
+
+    def unfinished(self) -> str:
+        return unfinished(self._parts)
 
     async def __anext__(self) -> Part:
         part = await anext(self._parts)

@@ -1,0 +1,291 @@
+"""What counts of an answer whose use nobody told: its words by an estimate, and else what was reserved for it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from journeyman import (
+    Abort,
+    Agent,
+    Failure,
+    Host,
+    InMemoryJournal,
+    Limits,
+    Price,
+    ProviderError,
+    Settings,
+    Success,
+    Usage,
+    run,
+    stream,
+)
+from journeyman.budget import Allowance, Budget
+from journeyman.endings import BudgetContext, ErrorCode
+from journeyman.events import Event, TextDelta
+from journeyman.journal import Journal
+from journeyman.model import (
+    BlockFinished,
+    InputPart,
+    Model,
+    Part,
+    Request,
+    ResponseFinished,
+    TextPart,
+    ThinkingPart,
+    UsageSeen,
+)
+from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.models.wrappers import Fallback, RateLimited
+from journeyman.store import Store
+from journeyman.types import Text
+from tests.contracts.fault_adapters import ADAPTERS, Adapter
+from tests.loop.players import talker
+from tests.loop.results import context_of
+from tests.models.raw_server import RawServer, hanging_after
+from tests.support.clock import virtual_clock
+
+WORD = "fox and hound "  # 14 bytes: 3.5 tokens, by the estimate
+
+
+class Speaking:
+    """A model that says these parts to every request, and raises an error among them."""
+
+    provider, name = "speaking", "fox-1"
+
+    def __init__(self, *parts: Part | BaseException) -> None:
+        self.parts = parts
+        self.requests: list[Request] = []
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        self.requests.append(request)
+        yield self._said()
+
+    async def _said(self) -> AsyncIterator[Part]:
+        for part in self.parts:
+            if isinstance(part, BaseException):
+                raise part
+            yield part
+
+
+def broken_off(usage: Usage | None = None) -> ProviderError:
+    return ProviderError("cut", kind="stream_cut", usage=usage)
+
+
+def budget_of(tokens: int) -> Budget:
+    return Budget(Allowance(tokens=tokens), scope="all", now=0.0)
+
+
+async def spend(model: Model, budget: Budget, *, max_tokens: int = 500, retries: int = 0) -> Success[str] | Failure:
+    agent = Agent(name="teller", model=model, settings=Settings(max_tokens=max_tokens), retries=retries)
+    return await run(agent, "Tell me a story.", host=Host(budget=budget))
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+async def test_aborted_streams_use_up_a_budget() -> None:
+    budget, n_words, ends = budget_of(1_500), 0, list[str]()
+    model = Speaking(*[TextPart(WORD)] * 90, ResponseFinished("end_turn"))
+    while len(ends) < 20 and "BUDGET_EXCEEDED" not in ends:
+        abort = Abort()
+        agent = Agent(name="teller", model=model, settings=Settings(max_tokens=400))
+        async with stream(agent, "Tell me a story.", abort=abort, host=Host(budget=budget)) as events:
+            heard = 0
+            async for event in events:
+                heard += isinstance(event, TextDelta)
+                if heard == 80:
+                    abort.abort("enough")
+        n_words += heard
+        ends.append(events.result.code if isinstance(events.result, Failure) else "SUCCESS")
+    assert ends[-1] == ErrorCode.BUDGET_EXCEEDED
+    assert n_words * len(WORD) / 4 <= budget.tokens <= 1_500
+
+
+@pytest.mark.parametrize(
+    "part", [TextPart(WORD * 100), ThinkingPart(WORD * 100), InputPart("a", "look", WORD * 100)], ids=repr
+)
+@pytest.mark.parametrize("wrap", [None, Fallback, partial(RateLimited, tokens_per_minute=9_999)])
+async def test_whatever_was_written_counts(part: Part, wrap: Callable[[Model], Model] | None) -> None:
+    budget, model = budget_of(10_000), Speaking(part, broken_off())
+    result = await spend(model if wrap is None else wrap(model), budget)
+    usage = result.metadata.usage
+    assert usage is not None
+    assert (usage.output_tokens, usage.exact, usage.total_tokens) == (350, False, budget.tokens)
+    assert usage.input_tokens > 0
+
+
+async def test_a_figure_of_the_beginning_does_not_stand_for_the_whole() -> None:
+    """As of a provider that tells one token when it begins."""
+    told = Usage(requests=1, input_tokens=25, output_tokens=1)
+    result = await spend(Speaking(UsageSeen(told), TextPart(WORD * 100), broken_off()), budget_of(10_000))
+    assert result.metadata.usage == replace(told, output_tokens=350, exact=False)
+    counted = replace(told, output_tokens=300)  # as of one that counts in every chunk
+    result = await spend(Speaking(UsageSeen(counted), TextPart(WORD * 100), broken_off()), budget_of(10_000))
+    assert result.metadata.usage == replace(counted, exact=False)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+async def test_over_every_wire_an_aborted_answer_counts(adapter: Adapter) -> None:
+    """Its words where any have come, and else what was reserved."""
+    budget, abort = budget_of(10_000), Abort()
+    begun = adapter.wire.begun
+    head = f"HTTP/1.1 200 Fine\r\nContent-Type: {adapter.wire.content_type}\r\nContent-Length: 99999\r\n\r\n".encode()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, TextDelta):
+            abort.abort("enough")
+
+    async with RawServer(hanging_after(head + begun)) as server, adapter.model(server.url) as model:
+        limits = Limits(seconds=None if adapter.wire.is_stream else 0.1)
+        agent = Agent(name="teller", model=model, settings=Settings(max_tokens=500), limits=limits)
+        result = await run(agent, "Hello.", abort=abort, host=Host(budget=budget), on_event=hear)
+    assert isinstance(result, Failure)
+    seen = adapter.wire.seen.total_tokens if adapter.wire.seen is not None else 12
+    assert budget.tokens == (seen if adapter.wire.is_stream else 510)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [None, Usage(requests=1), Usage(requests=1, input_tokens=10), Usage(requests=1, output_tokens=500)],
+    ids=["nothing", "zeros", "no output", "no input"],
+)
+async def test_zero_tokens_of_an_answer_with_words_are_not_believed(told: Usage | None) -> None:
+    budget, n = budget_of(3_000), 0
+    model = Speaking(BlockFinished(Text(WORD * 100)), ResponseFinished("end_turn", usage=told))
+    while isinstance(result := await spend(model, budget), Success):
+        assert not (result.metadata.usage or Usage()).exact
+        n += 1
+        assert n < 20
+    assert context_of(result, BudgetContext).policy == "tokens"
+    assert 2_000 < budget.tokens <= 3_000 or told == Usage(requests=1, output_tokens=500)
+
+
+async def test_an_answer_without_a_request_or_without_words_is_believed() -> None:
+    budget = budget_of(1_000)
+    for answer in (say("From a cache.", usage=Usage()), say(usage=Usage(requests=1, input_tokens=9))):
+        result = await spend(Scripted([answer, "Well."]), budget)
+        assert isinstance(result, Success) or budget.tokens == 9
+    assert budget.tokens in (9, 24)
+
+
+# -- nothing -----------------------------------------------------------------------------------------------------------
+
+
+async def test_where_nothing_is_known_the_reservation_counts() -> None:
+    budget, price = Budget(Allowance(tokens=10_000, cost=1.0), scope="all", now=0.0), Price(input=1, output=10)
+    lost = Scripted([ProviderError("gone", kind="network")], price=price)
+    result = await spend(lost, budget)
+    assert result.metadata.usage == Usage(requests=1, cost=0.0, exact=False)  # nobody knows
+    assert 500 < budget.tokens < 600
+    assert budget.cost == pytest.approx(500 * 10 / 1e6, rel=0.1)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@virtual_clock
+async def test_what_is_not_billed_gives_the_reservation_back(n: int) -> None:
+    budget = budget_of(10_000)
+    refused = ProviderError("busy", kind="overloaded", usage=Usage())
+    await spend(Scripted([*[refused] * n, "Done."]), budget, retries=3)
+    assert budget.tokens == 15
+
+
+# -- one request after the other ---------------------------------------------------------------------------------------
+
+
+@virtual_clock
+@pytest.mark.parametrize("by", ["retries", "fallback"])
+async def test_each_request_of_a_call_is_reserved(by: str) -> None:
+    """However many are cut after nearly all that was reserved, the budget holds."""
+
+    def cut(request: Request) -> ProviderError:
+        longest = request.max_tokens or 0
+        asked.append(longest)
+        return broken_off(Usage(requests=1, input_tokens=10, output_tokens=longest - 1))
+
+    asked: list[int] = []
+    for limit, n_asked in ((700, 1), (1_000, 2), (1_300, 3), (5_000, 4)):
+        asked.clear()
+        budget = budget_of(limit)
+        models = [Scripted([cut], repeat=True, name=f"m{n}") for n in range(4)]
+        result = await spend(models[0] if by == "retries" else Fallback(*models), budget, retries=3 * (by == "retries"))
+        assert isinstance(result, Failure)
+        assert budget.tokens <= limit
+        assert (result.code == ErrorCode.BUDGET_EXCEEDED) is (len(asked) < 4)
+        assert len(asked) == n_asked
+        assert budget.overshoot_tokens == 0
+        assert (budget._n_grants, budget._tokens_reserved) == (0, 0)  # pyright: ignore[reportPrivateUsage] - nothing is left reserved
+
+
+@virtual_clock
+async def test_the_next_model_may_answer_as_long_as_what_is_left_pays_for() -> None:
+    first = Scripted([broken_off(Usage(requests=1, input_tokens=10, output_tokens=400))], name="first")
+    second = Scripted(["Done."], name="second")
+    result = await spend(Fallback(first, second), budget_of(1_000), max_tokens=800)
+    assert isinstance(result, Success)
+    assert second.requests[0].max_tokens is not None
+    assert 550 < second.requests[0].max_tokens < 590
+    assert first.requests[0].max_tokens == 800
+
+
+# -- after a death -----------------------------------------------------------------------------------------------------
+
+
+class Hanging(Scripted):
+    """Gives some answers, and then none."""
+
+    def __init__(self, *answers: Answer) -> None:
+        super().__init__([*answers, self.hang])
+        self.hanging = asyncio.Event()
+
+    async def hang(self, request: Request) -> str:
+        self.hanging.set()
+        await asyncio.Event().wait()
+        return ""
+
+
+async def die_asking(
+    agent: Agent[str], model: Hanging, journal: Journal, budget: Budget
+) -> Success[str] | Failure | int:
+    """Let a life of a run end in the middle of its last model call; return how many tokens were counted before that, or
+    how the run ended before it came to it."""
+    life = asyncio.create_task(run(replace(agent, model=model), "Go.", host=Host(budget=budget, journal=journal)))
+    asked = asyncio.create_task(model.hanging.wait())
+    await asyncio.wait([life, asked], return_when=asyncio.FIRST_COMPLETED)
+    if life.done():
+        asked.cancel()
+        return life.result()
+    counted = budget.tokens
+    life.cancel()
+    await asyncio.gather(life, return_exceptions=True)
+    return counted
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+async def test_what_was_under_way_at_a_death_counts_as_what_was_reserved_for_it(kind: str, tmp_path: Path) -> None:
+    agent = talker(Scripted([]), settings=Settings(max_tokens=500))
+    counted: list[int] = []
+    with Store(tmp_path / "runs.db") as store:
+        journal = InMemoryJournal() if kind == "memory" else store.journal("a")
+        for n_known in (0, 0, 1, 0, 1, 0):  # answers that a life gets before it dies
+            model = Hanging(*[call("look", id=f"{len(counted)}")] * n_known)
+            found = await die_asking(agent, model, journal, budget_of(9_000))
+            assert isinstance(found, int)
+            counted.append(found)
+    assert counted == [0, 542, 2 * 542 + 15, 1_099 + 526, 1_625 + 526 + 15, 2_166 + 526]
+
+
+async def test_a_run_that_dies_again_and_again_ends_within_its_budget() -> None:
+    agent, journal = talker(Scripted([]), settings=Settings(max_tokens=500)), InMemoryJournal()
+    for _ in range(20):
+        result = await die_asking(agent, Hanging(), journal, budget_of(3_000))
+        if not isinstance(result, int):
+            break
+    else:
+        pytest.fail("it never ended")
+    assert context_of(result, BudgetContext).policy == "tokens"
