@@ -230,7 +230,7 @@ STOPS: Final[dict[str, list[tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize(("wire", "end", "stop"), rows({k: [(row[0], row[1:]) for row in v] for k, v in STOPS.items()}))
-def test_why_it_stopped_is_translated(wire: Wire, end: Events, stop: tuple[Any, ...]) -> None:
+def test_why_it_stopped_is_translated(wire: Wire, end: Events, stop: tuple[Any, ...]) -> None:  # M7, A30, D6
     assert fed(wire.new(), [*wire.begin, *wire.text, *end])[-1] == ResponseFinished(*stop)
 
 
@@ -401,7 +401,7 @@ USED: Final[dict[str, list[tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize(("wire", "events", "used"), rows(USED))
-def test_what_was_used_is_told_and_what_is_not_told_is_unknown_and_not_zero(
+def test_what_was_used_is_told_and_what_is_not_told_is_unknown_and_not_zero(  # X20
     wire: Wire, events: list[Json], used: Usage
 ) -> None:
     assert wire.usage(*events) == used

@@ -54,19 +54,6 @@ ASKED = user("What sold best in May?")
 
 CHAT: dict[str, Json] = {
     "plain text": chat(ASKED),
-    "everything optional": chat(
-        {"role": "developer", "content": [{"type": "text", "text": "Be careful."}]},
-        user([{"type": "text", "text": "Hello"}]),
-        stop=["END"],
-        max_completion_tokens=100,
-        reasoning_effort="low",
-        stream=True,
-        stream_options={"include_usage": True},
-        tools=[tool()],
-        tool_choice={"type": "function", "function": {"name": "query"}},
-        parallel_tool_calls=False,
-        store=False,
-    ),
     "a sound": chat(
         user(
             [
@@ -91,20 +78,11 @@ CHAT: dict[str, Json] = {
         user("Be quick."),
         tools=[tool(), tool("other")],
     ),
-    "an id again in a later turn": chat(
-        ASKED, said(None, call("a")), result("a"), said(None, call("a")), result("a"), tools=[tool()]
-    ),
-    "an echo of all that was answered": chat(
-        ASKED, said("Umbrellas.", refusal=None, annotations=[]), user("And June?")
-    ),
     "a refusal": chat(ASKED, said(None, refusal="No."), user("Why?")),
     "pictures": chat(
         user([{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": PNG}}]),
         said("A chart."),
         user([{"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}]),
-    ),
-    "a file": chat(
-        user([{"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0=", "filename": "a"}}])
     ),
     "strict": chat(
         ASKED,
@@ -112,7 +90,6 @@ CHAT: dict[str, Json] = {
         tool_choice="required",
         response_format={"type": "json_schema", "json_schema": {"name": "report", "schema": strict(), "strict": True}},
     ),
-    "no parameters": chat(ASKED, tools=[{"type": "function", "function": {"name": "now"}}]),
 }
 
 
@@ -153,18 +130,6 @@ RESPONSES: dict[str, Json] = {
         tools=[{"type": "web_search"}, {"type": "file_search", "vector_store_ids": ["vs_1"]}],
         max_tool_calls=2,
     ),
-    "everything optional": responses(
-        user([{"type": "input_text", "text": "Hello"}]),
-        instructions="Be careful.",
-        max_output_tokens=16,
-        reasoning={"effort": "low", "summary": "auto"},
-        include=["reasoning.encrypted_content"],
-        store=False,
-        stream=True,
-        tools=[flat()],
-        tool_choice={"type": "function", "name": "query"},
-        parallel_tool_calls=True,
-    ),
     "tool turn": responses(
         {"role": "developer", "content": "Be careful."},
         ASKED,
@@ -200,7 +165,6 @@ RESPONSES: dict[str, Json] = {
         {"role": "assistant", "content": [{"type": "output_text", "text": "A chart.", "annotations": []}]},
         user([{"type": "input_file", "file_url": "https://example.com/a.pdf"}]),
     ),
-    "a refusal": responses(ASKED, message("No.") | {"content": [{"type": "refusal", "refusal": "No."}]}, user("Why?")),
     "strict": responses(
         ASKED,
         tools=[flat(schema=strict(), strict=True)],
