@@ -411,12 +411,8 @@ _M: Final = 1_000_000
 _READ_M: Final = {"cached_tokens": _M}
 PRICED: Final[dict[str, list[tuple[Any, ...]]]] = {
     "anthropic": [(_anthropic({"input_tokens": _M, "cache_read_input_tokens": _M}, {"output_tokens": _M}),)],
-    "chat": [
-        (_chat({"prompt_tokens": 2 * _M, "completion_tokens": _M, "prompt_tokens_details": {"cached_tokens": _M}}),)
-    ],
-    "responses": [
-        (_responses({"input_tokens": 2 * _M, "output_tokens": _M, "input_tokens_details": {"cached_tokens": _M}}),)
-    ],
+    "chat": [(_chat({"prompt_tokens": 2 * _M, "completion_tokens": _M, "prompt_tokens_details": _READ_M}),)],
+    "responses": [(_responses({"input_tokens": 2 * _M, "output_tokens": _M, "input_tokens_details": _READ_M}),)],
     "google": [(_google({"promptTokenCount": 2 * _M, "cachedContentTokenCount": _M, "candidatesTokenCount": _M}),)],
 }
 

@@ -60,11 +60,6 @@ def uses_of(*chunks: Json) -> list[tuple[str, str, str]]:
     return [("*" if use.wire_id is not None else use.id, use.name, use.input_json) for use in uses]
 
 
-def stop_of(*chunks: Json | bytes) -> tuple[StopReason, str | None]:
-    response = summed(decoded(chunks))
-    return response.stop_reason, response.stop_detail
-
-
 def usage_of(usage: Json, price: Price | None = None, *, tells_cost: bool = False) -> Usage:
     decoder = Decoder("openai", price, tells_cost=tells_cost)
     return summed(decoded([chunk(reason="stop"), chunk(choices=[], usage=usage)], decoder)).usage

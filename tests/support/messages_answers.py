@@ -214,11 +214,6 @@ def insert(whole: AnyReply, data: bytes, *, after_events: int) -> AnyReply:
     return replace(whole, twist=Twist(after_events=after_events, insert=data, goes_on=True))
 
 
-def enormous_line(n_bytes: int) -> bytes:
-    """Return an event of one line with this many bytes of padding, to be inserted into a stream."""
-    return b'event: ping\ndata: {"type": "ping", "padding": "' + b"x" * n_bytes + b'"}\n\n'
-
-
 def broken_off(
     whole: Answer, *, after_events: int, error_type: str = "overloaded_error", message: str = "Overloaded"
 ) -> Answer:
