@@ -379,9 +379,12 @@ def test_a_planted_circle_is_found() -> None:
 # -- what is public ---------------------------------------------------------------------------------------------------
 
 
-FACES = [module for module in package_modules() if module.is_face]
-FRONT = next(face for face in FACES if face.name == FRONT_PAGE)
 IMPORTED = re.compile(r"^[ \t]*(?:>>> )?from (journeyman[\w.]*) import (\([^)]*\)|[^\n#(]*)", re.MULTILINE)
+
+
+@functools.cache
+def faces() -> list[Module]:
+    return [module for module in package_modules() if module.is_face]
 
 
 def public_names(face: Module) -> list[str]:
@@ -415,15 +418,20 @@ def by_kind(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
-def test_a_face_is_sorted_complete_and_loads_its_names(face: Module) -> None:
+def test_a_face_is_sorted_complete_and_loads_its_names() -> None:
+    assert [f"{face.name}: {fault}" for face in faces() for fault in faults_of(face)] == []
+
+
+def faults_of(face: Module) -> Iterator[str]:
     names, homes = public_names(face), homes_of(face)
     loaded = importlib.import_module("journeyman" if face.name == FRONT_PAGE else f"journeyman.{face.name}")
-    assert names == sorted(names, key=by_kind)
-    if "lazy_face" in homes:
-        assert set(names) == set(homes) - {"lazy_face"}
+    if names != sorted(names, key=by_kind):
+        yield "not sorted"
+    if "lazy_face" in homes and set(names) != set(homes) - {"lazy_face"}:
+        yield "not complete"
     for name in names:
-        assert name not in homes or getattr(loaded, name) is getattr(importlib.import_module(homes[name]), name)
+        if name in homes and getattr(loaded, name) is not getattr(importlib.import_module(homes[name]), name):
+            yield name
 
 
 def declared() -> dict[str, list[str]]:
@@ -449,26 +457,29 @@ def test_what_is_declared_is_there_sorted_and_stands_in_one_place() -> None:
         assert names == sorted(names, key=by_kind), module
         for name in names:
             places.setdefault((id(getattr(loaded, name)), name), []).append(module)
-    faces = {face.name for face in FACES}
-    twice = [found for found in places.values() if len(found) > 1 and not faces.issuperset(found)]
+    on_faces = {face.name for face in faces()}
+    twice = [found for found in places.values() if len(found) > 1 and not on_faces.issuperset(found)]
     assert [found for found in twice if found != ["models", "models.scripted"]] == []
 
 
 def test_the_front_page_stays_small() -> None:
-    assert 30 <= len(public_names(FRONT)) <= 61
+    (front,) = [face for face in faces() if face.name == FRONT_PAGE]
+    assert 30 <= len(public_names(front)) <= 61
 
 
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
-def test_no_public_name_hides_a_module(face: Module) -> None:
+def test_no_public_name_hides_a_module() -> None:
+    assert [(face.name, hidden) for face in faces() if (hidden := {*public_names(face)} & modules_in(face))] == []
+
+
+def modules_in(face: Module) -> set[str]:
     prefix = "" if face.name == FRONT_PAGE else f"{face.name}."
-    inside = {name.removeprefix(prefix).partition(".")[0] for name in known_names() if name.startswith(prefix)}
-    assert set(public_names(face)) & inside == set()
+    return {name.removeprefix(prefix).partition(".")[0] for name in known_names() if name.startswith(prefix)}
 
 
 def test_every_public_name_is_documented() -> None:
     undocumented = [
         f"{face.name}.{name}"
-        for face in FACES
+        for face in faces()
         for name, home in homes_of(face).items()
         if name in public_names(face) and not is_documented(name, home.partition(".")[2])
     ]

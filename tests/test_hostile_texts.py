@@ -12,7 +12,7 @@ from journeyman.permission.rules import _path_regex  # pyright: ignore[reportPri
 from journeyman.processes import plain
 from journeyman.team.mail import _MARK  # pyright: ignore[reportPrivateUsage] - what keeps mail from faking a frame
 from journeyman.toolbox.page import readable
-from journeyman.toolbox.walk import compiled
+from journeyman.toolbox.walk import compile_pattern
 from journeyman.tools.redaction import Redactor
 from tests.support.stopwatch import STALL_S, longest_stall
 
@@ -33,7 +33,7 @@ def redacted(text: str) -> str:
 
 
 def globbed(pattern: str, path: str) -> bool:
-    return compiled(pattern)(path)
+    return compile_pattern(pattern)(path)
 
 
 def ruled(pattern: str, path: str) -> bool:
@@ -143,4 +143,4 @@ def test_a_rule_for_paths_matches_what_trying_everything_does() -> None:
 def test_a_class_of_a_pattern_matches_one_character_of_a_name() -> None:
     for pattern, path in product(("[!a]x", "[]]x", "[a-c]x", "[&~|^]x"), ("ax", "bx", "]x", "&x", "/x", "~x")):
         negated, chars = pattern[1] == "!", {"[!a]x": "a", "[]]x": "]", "[a-c]x": "abc", "[&~|^]x": "&~|^"}[pattern]
-        assert compiled(f"d{pattern}")(f"d{path}") == (path[0] != "/" and (path[0] in chars) != negated)
+        assert compile_pattern(f"d{pattern}")(f"d{path}") == (path[0] != "/" and (path[0] in chars) != negated)

@@ -129,5 +129,9 @@ def test_what_is_not_used_is_not_loaded() -> None:
     program = "\n".join(["import json, sys", "loaded = []", *steps, "print(json.dumps(loaded))"])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for (step, unwanted), loaded in zip(LOADS.items(), json.loads(done.stdout), strict=True):
-        assert [each for each in loaded if each in unwanted or each.partition(".")[0] in unwanted] == [], step
+    assert [
+        (step, each)
+        for (step, unwanted), loaded in zip(LOADS.items(), json.loads(done.stdout), strict=True)
+        for each in loaded
+        if each in unwanted or each.partition(".")[0] in unwanted
+    ] == []

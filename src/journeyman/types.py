@@ -21,7 +21,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypeForm
 
-from journeyman.content.media import checked, checked_url, read
+from journeyman.content.media import check_file, checked_url, read
 from journeyman.data import lazy_dataclass
 from journeyman.json_numbers import read_json
 
@@ -144,7 +144,7 @@ class Image:
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str | None = None) -> Image:
         """Take bytes; `media_type` is checked, and may be left out."""
-        return cls(Base64.of(data, checked(data, "image", media_type, name="The picture")))
+        return cls(Base64.of(data, check_file(data, "image", media_type, name="The picture")))
 
 
 @lazy_dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Document:
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str | None = None, title: str | None = None) -> Document:
         """Take bytes; `media_type` is checked, and may be left out."""
-        return cls(Base64.of(data, checked(data, "document", media_type, name=title or "The document")), title)
+        return cls(Base64.of(data, check_file(data, "document", media_type, name=title or "The document")), title)
 
 
 @lazy_dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Audio:
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str | None = None) -> Audio:
         """Take bytes; `media_type` is checked, and may be left out."""
-        return cls(Base64.of(data, checked(data, "audio", media_type, name="The sound")))
+        return cls(Base64.of(data, check_file(data, "audio", media_type, name="The sound")))
 
 
 @lazy_dataclass(frozen=True)

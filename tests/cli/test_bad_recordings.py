@@ -13,6 +13,7 @@ import pytest
 from tests.cli.program import QUICK_PYTEST, Done, Warm, assert_one_error_line, running
 from tests.cli.test_recorded_commands import AGENTS
 from tests.store.test_killed import started
+from tests.support import tamper
 
 READING = (("runs",), ("show", "last"), ("diff", "last", "last"), ("tail", "last"), ("export", "last"))
 COMMANDS = (*READING, ("test", "last", "--out", "test_made.py"), ("prune", "last"))
@@ -47,13 +48,12 @@ def _newer(place: Path, good: Path) -> None:
 
 
 def _newer_recordings(place: Path, good: Path) -> None:
-    _changed(place, good, "UPDATE rec_format SET version = 99")
+    _changed(place, good, tamper.NEWER_RECORDINGS)
 
 
 def _changed(place: Path, good: Path, statement: str) -> None:
     shutil.copy(good, place)
-    with closing(sqlite3.connect(place)) as connection, connection:
-        connection.execute(statement)
+    tamper.alter(place, statement)
 
 
 def _missing(place: Path, good: Path) -> None:

@@ -2,9 +2,7 @@
 
 import asyncio
 import socket
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from journeyman.models.scripted import call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.speaking import open_questions
 from tests.cli.program import Done, Warm, assert_one_error_line
+from tests.support import tamper
 from tests.view.desk import asking, look
 from tests.view.stores import record_lives
 
@@ -121,8 +120,7 @@ def test_what_cannot_be_viewed_gets_one_line(tmp_path: Path, desk: Callable[...,
     (tmp_path / "other.db").chmod(0o600)
     assert_one_error_line(desk("view", "other.db"), 2, ["not a store"])
     Recorder(tmp_path / "newer.db").close()
-    with closing(sqlite3.connect(tmp_path / "newer.db")) as connection, connection:
-        connection.execute("UPDATE rec_format SET version = 99")
+    tamper.alter(tmp_path / "newer.db", tamper.NEWER_RECORDINGS)
     assert_one_error_line(desk("view", "newer.db"), 2, ["recordings of format 99", "Update"])
     assert_one_error_line(desk("view", str(tmp_path)), 2, ["could not be opened"])
     with socket.create_server(("127.0.0.1", 0)) as taken:

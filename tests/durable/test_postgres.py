@@ -18,6 +18,7 @@ from journeyman.durable.records import BEGUN, MOST_BYTES, Change, Signal
 from journeyman.errors import StoreError
 from journeyman.models.scripted import Scripted, call
 from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, ready_ids
+from tests.support import tamper
 from tests.support.postgres import DeafSocket, PostgresServer
 
 
@@ -62,7 +63,7 @@ async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgre
 
 async def test_tables_of_a_newer_version_are_not_touched(postgres: PostgresServer, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("UPDATE jm_version SET version = 7")
+        connection.execute(tamper.NEWER_RUNS)
     with pytest.raises(StoreError, match="tables of version 7; this version of journeyman knows those up to 3"):
         await opened(database)
 

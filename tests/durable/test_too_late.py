@@ -101,10 +101,9 @@ async def test_a_text_and_an_answer_that_come_when_the_run_has_its_answer_are_sa
         async with Durable(process, now=stage.now) as durable:
             assert isinstance(await durable.run(clerk(World()), "Go.", id="run"), Success)
     assert taken == ["taken", "taken"]
-    assert [record.getMessage() for record in caplog.records] == [
-        "clerk: 'Wait.' came too late: the run already had its answer",
-        "clerk: approve by ann@host came too late: nothing waited for it any more",
-    ]
+    text, answer = [record.getMessage() for record in caplog.records]
+    assert [part for part in ("clerk", "'Wait.'", "too late") if part not in text] == []
+    assert [part for part in ("clerk", "approve by ann@host", "too late") if part not in answer] == []
 
 
 @pytest.mark.parametrize(("kind", "ends"), [("stop", "EXECUTION_CANCELLED"), ("steer", "SUCCESS")])

@@ -118,17 +118,6 @@ async def test_a_rejected_submit_gets_the_feedback_and_its_draft_keeps_its_refle
     ]
 
 
-@pytest.mark.parametrize("reflecting", [False, True])
-async def test_a_rejection_makes_one_user_message_with_the_feedback_once(stage: Stage, reflecting: bool) -> None:  # D5
-    model = stage.model([hand_in(99, reflecting=reflecting), hand_in(1, reflecting=reflecting)])
-    result = await run(reporter(model, output=REFLECTED if reflecting else PLAIN), "Go.")
-    assert [message.role for message in result.history] == ["user", "assistant", "user", "assistant", "user"]
-    assert dump_messages(result.history).count(b"99 is too much") == 1
-    assert stage.texts(1) == []
-    if stage.over_http:
-        assert len(stage.bodies[1]["messages"]) == 3  # pyright: ignore[reportArgumentType] - a list
-
-
 @pytest.mark.parametrize(
     ("reflecting", "results"),
     [
@@ -251,13 +240,6 @@ async def test_the_error_prompt_is_built_once_for_each_attempt_that_follows(stag
 
 
 # -- how many ----------------------------------------------------------------------------------------------------------
-
-
-async def test_three_attempts_are_the_default(stage: Stage) -> None:  # X36
-    failure = failed(await run(reporter(stage.model([report(7)], repeat=True)), "Go."))
-    assert failure.error.context == AttemptsContext(attempts=3, max_attempts=3, last_error="7 is too much")
-    assert failure.code == "MAX_ATTEMPTS_EXCEEDED"
-    assert stage.n_requests == 3
 
 
 async def test_the_last_rejection_carries_all_there_is(stage: Stage) -> None:  # X36, R66, A46, D31, X22

@@ -74,12 +74,10 @@ async def test_words_and_traceback_are_for_debugging_only(stage: Stage, caplog: 
     await run(talker(stage.model(["Done."])), "Go.", callbacks=Callbacks(on_success=raising(ValueError(SECRET))))
     warning, debug = [each for each in caplog.records if each.name == "journeyman"]
     assert (warning.levelno, debug.levelno) == (logging.WARNING, logging.DEBUG)
-    assert warning.getMessage() == (
-        f"The callback on_success raised ValueError at {BROKEN_AT}. "
-        "Set the logger 'journeyman' to DEBUG for its words and the traceback."
-    )
+    told = f"The callback on_success raised ValueError at {BROKEN_AT}. Set the logger 'journeyman' to DEBUG"
+    assert warning.getMessage().startswith(told)
     assert SECRET not in warning.getMessage()
-    assert debug.getMessage() == f"The callback on_success raised ValueError: {SECRET}"
+    assert f"ValueError: {SECRET}" in debug.getMessage()
     assert debug.exc_info is not None
 
 

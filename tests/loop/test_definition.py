@@ -35,29 +35,21 @@ NOTHING: Any = "x"
 
 WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no name": ({"name": ""}, ["INVALID_NAME"]),
-    "a blank name": ({"name": "  "}, ["INVALID_NAME"]),
-    "a name with a space": ({"name": "my agent"}, ["INVALID_NAME"]),
     "a name that is too long": ({"name": "x" * 65}, ["INVALID_NAME"]),
     "no name at all": ({"name": None}, ["INVALID_NAME"]),
     "a model without a provider": ({"model": "claude"}, ["INVALID_MODEL_NAME"]),
-    "a blank model": ({"model": "  "}, ["INVALID_MODEL_NAME"]),
     "something that is no model": ({"model": object()}, ["INVALID_MODEL"]),
     "a name that ends a line": ({"name": "end\n"}, ["INVALID_NAME"]),
     "an empty model": ({"model": ""}, ["INVALID_MODEL_NAME"]),
-    "a number for a model": ({"model": 5}, ["INVALID_MODEL"]),
     "no model": ({"model": None}, ["INVALID_MODEL"]),
     "a blank system prompt": ({"system": " \n"}, ["EMPTY_PROMPT"]),
     "a blank block in the system prompt": ({"system": [Text("a"), Text(" ")]}, ["EMPTY_PROMPT"]),
     "a blank prompt": ({"prompt": " "}, ["EMPTY_PROMPT"]),
     "an error prompt that is no function": ({"error_prompt": "Wrong!"}, ["INVALID_PROMPT"]),
-    "a blank text as system prompt": ({"system": [Text("")]}, ["EMPTY_PROMPT"]),
     "no error prompt": ({"error_prompt": None}, ["INVALID_PROMPT"]),
-    "a tool twice": ({"tools": [look, fail, other_look]}, ["DUPLICATE_TOOL_NAME"]),
     "something that is no tool": ({"tools": [print]}, ["INVALID_TOOL"]),
     "tools by name": ({"tools": {"look": look}}, ["INVALID_SECTION", "INVALID_TOOL"]),
     "a text for tools": ({"tools": "look"}, ["INVALID_SECTION", *["INVALID_TOOL"] * 4]),
-    "a tool with a bad name": ({"tools": [raw("my tool")]}, ["INVALID_TOOL_NAME"]),
-    "a tool without a name": ({"tools": [raw("")]}, ["MISSING_TOOL_NAME"]),
     "a tool named like the output": ({"tools": [look], "output": Output(Report, name="look")}, ["RESERVED_TOOL_NAME"]),
     "a tool named output": ({"tools": [raw("output")], "output": PLAIN}, ["RESERVED_TOOL_NAME"]),
     "a tool named like a draft": ({"tools": [raw("output")], "output": REFLECTED}, ["RESERVED_TOOL_NAME"]),
@@ -71,7 +63,6 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"output": Output(Report, reflection=Reflection(preview, submit=Submit(description=" ")))},
         ["EMPTY_DESCRIPTION"],
     ),
-    "an output with a bad name": ({"output": Output(Report, name="my output")}, ["INVALID_TOOL_NAME"]),
     "a blank output name": ({"output": Output(Report, name=" ")}, ["INVALID_TOOL_NAME"]),
     "a reflection that is no function": ({"output": Output(Report, reflection=NOTHING)}, ["INVALID_REFLECTION"]),
     "a reflection of no function": ({"output": Output(Report, reflection=Reflection(NOTHING))}, ["INVALID_REFLECTION"]),
@@ -82,8 +73,6 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a truth for retries": ({"retries": True}, ["INVALID_RETRIES"]),
     "a fraction for retries": ({"retries": 1.0}, ["INVALID_RETRIES"]),
     "a fraction of tokens": ({"limits": Limits(tokens=1e6)}, ["INVALID_LIMIT"]),  # pyright: ignore[reportArgumentType]
-    "a fraction of calls": ({"limits": Limits(calls=1.5)}, ["INVALID_LIMIT"]),  # pyright: ignore[reportArgumentType]
-    "a negative cost": ({"limits": Limits(cost=-0.1)}, ["INVALID_LIMIT"]),
 }
 
 
@@ -187,16 +176,11 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:  # X29, D44
     assert str(refused.value).startswith("Agent 'my agent' has 12 problems:\n  - [INVALID_NAME] ")
 
 
-def test_a_problem_says_what_to_do() -> None:  # R73
-    with pytest.raises(DefinitionError, match=r"Tool 'look' is defined twice\. Rename one, or remove it from Agent"):
-        talker("anthropic:claude", tools=[look, other_look])
-
-
-def test_names_defined_twice_are_each_said() -> None:  # A15
+def test_names_defined_twice_are_each_said_with_what_to_do() -> None:  # A15, R73
     with pytest.raises(DefinitionError) as raised:
         talker("anthropic:claude", tools=[raw(name) for name in "xyxyz"])
     assert [problem.code for problem in raised.value.problems] == ["DUPLICATE_TOOL_NAME"] * 2
-    assert "'x'" in raised.value.problems[0].message
+    assert "Tool 'x' is defined twice. Rename one, or remove it from Agent" in str(raised.value.problems[0])
     assert "'y'" in raised.value.problems[1].message
 
 

@@ -175,23 +175,6 @@ async def test_a_draft_that_does_not_fit_costs_no_attempt_and_is_still_the_last_
     assert events.index("LayerStarted") > [n for n, name in enumerate(events) if name == "IterationStarted"][2]
 
 
-async def test_a_draft_that_does_not_fit_is_answered_with_its_faults_and_not_reflected(stage: Stage) -> None:  # D43, A7
-    drafts: list[Report] = []
-
-    def show(draft: Report) -> str:
-        drafts.append(draft)
-        return preview(draft)
-
-    agent = reporter(stage.model([call("output", totl=1), report(1), submit()]), output=Output(Report, reflection=show))
-    assert (await run(agent, "Go.")).unwrap() == Report(total=1)
-    (answered,) = stage.tool_results(1)
-    assert answered.is_error
-    assert "total: is required" in answered.text
-    for word in ("Traceback", "ValidationError", "pydantic", "KeyError"):
-        assert word not in answered.text
-    assert drafts == [Report(total=1)]
-
-
 # -- reflections that fail ---------------------------------------------------------------------------------------------
 
 
@@ -387,31 +370,20 @@ def wrapped(value: object) -> dict[str, object]:
 
 SHAPES: dict[str, tuple[object, dict[str, object], object]] = {
     "a list": (list[int], wrapped([1, 2]), [1, 2]),
-    "a scalar": (int, wrapped(5), 5),
     "a text": (str, wrapped("words"), "words"),
-    "a union of models": (Circle | Square, wrapped({"kind": "square", "side": 2}), Square(side=2)),
     "a tagged union": (Shape, wrapped({"kind": "circle", "r": 1}), Circle(r=1)),
     "a model or nothing": (Report | None, wrapped(None), None),
-    "a model or nothing, given": (Report | None, wrapped({"total": 1}), Report(total=1)),
-    "a literal": (Literal["yes", "no"], wrapped("yes"), "yes"),
     "an enum": (Colour, wrapped("red"), Colour.RED),
     "a tuple": (tuple[int, str], wrapped([1, "a"]), (1, "a")),
-    "a named tuple": (Point, wrapped([1, 2]), Point(1, 2)),
-    "a root model of a list": (Numbers, wrapped([1]), Numbers([1])),
     "a root model of an object": (Anything, {"a": 1}, Anything({"a": 1})),
     "a recursive model": (Tree, {"name": "a", "children": [{"name": "b"}]}, Tree(name="a", children=[Tree(name="b")])),
     "a list of recursive models": (list[Tree], wrapped([{"name": "a"}]), [Tree(name="a")]),
     "a mapping": (dict[str, int], {"a": 1}, {"a": 1}),
     "a typed dict": (Options, {"verbose": True}, {"verbose": True}),
     "a dataclass": (Pair, {"left": 1, "right": 2}, Pair(1, 2)),
-    "an empty text": (str, wrapped(""), ""),
     "zero": (int, wrapped(0), 0),
-    "zero point zero": (float, wrapped(0.0), 0.0),
     "false": (bool, wrapped(False), False),
-    "an empty list": (list[int], wrapped([]), []),
-    "a number or nothing": (int | None, wrapped(None), None),
     "a number or a text": (int | str, wrapped("x"), "x"),
-    "an empty mapping": (dict[str, int], {}, {}),
     "defaults alone": (Defaults, {}, Defaults()),
     "an object that is false": (Falsy, {"n": 0}, Falsy(0)),
 }
@@ -456,12 +428,6 @@ async def test_a_wrapped_output_without_its_value_is_a_fault_of_the_models(
     assert stage.tool_results(1)[0].text.startswith("Validation failed: schema")
     assert len(result.metadata.attempts) == 2
     assert ("- value: " in stage.tool_results(1)[0].text) is (arguments != {"value": [1], "more": 2})
-
-
-async def test_an_output_may_be_a_text_of_its_own_that_is_no_answer(stage: Stage) -> None:  # A16, design 2
-    model = stage.model([call("output", value="words")])
-    assert (await run(Agent(name="a", model=model, output=Output(str)), "Go.")).unwrap() == "words"
-    assert stage.tool_names() == ["output"]
 
 
 def test_a_type_that_cannot_be_described_is_refused_at_definition() -> None:  # A16, D39

@@ -437,6 +437,7 @@ class InWindow(Around):
         (cut_after(1_000), {}, "max_tokens", "was cut (max_tokens) at 1,000 tokens."),
         (cut_after(990, calls=1), {}, "max_tokens", "was cut (max_tokens) at 1,000 tokens; its call was not run."),
         (cut_after(3, exact=False), {}, "max_tokens", "was cut (max_tokens) at 1,000 tokens."),  # nobody counted
+        (say("I", stop_reason="max_tokens"), {}, "max_tokens", "was cut (max_tokens) at 1,000 tokens."),
         (
             cut_after(120, input_tokens=1_928),
             {"window": True},

@@ -157,10 +157,8 @@ async def test_an_error_prompt_that_gives_no_words_falls_back_to_the_default_wit
     succeeded(await run(reporter(script, error_prompt=function, feedback=feedback), "Go."))
     told = [getattr(block, "text", "") for block in stage.messages(1)[-1].content]
     assert any("7 is too much\n\nCorrect the output and hand it in again." in text for text in told)
-    assert [record.getMessage() for record in caplog.records if record.name == "journeyman"] == [
-        "reporter: the error prompt gave no words after attempt 1, so the model reads the default. "
-        "Let it return a text."
-    ]
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == "journeyman"]
+    assert [part for part in ("reporter", "the error prompt", "attempt 1") if part not in warning] == []
 
 
 # X16, D10, D32, D39, A21

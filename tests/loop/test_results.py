@@ -86,11 +86,6 @@ async def test_no_projection_is_told_from_a_projection_of_none() -> None:  # X6
     assert none.map(len).has_state
 
 
-async def test_both_results_have_a_code() -> None:
-    assert (await run(talker(Scripted("Hi.")), "Go.")).code == "SUCCESS"
-    assert (await run(talker(Scripted([])), "Go.")).code == "API_ERROR"
-
-
 async def test_a_result_becomes_the_document_also_with_exceptions_in_it() -> None:
     def broken(*facts: object) -> None:
         raise ValueError("broken \ud83d")

@@ -22,7 +22,7 @@ from journeyman import (
     tool,
     validation_context,
 )
-from journeyman.endings import InternalContext, ProjectionContext
+from journeyman.endings import ProjectionContext
 from journeyman.events import RunSucceeded
 from journeyman.models.scripted import call
 from journeyman.tools.context import States
@@ -182,15 +182,6 @@ async def test_a_failing_call_leaves_the_state_as_it_was(stage: Stage, result: C
     assert [result.is_error for result in stage.tool_results(1)] == [False, True, False]
 
 
-async def test_a_change_that_was_not_set_is_lost(stage: Stage) -> None:  # X3, D29
-    @tool(thread=False)
-    def scribble(context: ToolContext) -> None:
-        context.run_state(Cart).items.append("scribble")
-
-    agent = shopper(stage, [call("scribble"), call("put", item="a")], tools=[put, scribble])
-    assert succeeded(await run(agent, "Go.")).state == States(Cart(["a"]), [])
-
-
 async def test_a_reference_kept_from_one_call_does_not_reach_the_next(stage: Stage) -> None:  # D29, X3
     kept: list[Cart] = []
 
@@ -307,15 +298,6 @@ async def test_a_parallel_or_cached_tool_may_not_set_state(
 # -- what is made of it ------------------------------------------------------------------------------------------------
 
 
-async def test_the_final_state_is_projected_into_the_result(stage: Stage) -> None:  # X6, D19
-    def project(states: States) -> int:
-        assert isinstance(states.run, Cart)
-        return len(states.run.items)
-
-    agent = shopper(stage, [call("put", item="a"), call("put", item="b")], project=project)
-    assert succeeded(await run(agent, "Go.")).state == 2
-
-
 async def test_a_projection_that_raises_fails_the_run(stage: Stage, recorder: Recorder) -> None:  # X6
     def project(states: States) -> object:
         raise ValueError("cannot count")
@@ -327,15 +309,6 @@ async def test_a_projection_that_raises_fails_the_run(stage: Stage, recorder: Re
     assert context_of(result, ProjectionContext).reason == "ValueError: cannot count"
     assert failed(result).metadata.usage is not None
     assert log.names[-1] == "failure"
-
-
-async def test_an_attempt_state_that_raises_is_an_internal_error(stage: Stage, recorder: Recorder) -> None:  # X5, D39
-    def attempt_state(given: str, cart: Cart) -> object:
-        raise ValueError("no list")
-
-    result = await run(shopper(stage, attempt_state=attempt_state), "Go.", on_event=recorder)
-    assert context_of(result, InternalContext).error == "ValueError: no list"
-    assert stage.n_requests == 0
 
 
 # -- what others were given --------------------------------------------------------------------------------------------

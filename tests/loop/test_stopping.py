@@ -153,22 +153,6 @@ async def test_after_an_abort_in_a_tool_no_further_tool_runs_and_nothing_is_vali
     assert (stage.n_requests, failure.candidate, judged) == (1, None, [])
 
 
-# R36, R40, R52, D22
-async def test_an_abort_in_the_last_tool_of_a_response_is_of_that_iteration(stage: Stage, recorder: Recorder) -> None:
-    abort = Abort()
-
-    @tool(thread=False)
-    def stop() -> str:
-        abort.abort("enough")
-        return "stopping"
-
-    model = stage.model([call("look"), call("stop"), "Never said."])
-    failure = failed(await run(talker(model, tools=[look, stop]), "Go.", abort=abort, on_event=recorder))
-    assert cancelled(failure) == ("running tools", 1, 2)
-    assert [record.iterations for record in failure.metadata.attempts] == [2]
-    assert (failure.phase, stage.n_requests) == ("iteration", 2)
-
-
 async def test_a_tool_that_swallows_the_cancellation_does_not_keep_the_run_going(stage: Stage) -> None:  # D22, R36
     abort = Abort()
 
@@ -675,21 +659,6 @@ async def test_a_signal_that_comes_while_a_callback_is_awaited_ends_the_run_ther
 # -- cancellation ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_task_leaves_the_run_as_cancelled(stage: Stage) -> None:  # A22
-    begun = asyncio.Event()
-
-    async def hang(request: Request) -> Answer:
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    task = asyncio.create_task(run(talker(stage.model([hang])), "Go."))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
 async def test_a_callback_that_hangs_does_not_keep_a_cancelled_task_alive(stage: Stage) -> None:  # A22
     inside = asyncio.Event()
 
@@ -761,19 +730,6 @@ async def test_one_signal_ends_many_runs_and_stays_fired(stage: Stage) -> None: 
     abort.abort("again")
     assert (abort.aborted, abort.reason) == (True, "all of you")
     assert isinstance(await run(agents[0], "Go.", abort=abort), Failure)
-
-
-async def test_the_signal_may_be_fired_from_another_thread(stage: Stage) -> None:  # A22
-    abort = Abort()
-
-    @tool
-    async def wait() -> str:
-        threading.Thread(target=abort.abort, args=("from a thread",)).start()
-        await asyncio.Event().wait()
-        return "unreachable"
-
-    result = await run(talker(stage.model([call("wait")]), tools=[wait]), "Go.", abort=abort)
-    assert context_of(result, CancelledContext).reason == "from a thread"
 
 
 async def test_a_signal_that_never_fires_changes_nothing_and_keeps_nothing(stage: Stage) -> None:  # A22

@@ -54,13 +54,6 @@ async def test_a_streamed_run_is_the_same_run(stage: Stage) -> None:  # R11, R74
     assert stage.requests[:3] == stage.requests[3:]
 
 
-async def test_a_run_that_nobody_watches_is_the_same_run(stage: Stage) -> None:  # R74
-    plain = succeeded(await run(play(stage), "Go."))
-    watched = succeeded(await run(play(stage), "Go.", on_event=Recorder()))
-    assert (plain.output, plain.metadata.usage) == (watched.output, watched.metadata.usage)
-    assert transcript(plain.history) == transcript(watched.history)
-
-
 async def test_deltas_come_while_the_model_writes_and_add_up(stage: Stage, recorder: Recorder) -> None:  # R74
     result = await run(play(stage), "Go.", on_event=recorder)
     assert names(recorder.events, deltas=True)[:12] == [

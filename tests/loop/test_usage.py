@@ -119,14 +119,6 @@ async def test_every_response_that_came_is_counted_whatever_it_was(stage: Stage,
     assert result.metadata.latency_s > 0
 
 
-@pytest.mark.parametrize("price", [None, 1_000_000])
-async def test_a_scripted_model_may_have_a_price(price: int | None) -> None:  # X39, R61
-    given = None if price is None else Price(input=price, output=price)
-    result = await run(talker(Scripted(["Hello."], price=given)), "Go.")
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.cost == (None if price is None else 15.0)
-
-
 # -- calls by tool -----------------------------------------------------------------------------------------------------
 
 
@@ -173,15 +165,6 @@ async def test_reflection_and_submit_are_counted_apart_from_tools(stage: Stage) 
         "look": ToolStats(kind="tool", calls=1, succeeded=1),
         "draft": ToolStats(kind="output", calls=4, succeeded=3, errors={"rejected": 1}),
         "hand_in": ToolStats(kind="submit", calls=2, succeeded=1, errors={"rejected": 1}),
-    }
-
-
-async def test_failures_carry_the_statistics_too(stage: Stage) -> None:  # R77, R66
-    result = await run(reporter(stage.model([call("look"), call("fail"), "Hello."]), tools=[look, fail]), "Go.")
-    assert failed(result).code == "INVALID_RESPONSE"
-    assert timeless(result.metadata.tools) == {
-        "look": ToolStats(kind="tool", calls=1, succeeded=1),
-        "fail": ToolStats(kind="tool", calls=1, succeeded=0, errors={"raised": 1}),
     }
 
 

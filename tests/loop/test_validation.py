@@ -8,12 +8,12 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
-from journeyman import Agent, ErrorCode, Limits, Output, Rejected, Success, ToolResult, run, validation_context
+from journeyman import Agent, ErrorCode, Limits, Output, Rejected, ToolResult, run, validation_context
 from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop import from_checker
 from journeyman.models.scripted import call
-from tests.loop.players import Report, Unspeakable, report, reporter, small
+from tests.loop.players import Report, Unspeakable, report, reporter
 from tests.loop.results import context_of, end_of, failed, succeeded
 from tests.support.naming import steady_repr
 from tests.support.recorder import Recorder
@@ -81,21 +81,6 @@ async def test_after_the_first_rejection_no_layer_is_run(stage: Stage, recorder:
     assert told == [("schema", True, ""), ("first", True, ""), ("second", False, "closed")]
     assert outcomes[-1].error is error
     assert result.error.cause is error
-
-
-async def test_validators_stop_at_the_first_that_rejects_and_run_only_after_the_schema(stage: Stage) -> None:  # X10
-    seen: list[str] = []
-
-    def first(report: Report) -> None:
-        seen.append("first")
-        small(report)
-
-    def second(report: Report) -> None:
-        seen.append("second")
-
-    agent = reporter(stage.model([call("output", total="x"), report(99), report(1)]), validators=[first, second])
-    assert isinstance(await run(agent, "Go."), Success)
-    assert seen == ["first", "first", "second"]
 
 
 async def feedback(stage: Stage, first: object, *validators: Any) -> str:  # noqa: ANN401 - passed on
@@ -173,16 +158,6 @@ async def test_a_function_that_returns_or_raises_can_be_made_a_validator(stage: 
 # -- what the model reads ----------------------------------------------------------------------------------------------
 
 
-async def test_the_feedback_is_headed_by_the_layers_name_and_description(stage: Stage) -> None:  # X15
-    def adds_up(bill: Bill) -> None:
-        """The total is the sum of the lines."""
-        if bill.total != sum(line.amount for line in bill.lines):
-            raise ValueError(f"it is {sum(line.amount for line in bill.lines)}")
-
-    text = await feedback(stage, bill(total=9), adds_up)
-    assert text.startswith("Validation failed: adds_up (The total is the sum of the lines.)\nit is 3\n")
-
-
 class Odd(Exception):
     """An error with words of its own."""
 
@@ -234,24 +209,14 @@ async def test_the_last_error_holds_all_that_the_validator_said(
     assert failure.report.layers[-1].error is error
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        TypeError("Cannot assign to read only property 'total' of object"),
-        TypeError("'Report' object does not support item assignment"),
-        TypeError("cannot change frozen instance"),
-        AttributeError("mutation"),
-    ],
-    ids=str,
-)
-async def test_an_error_that_speaks_of_mutation_is_an_ordinary_rejection(stage: Stage, error: Exception) -> None:  # D47
+async def test_an_error_that_speaks_of_mutation_is_an_ordinary_rejection(stage: Stage) -> None:  # D47
     def check(report: Report) -> None:
         if report.total > 10:
-            raise error
+            raise TypeError("'Report' object does not support item assignment")
 
     agent = reporter(stage.model([report(99), report(1)]), validators=[check])
     assert (await run(agent, "Go.")).unwrap() == Report(total=1)
-    assert str(error) in stage.tool_results(1)[0].text
+    assert "does not support item assignment" in stage.tool_results(1)[0].text
 
 
 # -- validators judge, and do nothing else -----------------------------------------------------------------------------
@@ -371,16 +336,6 @@ async def test_the_output_is_the_value_that_the_schema_made_and_validators_saw(s
     assert result.unwrap() == Named.model_construct(name="ADA", n=5)
     assert seen == [result.unwrap()]
     assert result.history[1].tool_uses[0].input == {"name": "ada", "n": "5"}
-
-
-# A34, D27
-async def test_the_output_is_what_the_schema_made_of_it_and_can_be_changed_by_its_owner(stage: Stage) -> None:
-    agent = Agent(name="clerk", model=stage.model([call("output", BILL, total="3")]), output=Output(Bill))
-    result = succeeded(await run(agent, "Go."))
-    assert result.output.total == 3
-    assert not result.output.paid
-    result.output.lines.append(BillLine(amount=9))
-    assert '"amount":9' not in str(result.history)
 
 
 def doubled(n: int) -> int:

@@ -207,7 +207,3 @@ def test_what_holds_agents_cannot_be_deferred() -> None:
     unfit: Any = [Subagents(HELPER), print, look]
     error = refused(lambda: deferred_tools(unfit))
     assert [problem.code for problem in error.problems] == ["NOT_DEFERRABLE", "INVALID_TOOL"]
-
-
-async def test_a_text_is_a_script_of_one_answer() -> None:
-    assert (await run(talker(Scripted("hello")), "Go.")).unwrap() == "hello"

@@ -9,7 +9,7 @@ from journeyman.gate import Ask, Deny
 from journeyman.permission.bash import MOST_CHARS, Word, read
 from journeyman.permission.capability import classify
 from journeyman.permission.permission import Permission
-from journeyman.permission.programs import taken_apart
+from journeyman.permission.programs import take_apart
 from journeyman.permission.protected import Protected
 from journeyman.permission.rules import Roots, Rules
 from journeyman.permission.shell import every_command, plain_words
@@ -64,8 +64,8 @@ NOT_READ: Final = [
 @pytest.mark.parametrize("command", [*NOT_READ, "a" * (MOST_CHARS + 1)], ids=range(len(NOT_READ) + 1))
 def test_what_is_not_surely_understood_is_not_read(command: str) -> None:
     assert read(command) is None
-    assert taken_apart(command).doubts == ["it cannot be read for sure"]
-    assert not taken_apart(command).is_whole
+    assert take_apart(command).doubts == ["it cannot be read for sure"]
+    assert not take_apart(command).is_whole
 
 
 # -- the plain reader --------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_the_rough_reader_gives_up_only_on_what_is_too_long_or_too_deep() -> Non
     ],
 )
 def test_what_cannot_be_told_of_a_command_is_a_doubt(command: str, doubts: list[str]) -> None:
-    assert taken_apart(command).doubts == doubts
+    assert take_apart(command).doubts == doubts
 
 
 # -- rules about paths -------------------------------------------------------------------------------------------------

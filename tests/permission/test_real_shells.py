@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, example, given, reject, settings
 from hypothesis import strategies as st
 
 from journeyman.permission.capability import classify
-from journeyman.permission.programs import RUNS_OTHERS, program_name, taken_apart
+from journeyman.permission.programs import RUNS_OTHERS, program_name, take_apart
 from journeyman.permission.rules import Roots, Rules
 from journeyman.permission.shell import plain_words
 from tests.permission.places import StubShell, request
@@ -87,12 +87,12 @@ def test_whatever_a_shell_runs_a_deny_finds_or_doubts(shell: StubShell, command:
     if any(words[0] == "rm" for words in called):
         action = classify(request("bash", command=command))
         rules = Rules([], ["Bash(rm *)"], [], Roots([shell.folder]))
-        assert rules.denying(action, []) or rules.doubting(action), (command, taken_apart(command))
+        assert rules.denying(action, []) or rules.doubting(action), (command, take_apart(command))
 
 
 @given(command=commands)
 def test_what_can_be_told_of_a_command_names_every_program_that_a_shell_runs(shell: StubShell, command: str) -> None:
-    reading = taken_apart(command)
+    reading = take_apart(command)
     assume(not reading.doubts and "\0" not in command)
     called = {words[0] for words in shell.run(command)}
     for path in shell.folder.iterdir():

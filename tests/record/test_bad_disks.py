@@ -15,6 +15,7 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.writer import MOST_WAITING
 from tests.cli.program import Warm
+from tests.support import tamper
 from tests.support.recorder import Recorder as Heard
 from tests.support.room import no_room
 
@@ -36,8 +37,7 @@ def _newer(path: Path) -> None:
 
 def _newer_recordings(path: Path) -> None:
     Recorder(path).close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE rec_format SET version = 99")
+    tamper.alter(path, tamper.NEWER_RECORDINGS)
 
 
 def _folder(path: Path) -> None:

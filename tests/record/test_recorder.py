@@ -25,6 +25,7 @@ from tests.cli.program import Warm
 from tests.contracts.carriers import CARRIERS, Carrier
 from tests.properties.examples import N_EXAMPLES
 from tests.store.test_killed import started
+from tests.support import tamper
 from tests.support.recorder import Recorder as Heard
 from tests.tools.secret_texts import SECRETS
 
@@ -343,7 +344,7 @@ async def test_a_store_that_fails_ends_recording_and_not_the_run(
     async def smash() -> str:
         """Take the table away."""
         await recorder.flush()
-        altered(lone_place, "DROP TABLE rec_events")
+        altered(lone_place, tamper.WITHOUT_EVENTS)
         return "smashed"
 
     @tool
@@ -371,7 +372,7 @@ async def test_a_place_that_is_no_store_costs_a_warning(path: Path, caplog: pyte
 
 def test_a_newer_store_is_neither_read_nor_written(lone_place: str) -> None:
     Recorder(lone_place).close()
-    altered(lone_place, "UPDATE rec_format SET version = 99")
+    altered(lone_place, tamper.NEWER_RECORDINGS)
     for kind in (Recorder, Recordings):
         with pytest.raises(StoreError, match="format 99"):
             kind(lone_place)
@@ -382,7 +383,7 @@ async def test_old_recordings_are_forgotten_and_what_others_share_stays(place: s
     with Recorder(place, keep_s=None, keep_bytes=None) as recorder:
         for _ in range(3):
             await run(replace(looking(say("So.")), system=system), "?", host=Host(record=recorder))
-    altered(place, "UPDATE rec_runs SET seen = 1 WHERE n = 1")
+    altered(place, tamper.OLD_RUN)
     with Recorder(place, keep_s=30 * 86_400) as recorder:
         await run(replace(looking(say("So.")), system=system), "?", host=Host(record=recorder))
         await recorder.flush()
@@ -396,8 +397,8 @@ async def test_old_recordings_are_forgotten_and_what_others_share_stays(place: s
 async def test_without_limits_a_file_keeps_30_days_and_a_gigabyte_and_a_database_everything(place: str) -> None:
     for _ in range(3):
         await run(looking(say("So.")), "?", host=Host(record=place))
-    altered(place, "UPDATE rec_runs SET seen = 1 WHERE n = 1")
-    altered(place, "UPDATE rec_runs SET bytes = 2000000000 WHERE n = 2")
+    altered(place, tamper.OLD_RUN)
+    altered(place, tamper.LARGE_RUN)
     usual = await _after_one_more(Recorder(place))
     assert len(usual) == (4 if "://" in place else 2)
     limited = await _after_one_more(Recorder(place, keep_s=30 * 86_400, keep_bytes=1_000_000_000))

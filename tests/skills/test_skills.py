@@ -381,7 +381,8 @@ def test_broken_skills_may_be_left_out_and_are_named(shelf: Shelf, caplog: pytes
     with caplog.at_level(logging.WARNING, "journeyman"):
         skills = Skills(shelf.root, skip_broken=True)
     assert ([*skills.skills], [problem.code for problem in skills.skipped]) == (["pdf-forms"], ["NO_FRONT_MATTER"])
-    assert [record.getMessage()[:25] for record in caplog.records] == ["A skill is left out: " + str(shelf.root)[:4]]
+    (warning,) = caplog.records
+    assert str(shelf.root / "broken") in warning.getMessage()
 
 
 def test_wrong_arguments_are_told(shelf: Shelf) -> None:

@@ -18,6 +18,7 @@ from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
 from journeyman.store.database import VERSION
+from tests.support import tamper
 from tests.support.kept import Kept
 from tests.support.players import echo
 from tests.support.postgres import DeafSocket, PostgresServer
@@ -67,7 +68,7 @@ async def test_tables_of_version_1_get_those_of_sessions_and_keep_their_runs(dat
 
 
 async def test_tables_of_a_newer_version_are_refused(database: str) -> None:
-    changed(database, "UPDATE jm_version SET version = 7")
+    changed(database, tamper.NEWER_RUNS)
     with pytest.raises(StoreError, match="has tables of version 7; this version of journeyman knows those up to 3"):
         PostgresSessions(database).session(agent="tester")
     assert "CREATE TABLE IF NOT EXISTS jm_sessions" in ddl()

@@ -11,7 +11,7 @@ from journeyman.errors import InvalidArguments, SubagentMisused
 from journeyman.models.scripted import Scripted
 from journeyman.models.wrappers import Swappable
 from journeyman.subagents import calls
-from journeyman.subagents.calls import SingleCall, chosen, parsed
+from journeyman.subagents.calls import SingleCall, choose_call, parse_arguments
 from journeyman.types import Effect
 from tests.subagents.players import Count, errors, play, read, scout
 from tests.support.players import echo
@@ -214,7 +214,7 @@ JOINS = calls.TeamCall(agent="scout", task="look", name="scout", team_name="", d
     ],
 )
 def test_a_call_means_one_mode(arguments: dict[str, Any], meant: object) -> None:  # S1.2, S1.7
-    assert chosen(parsed(arguments), 8) == meant
+    assert choose_call(parse_arguments(arguments), 8) == meant
 
 
 @pytest.mark.parametrize(
@@ -236,11 +236,11 @@ def test_a_call_means_one_mode(arguments: dict[str, Any], meant: object) -> None
 )
 def test_a_call_that_means_none_is_misuse(arguments: dict[str, Any], why: str) -> None:  # S1.2, S1.7
     with pytest.raises(SubagentMisused, match=why.replace(".", r"\.")):
-        chosen(parsed(arguments), 8)
+        choose_call(parse_arguments(arguments), 8)
 
 
 def test_a_long_task_is_cut_where_it_is_the_description() -> None:  # S1.6
-    call = chosen(parsed({"agent": "scout", "task": "x" * 81, "background": True}), 8)
+    call = choose_call(parse_arguments({"agent": "scout", "task": "x" * 81, "background": True}), 8)
     assert isinstance(call, calls.BackgroundCall)
     assert call.description == "x" * 80 + "..."
     assert call.task == "x" * 81
@@ -314,6 +314,6 @@ async def test_the_model_is_that_of_the_definition_when_the_run_starts(stage: St
 
 
 def test_a_task_that_is_sent_as_an_object_is_its_json() -> None:
-    assert parsed('{"agent": "clerk", "task": {"n": [1]}}').task == '{"n":[1]}'
-    [item] = parsed({"tasks": [{"agent": "clerk", "task": {"n": 1}}]}).tasks or []
+    assert parse_arguments('{"agent": "clerk", "task": {"n": [1]}}').task == '{"n":[1]}'
+    [item] = parse_arguments({"tasks": [{"agent": "clerk", "task": {"n": 1}}]}).tasks or []
     assert item.task == '{"n":1}'

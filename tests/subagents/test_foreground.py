@@ -13,7 +13,7 @@ from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
-from journeyman.subagents.delegation import filled
+from journeyman.subagents.delegation import fill_task
 from journeyman.types import Message, ToolResult, ToolUse
 from tests.subagents.players import Count, counter, errors, lead, play, read, results, scout
 from tests.support.clock import virtual_clock
@@ -290,7 +290,7 @@ async def test_a_field_that_is_not_there_stops_the_chain(stage: Stage) -> None:
 
 
 def test_fields_of_a_text_mean_nothing_and_stay() -> None:
-    assert filled("{previous.total} {previous}", "text", "text") == "{previous.total} text"
+    assert fill_task("{previous.total} {previous}", "text", "text") == "{previous.total} text"
 
 
 async def test_a_failing_step_stops_the_chain_and_those_before_are_kept(stage: Stage) -> None:  # S1.5

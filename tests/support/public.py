@@ -14,7 +14,7 @@ from typing import get_args
 from journeyman import definition, errors
 from journeyman.endings import Context
 from tests.support import pages
-from tests.test_architecture import FACES, FRONT_PAGE, imports_in_the_docs
+from tests.test_architecture import FRONT_PAGE, faces, imports_in_the_docs
 from tests.test_architecture import public_names as names_of
 
 REFERENCE = pages.ROOT / "docs" / "reference"
@@ -24,14 +24,12 @@ DIRECTIVE = re.compile(r"^::: (journeyman[\w.]*)$", re.MULTILINE)
 @functools.cache
 def public_objects() -> dict[str, object]:
     """Return what is public, by each dotted name under which it is; the front page's come first."""
-    found = {(face.name, name) for face in FACES for name in names_of(face)} | {*imports_in_the_docs()}
+    found = {(face.name, name) for face in faces() for name in names_of(face)} | {*imports_in_the_docs()}
     found |= {("endings", context.__name__) for context in get_args(Context)}
     found |= {("errors", name) for name, each in vars(errors).items() if is_error(each)}
-    ordered = sorted(found, key=lambda each: (each[0] != FRONT_PAGE, each[0] not in _ROOMS, each))
+    rooms = {face.name for face in faces()}
+    ordered = sorted(found, key=lambda each: (each[0] != FRONT_PAGE, each[0] not in rooms, each))
     return {dotted(module, name): resolved(module, name) for module, name in ordered}
-
-
-_ROOMS = {face.name for face in FACES}
 
 
 def is_error(value: object) -> bool:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from journeyman.toolbox.edit import find, replaced
-from journeyman.toolbox.files import decoded
+from journeyman.toolbox.edit import find, replace_matches
+from journeyman.toolbox.files import decode_text
 from tests.toolbox.playing import Player
 
 
@@ -17,7 +17,7 @@ def edited(text: str, old: str, new: str, *, every: bool = False) -> tuple[str, 
     found = find(text, old, new, every=every)
     assert found is not None
     assert every or len(found.matches) == 1
-    return found.how, replaced(text, found.matches)
+    return found.how, replace_matches(text, found.matches)
 
 
 # -- how it is found ---------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_an_edit_never_changes_a_byte_outside_of_its_match(
     if found is None:
         return
     matches = found.matches if every else found.matches[:1]
-    after = replaced(text, matches)
+    after = replace_matches(text, matches)
     begin, finish = matches[0].start, matches[-1].end
     assert after.startswith(text[:begin])
     assert after.endswith(text[finish:])
@@ -220,7 +220,7 @@ def test_what_is_there_as_it_is_is_found_as_it_is(text: str, data: st.DataObject
 
 @given(data=st.binary(max_size=60) | st.text(max_size=30).map(lambda text: text.encode("utf-16")))
 def test_reading_a_text_and_writing_it_again_gives_the_same_bytes(data: bytes) -> None:
-    found = decoded(data)
+    found = decode_text(data)
     if found is None:
         reject()
     text, coding = found

@@ -94,8 +94,7 @@ def test_with_skip_broken_what_fits_is_taken_nearest_first(project: Path, caplog
         "Use spaces.\n" * 2 + "Use spaces.",
     ]
     assert words(project_memory(project / "src", max_bytes=36, skip_broken=True)) == [memory[1]]
-    cut = f"Not all of the project's memory is taken: The memory in {project}/AGENTS.md is longer than 60 bytes."
-    assert caplog.messages[0] == cut
+    assert f"The memory in {project}/AGENTS.md is longer than 60 bytes." in caplog.messages[0]
     (project / "AGENTS.md").write_text("é" * 40)
     assert words(project_memory(project, max_bytes=61, skip_broken=True)) == []
 

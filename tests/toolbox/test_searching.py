@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journeyman.toolbox import Refusal, Workspace
-from journeyman.toolbox.walk import Deadline, compiled, files_below
+from journeyman.toolbox.walk import Deadline, compile_pattern, files_below
 from tests.toolbox.playing import Player
 
 # From the environment of the tests, where ripgrep has a wheel for this machine; else as somebody has installed it.
@@ -151,7 +151,7 @@ async def test_a_pattern_that_is_none_is_refused(player: Player, pattern: str) -
     ],
 )
 def test_a_pattern_matches_whole_paths(pattern: str, matching: Sequence[str], others: Sequence[str]) -> None:
-    match = compiled(pattern)
+    match = compile_pattern(pattern)
     assert [path for path in matching if not match(path)] == []
     assert [path for path in others if match(path)] == []
 

@@ -14,6 +14,7 @@ from journeyman import Agent, Host, Limits, run, tool
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.record import Recorder, Recordings
+from tests.support import tamper
 from tests.view.conftest import Opened, Serve, clicked
 from tests.view.desk import asking, look, viewing
 from tests.view.test_browser import stands_in_nobodys_way
@@ -70,8 +71,7 @@ def overwrite(path: Path) -> None:
 
 
 def make_newer(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE rec_format SET version = 99")
+    tamper.alter(path, tamper.NEWER_RECORDINGS)
 
 
 def take_away(path: Path) -> None:

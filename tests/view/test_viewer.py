@@ -4,10 +4,9 @@ import asyncio
 import json
 import re
 import socket
-import sqlite3
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.source import Source
 from journeyman.view.steering import Given, Steering
+from tests.support import tamper
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
 
@@ -412,11 +412,7 @@ async def test_no_more_look_at_once_than_may(path: Path) -> None:
 
 async def test_a_format_that_is_missing_is_told_as_damage(path: Path) -> None:
     await recorded(path, "one")
-    with closing(sqlite3.connect(path)) as file:
-        file.executescript(
-            "CREATE TABLE new (version INTEGER, key BLOB); INSERT INTO new SELECT NULL, key FROM rec_format;"
-            "DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format"
-        )
+    tamper.alter(path, tamper.WITHOUT_FORMAT)
     with pytest.raises(StoreError, match="does not say in which format"):
         app(path)
 

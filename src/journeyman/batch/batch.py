@@ -56,7 +56,7 @@ Do: TypeAlias = Callable[[int, Given, Budget | None], Coroutine[Any, Any, Result
 
 
 class DurableRuns(Protocol):
-    """What keeps the runs of a batch: an open `Durable`."""
+    """A port that keeps the runs of a batch, so that a later batch goes on with them: an open `Durable`."""
 
     @property
     def run(self) -> Callable[..., Coroutine[Any, Any, Result[Any]]]:
@@ -65,7 +65,7 @@ class DurableRuns(Protocol):
 
 
 class BatchOptions(RunOptions, total=False):
-    """What `run_many` takes beside the agent, its inputs and the deps."""
+    """The options of `run_many`, beside the agent, its inputs and the deps."""
 
     key: Callable[[Any], str] | None
     """Returns what an input is known by in `durable`; None: its number."""
@@ -186,10 +186,10 @@ def _keeping(
         try:
             known_by = str(number) if key is None else key(input)
         except Exception as error:  # noqa: BLE001 - of a function of the user's
-            return _failed(InternalContext(where="asking key(…) for an input", error=name_and_words(error)))
+            return _make_failure(InternalContext(where="asking key(…) for an input", error=name_and_words(error)))
         if not isinstance(known_by, str) or not known_by:  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
             wrong = f"it returned {known_by!r}. Let it return a text"
-            return _failed(InternalContext(where="asking key(…) for an input", error=wrong))
+            return _make_failure(InternalContext(where="asking key(…) for an input", error=wrong))
         work = durable.run(
             agent,
             input,
@@ -204,7 +204,7 @@ def _keeping(
         try:
             return await leaving(options.abort, work)
         except JourneymanError as error:
-            return _failed(InternalContext(where="going on with the durable run", error=str(error)))
+            return _make_failure(InternalContext(where="going on with the durable run", error=str(error)))
 
     return do
 
@@ -223,13 +223,13 @@ async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -
     except asyncio.CancelledError:
         if abort is None or not abort.aborted:
             raise
-        return _failed(CancelledContext(reason=abort.reason or "", doing="the durable run"))
+        return _make_failure(CancelledContext(reason=abort.reason or "", doing="the durable run"))
     finally:
         if unsubscribe is not None:
             unsubscribe()
 
 
-def _failed(context: Context) -> Failure:
+def _make_failure(context: Context) -> Failure:
     return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
 
 
@@ -469,7 +469,7 @@ class BatchWork(Generic[Given, Handed]):
 
     def _take(self, input: Given) -> bool:
         """Begin the run of an input. False: the budget is spent, and no run was begun."""
-        number, lack = self._n_taken + 1, self._lack or _spent(self._budget)
+        number, lack = self._n_taken + 1, self._lack or _find_spent_limit(self._budget)
         self._n_held += 1
         if lack is not None:
             self.first_not_taken = number
@@ -533,7 +533,7 @@ class BatchWork(Generic[Given, Handed]):
                 _log.warning("%s: a listener raised %s. The batch goes on.", self._name, name_and_words(error))
 
 
-def _spent(budget: Budget | None) -> BudgetContext | None:
+def _find_spent_limit(budget: Budget | None) -> BudgetContext | None:
     """Say what of a budget is spent, here or above; None while something is left of everything."""
     now = asyncio.get_running_loop().time()
     if budget is None:

@@ -85,7 +85,7 @@ def main() -> None:
     sys.stderr = guard_stream(sys.stderr, may_be_lost=True)
     try:
         words, fault = _read_env_files(sys.argv[1:])
-        code = 2 if fault else _done(words)
+        code = 2 if fault else _execute(words)
         sys.stderr.write(fault)
         sys.stdout.flush()
     except OutputLost as lost:
@@ -146,7 +146,7 @@ def _read_env_files(words: list[str]) -> tuple[list[str], str]:
     return words, ""
 
 
-def _done(words: list[str]) -> int:
+def _execute(words: list[str]) -> int:
     said = HELP if not words or words in (["--help"], ["-h"]) else ""
     if words in (["--version"], ["-V"]):
         said = f"{package_version()}\n"

@@ -80,7 +80,7 @@ app.command("journeyman.cli.mcp:mcp", name="mcp", help=COMMANDS["mcp"][1])  # an
 def execute(words: Sequence[str]) -> int:
     """Execute the command that the words on the command line ask for, and return the exit code."""
     try:
-        return app(_resumed(words)) or 0
+        return app(_complete_resume(words)) or 0
     except Mistake as mistake:
         print_error(mistake.message, mistake.hint)
         return mistake.code
@@ -128,7 +128,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
     return 0
 
 
-def _resumed(words: Sequence[str]) -> list[str]:
+def _complete_resume(words: Sequence[str]) -> list[str]:
     """Return the words with what `chat --resume` means where nothing follows it: the latest."""
     completed = list(words)
     for index, word in enumerate(words):
@@ -151,7 +151,7 @@ class Mistake(JourneymanError):
 
 
 class Refused(Mistake):
-    """What the command line asks for is sound, and cannot be done as things stand."""
+    """A refusal of a command that is sound, but cannot be done as things stand. It has its own exit code."""
 
     def __init__(self, message: str, hint: str, *, code: int = 1) -> None:
         super().__init__(message, hint)

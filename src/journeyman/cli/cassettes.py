@@ -262,7 +262,7 @@ _PYTEST_S: Final = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Told:
-    """What a recording tells of the run that becomes a test."""
+    """The facts of a recorded run from which a test is made: input, cassette, and how it ended."""
 
     name: str
     """The agent's name, as a part of one in Python."""
@@ -519,7 +519,7 @@ class ShownCassette:
             self._screen.say([Line(indent=4, mark="stopped", text="the run that was recorded was stopped here")])
             return
         said = Message("assistant", response.content)
-        for event in _answered(run, said, response.usage, response.model):
+        for event in _answer_events(run, said, response.usage, response.model):
             self._tell(event)
 
     def _pause(self, seconds: float) -> None:
@@ -539,7 +539,7 @@ def _deltas(path: RunPath, part: Part) -> list[events.Event]:
             return []
 
 
-def _answered(run: SeenRun, said: Message, usage: Usage, model: str) -> Iterator[events.Event]:
+def _answer_events(run: SeenRun, said: Message, usage: Usage, model: str) -> Iterator[events.Event]:
     iteration = len(run.iterations)
     yield events.ModelResponded(
         path=run.path,

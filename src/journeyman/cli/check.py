@@ -74,33 +74,33 @@ def _problems(place: str, error: DefinitionError) -> Iterator[str]:
 
 
 def _definition(agent: Agent[Any, Any, Any]) -> Iterator[str]:
-    yield _labelled(agent.name, agent.description)
+    yield _label(agent.name, agent.description)
     yield ""
-    yield _labelled("model", _model(agent))
-    yield _labelled("system", _system(agent))
+    yield _label("model", _model(agent))
+    yield _label("system", _system(agent))
     settings = {each.name: getattr(agent.settings, each.name) for each in fields(agent.settings)}
     given = [f"{name} {visible(value, indent=None)}" for name, value in settings.items() if value != _DEFAULTS[name]]
-    yield _labelled("settings", one_line(", ".join(given), _SYSTEM_CHARS) or "the provider's defaults")
-    yield _labelled("input", _type_name(agent.input))
-    yield _labelled("output", _output(agent))
+    yield _label("settings", one_line(", ".join(given), _SYSTEM_CHARS) or "the provider's defaults")
+    yield _label("input", _type_name(agent.input))
+    yield _label("output", _output(agent))
     if agent.deps is not NOT_DECLARED:
         missing = "" if lacks_deps(deps_of_run(None, agent.deps), agent.deps) is None else ", given to each run"
-        yield _labelled("deps", f"{kind_name(declared(agent.deps))}{missing}")
+        yield _label("deps", f"{kind_name(declared(agent.deps))}{missing}")
     if agent.validators:
-        yield _labelled("validators", ", ".join(layer_name(validator) for validator in agent.validators))
-    yield _labelled("limits", ", ".join(_limits(agent)))
+        yield _label("validators", ", ".join(layer_name(validator) for validator in agent.validators))
+    yield _label("limits", ", ".join(_limits(agent)))
     if agent.gate is not None:
         gates = agent.gate if isinstance(agent.gate, Sequence) else [agent.gate]
-        yield _labelled("gates", ", ".join(map(_gate, gates)))
+        yield _label("gates", ", ".join(map(_gate, gates)))
     if agent.compaction:
-        yield _labelled("compaction", _compaction(agent.compaction))
+        yield _label("compaction", _compaction(agent.compaction))
     if agent.tools:
-        yield _labelled("tools", ", ".join(_tool(tool) for tool in agent.tools))
-    yield from (_labelled("skills", _skills(tool)) for tool in agent.tools if isinstance(tool, Skills))
-    yield _labelled("prefix", _prefix(agent))
+        yield _label("tools", ", ".join(_tool(tool) for tool in agent.tools))
+    yield from (_label("skills", _skills(tool)) for tool in agent.tools if isinstance(tool, Skills))
+    yield _label("prefix", _prefix(agent))
 
 
-def _labelled(label: str, text: str) -> str:
+def _label(label: str, text: str) -> str:
     return f"{label:<{_LABEL}} {text}".rstrip()
 
 

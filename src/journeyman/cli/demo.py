@@ -21,7 +21,7 @@ from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, recorder_i
 
 
 class Demo(Protocol):
-    """What the example gives."""
+    """The names that the example's module gives to `journeyman demo`."""
 
     @property
     def agent(self) -> Agent[Any, Any, Any]: ...

@@ -80,7 +80,7 @@ _PLACE: Final = re.compile(r"attempt/(\d+)/iteration/(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where the durable runs are."""
+    """The store of the durable runs, as a path or a URL, and how the command line named it."""
 
     path: Path | str
     """A file, or the URL of a database."""
@@ -94,7 +94,7 @@ class StorePlace:
 
     @property
     def shown(self) -> str:
-        """What it is called, for messages."""
+        """The place as messages show it: without a password."""
         return without_password(str(self.path))
 
 
@@ -194,20 +194,20 @@ def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]
         Mistake, Refused: as `opened` says.
     """
 
-    async def done() -> T:
+    async def do_work() -> T:
         async with opened(place) as durable:
             return await work(durable)
 
     if loop is not None:
-        return loop.run(done())
+        return loop.run(do_work())
     with asyncio.Runner() as runner:
-        return runner.run(done())
+        return runner.run(do_work())
 
 
 AnyHandle: TypeAlias = "Handle[Any] | RecordedHandle"
 
 
-def said_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awaitable[T]]) -> T | None:
+def say_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awaitable[T]]) -> T | None:
     """Say something to a recording that is no durable run. None: there is none of that id.
 
     Raises:
@@ -218,10 +218,10 @@ def said_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Aw
             if not recordings.has(run) or (found := recordings.find(run)).kind == "durable":
                 return None
 
-            async def done() -> T:
+            async def say_it() -> T:
                 return await say(RecordedHandle(recordings, found))
 
-            return asyncio.run(done())
+            return asyncio.run(say_it())
     except RunOver as error:
         raise Refused(str(error), f"See it: {place.command('show', error.run)}") from error
     except LookupError as error:
@@ -243,7 +243,7 @@ def _recording_on(place: StorePlace, info: RunInfo, *, quiet: bool = False) -> G
         yield records
 
 
-async def abandoned(durable: Durable, infos: Collection[RunInfo]) -> set[str]:
+async def find_abandoned(durable: Durable, infos: Collection[RunInfo]) -> set[str]:
     """Return the ids of those runs that are running, and whose process has died."""
     agents = {info.agent for info in infos if info.status == "running"}
     if not agents:
@@ -303,7 +303,7 @@ def waiting(info: RunInfo, place: StorePlace) -> Iterator[str]:
         yield from (f"    {each}" for each in answers(question, info, place))
 
 
-def _unended(info: RunInfo, place: StorePlace) -> int:
+def _explain_unended(info: RunInfo, place: StorePlace) -> int:
     """Say why a run has not ended, and return the exit code."""
     name, again = name_of(info), place.command("resume", name_of(info))
     match info.status:
@@ -331,7 +331,7 @@ def begin(job: Job, target: str, kept: Kept, *, mode: Mode | None) -> int:
         return present(job, screen, not_started(error))
     load_model(job.model)
 
-    async def begun(durable: Durable) -> RunInfo:
+    async def start_run(durable: Durable) -> RunInfo:
         try:
             handle = await durable.start(
                 job.agent,
@@ -347,8 +347,8 @@ def begin(job: Job, target: str, kept: Kept, *, mode: Mode | None) -> int:
         return await handle.info()
 
     if not kept.detach:
-        return drive(job, place, begun, ask_store=kept.ask_store)
-    info = in_store(place, begun)
+        return drive(job, place, start_run, ask_store=kept.ask_store)
+    info = in_store(place, start_run)
     if job.json:
         job.stdout.write_json(adapter_of(RunInfo).dump_json(info))
     else:
@@ -361,7 +361,7 @@ def begin(job: Job, target: str, kept: Kept, *, mode: Mode | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """Where a run is shown."""
+    """A durable run that a command drives, with the screen on which it is shown."""
 
     job: Job
     place: StorePlace
@@ -397,12 +397,12 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
     host = Host(model=load_model(job.model), record=job.record, telemetry=job.telemetry)
     on_event = listener_of(job, stage.screen, stage.outline)
 
-    async def driven(person: Asker | Nobody | None) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
+    async def drive_run(person: Asker | Nobody | None) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
         surroundings = replace(host, approve=None if person is None else person.approve)
         async with opened(stage.place) as durable:
             info = await begin(durable)
 
-            async def gone_on() -> Result[Any] | RunInfo:
+            async def go_on() -> Result[Any] | RunInfo:
                 name, force = name_of(info), steal
                 while True:
                     outcome = await durable.resume(
@@ -412,11 +412,11 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
                         return outcome
                     force = False
                     if stage.ask_store:
-                        await _answered(durable, outcome, stage)
-                    elif not (isinstance(person, Asker) and await answered_here(durable, outcome, person)):
+                        await _wait_for_answers(durable, outcome, stage)
+                    elif not (isinstance(person, Asker) and await answer_here(durable, outcome, person)):
                         return outcome
 
-            driving = asyncio.create_task(gone_on())
+            driving = asyncio.create_task(go_on())
 
             def leave() -> None:
                 driving.cancel()  # it is not ended: whoever comes next goes on with it
@@ -429,14 +429,14 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
     screen = stage.screen
     here = nullcontext() if stage.ask_store else asking(job.agent, screen.paused, screen.say, may_wait=True)
     with interrupt.listening(), closing(job.loop), here as person:
-        info, outcome = job.loop.run(driven(person))
-        exit_code = _shown(stage, info, outcome)
+        info, outcome = job.loop.run(drive_run(person))
+        exit_code = _present(stage, info, outcome)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
         interrupt.has_ended = True
     return exit_code if outcome is not None or interrupt.exit_code is None else interrupt.exit_code
 
 
-async def answered_here(durable: Durable, info: RunInfo, person: Asker) -> bool:
+async def answer_here(durable: Durable, info: RunInfo, person: Asker) -> bool:
     """Let the person at the terminal answer what the model of a run wants to know. False: something is left open."""
     handle, is_all = await durable.get(info.id), True
     for each in info.waits_for:
@@ -449,7 +449,7 @@ async def answered_here(durable: Durable, info: RunInfo, person: Asker) -> bool:
     return is_all
 
 
-async def _answered(durable: Durable, before: RunInfo, stage: _Stage) -> None:
+async def _wait_for_answers(durable: Durable, before: RunInfo, stage: _Stage) -> None:
     """Say what waits for an answer in the store, and wait until something of it has come."""
     with stage.screen.paused():
         tell(*waiting(before, stage.place))
@@ -462,7 +462,7 @@ async def _answered(durable: Durable, before: RunInfo, stage: _Stage) -> None:
         await durable.hub.changed(_LOOK_S, since=mark)
 
 
-def _shown(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None) -> int:
+def _present(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None) -> int:
     """Print how far a run came, and return the exit code. None: it was left."""
     job, place = stage.job, stage.place
     if outcome is not None and not isinstance(outcome, RunInfo):
@@ -471,7 +471,7 @@ def _shown(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None) 
     if job.json:
         job.stdout.write_json(adapter_of(RunInfo).dump_json(outcome or info))
     if outcome is not None:
-        return _unended(outcome, place)
+        return _explain_unended(outcome, place)
     again = place.command("resume", name_of(info))
     tell(f"The run {name_of(info)} was left. Nothing that it finished is lost. Go on: {again}")
     return 0
@@ -482,7 +482,7 @@ def _shown(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None) 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a command has to know of a run to drive it."""
+    """The facts of a stored run by which a command drives it: its info, model and mode, and whether it is taken."""
 
     info: RunInfo
     model: str | None
@@ -490,10 +490,10 @@ class _Known:
     is_driven: bool
 
 
-async def _known(durable: Durable, run: str) -> _Known:
+async def _load_known(durable: Durable, run: str) -> _Known:
     row = await durable.hub.row(run)
     info = info_of(row)
-    is_driven = info.status == "running" and info.id not in await abandoned(durable, [info])
+    is_driven = info.status == "running" and info.id not in await find_abandoned(durable, [info])
     head = load_head(row)
     mode = adapter_of(_StoredMode).validate_python(head.mode) or None
     return _Known(info, head.model or None, mode, is_driven)
@@ -533,13 +533,13 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
     """
     stdout = Stdout(drop_others=quiet)
     place = find_store(store)
-    known = in_store(place, lambda durable: _known(durable, run))
+    known = in_store(place, lambda durable: _load_known(durable, run))
     target = agent or known.info.target
     if not target:
         hint = f"Say so: {place.command('resume', run, '--agent FILE:AGENT')}"
         raise Mistake(f"The run {quoted(run)} does not say where its agent is.", hint)
 
-    async def found(durable: Durable) -> RunInfo:
+    async def find_run(durable: Durable) -> RunInfo:
         return await (await durable.get(name_of(known.info))).info()
 
     with _recording_on(place, known.info, quiet=quiet) as records, AgentLoop(timeout) as loop:
@@ -555,7 +555,7 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
             quiet=quiet,
             tree=tree,
         )
-        return drive(job, place, found, steal=steal, accept=accept, ask_store=ask_store)
+        return drive(job, place, find_run, steal=steal, accept=accept, ask_store=ask_store)
 
 
 def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) -> int:
@@ -569,19 +569,19 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
     Stdout()
     place = find_store(store)
 
-    async def told(handle: AnyHandle) -> bool:
+    async def stop_recorded(handle: AnyHandle) -> bool:
         await handle.stop(reason)
         return True
 
-    if said_to_recording(place, run, told):
+    if say_to_recording(place, run, stop_recorded):
         tell("The process that records it was told to end it.")
         return 0
 
-    async def stopped(durable: Durable) -> _Known:
+    async def stop_durable(durable: Durable) -> _Known:
         await durable.cancel(run, reason)
-        return await _known(durable, run)
+        return await _load_known(durable, run)
 
-    known = in_store(place, stopped)
+    known = in_store(place, stop_durable)
     name = name_of(known.info)
     if known.is_driven:
         tell(f"The process that drives the run {name} was told to end it.")
@@ -594,7 +594,7 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
         agent = loop.agent(known.info.target, mode=known.mode)
         outcome = in_store(place, lambda durable: durable.resume(name, agent, host=host), loop)
     if isinstance(outcome, RunInfo):
-        return _unended(outcome, place)
+        return _explain_unended(outcome, place)
     is_cancelled = isinstance(outcome, Failure) and outcome.code is ErrorCode.EXECUTION_CANCELLED
     tell(f"The run {name} has ended{' as cancelled' if is_cancelled else ', before it was cancelled'}.")
     return 0

@@ -1,4 +1,4 @@
-"""Where in the user's own files something was raised, and what is said of a module that Python does not find.
+"""Finds the line of the user's own files that raised an error, and explains a module that Python does not find.
 
 The rule: what has the name of a file or a folder of the user's is never something to install; the package that has
 this name in a public index is a stranger's.

@@ -203,7 +203,7 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
         case Mistake():
             return error
         case DefinitionError():
-            return misdefined(origin, place, error)
+            return misdefined_agent(origin, place, error)
         case ModuleNotFoundError(__cause__=ModuleNotFoundError()):  # a room of ours says which extra brings it
             text, _, hint = str(error).partition(": ")
             return Mistake(f"{place}: {text}.", hint)
@@ -221,7 +221,7 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
     return Mistake(f"{one_line(text)}.", hint)
 
 
-def misdefined(origin: str, place: str, error: DefinitionError) -> Misdefined:
+def misdefined_agent(origin: str, place: str, error: DefinitionError) -> Misdefined:
     """Return what is said of an agent that is defined wrongly."""
     first = error.problems[0]
     if len(error.problems) == 1:

@@ -27,7 +27,7 @@ from cyclopts import Parameter
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Mistake, Refused
 from journeyman.cli.faults import line_of, place_of_raise
-from journeyman.cli.loading import find_object, is_context, kind_of, misdefined
+from journeyman.cli.loading import find_object, is_context, kind_of, misdefined_agent
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
@@ -267,8 +267,8 @@ class _OpenAgent:
     async def _live(self, opened: asyncio.Future[Agent[Any, Any, Any]]) -> None:
         try:
             async with AsyncExitStack() as stack:
-                agent = await self._entered(stack)
-                opened.set_result(agent if self._mcp is None else await self._equipped(agent, self._mcp, stack))
+                agent = await self._enter_agent(stack)
+                opened.set_result(agent if self._mcp is None else await self._add_servers(agent, self._mcp, stack))
                 await self._left.wait()
         except (KeyboardInterrupt, _TooLate, Mistake):
             raise
@@ -278,7 +278,7 @@ class _OpenAgent:
                 raise
             raise self._mistake(error) from error
 
-    async def _entered(self, stack: AsyncExitStack) -> Agent[Any, Any, Any]:
+    async def _enter_agent(self, stack: AsyncExitStack) -> Agent[Any, Any, Any]:
         value = self._found
         if isinstance(value, Agent):
             return value  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
@@ -299,7 +299,9 @@ class _OpenAgent:
         text = f"{self._target}{f' ({place})' if place else ''} gives {given}, not an agent."
         raise Mistake(text, _hint(made, value))
 
-    async def _equipped(self, agent: Agent[Any, Any, Any], file: Path, stack: AsyncExitStack) -> Agent[Any, Any, Any]:
+    async def _add_servers(
+        self, agent: Agent[Any, Any, Any], file: Path, stack: AsyncExitStack
+    ) -> Agent[Any, Any, Any]:
         """Return the agent with the tools of MCP servers besides its own."""
         load_servers = resolve_name("journeyman.mcp.servers:load_servers")
         mcp = cast("Callable[..., AbstractAsyncContextManager[ServerTools]]", resolve_name("journeyman.mcp.tools:mcp"))
@@ -323,7 +325,7 @@ class _OpenAgent:
         place = place_of_raise(error) or self._target
         match error:
             case DefinitionError():
-                return misdefined(self._target, place, error)
+                return misdefined_agent(self._target, place, error)
             case SystemExit(code=code):
                 text = f"{place} calls sys.exit({'' if code is None else repr(code)})"
                 return Mistake(f"{one_line(text)}.", f"{self._target} has to give an agent, or raise what is wrong.")

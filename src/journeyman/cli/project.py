@@ -1,4 +1,4 @@
-"""Where a command keeps its runs when nobody names a store: in the project that one works in, never outside of it."""
+"""Finds the store of the project that one works in, for commands without `--store`; never one outside of it."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _words_of(event: RecordedEvent) -> str | None:
     return f"  {event.kind} {to_json(facts).decode() if facts else ''}".rstrip()
 
 
-def _ended_badly(event: RecordedEvent, facts: dict[str, Any]) -> str:
+def _describe_failure(event: RecordedEvent, facts: dict[str, Any]) -> str:
     error: dict[str, Any] = facts.get("error", {})
     return f"failure: {error.get('code')}: {text_of(error.get('message'))} {text_of(error.get('hint'))}"
 
@@ -215,7 +215,7 @@ _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
     "ModelRetried": lambda _, facts: f"    again, since {text_of(facts.get('message'))}",
     "ValidationFailed": lambda _, facts: f"  rejected: {text_of(facts.get('feedback'))}",
     "RunSucceeded": lambda _, facts: f"success: {text_of(facts.get('output'))}",
-    "RunFailed": _ended_badly,
+    "RunFailed": _describe_failure,
 }
 
 
@@ -232,7 +232,7 @@ def tail(run: str, /, *, store: str | None = None, json: Flag = False) -> int:
     """
     stdout = Stdout()
     with opened(find_store(store)) as recordings:
-        for event in _followed(recordings, recordings.find(run)):
+        for event in _follow(recordings, recordings.find(run)):
             if json:
                 stdout.write_json(write_json(adapter_of(RecordedEvent).dump_python(event)))
                 continue
@@ -241,7 +241,7 @@ def tail(run: str, /, *, store: str | None = None, json: Flag = False) -> int:
     return 0
 
 
-def _followed(recordings: Recordings, run: RecordedRun) -> Iterator[RecordedEvent]:
+def _follow(recordings: Recordings, run: RecordedRun) -> Iterator[RecordedEvent]:
     """Give what happens in a run, as it happens, until it has ended."""
     after = 0
     while True:
@@ -370,16 +370,16 @@ def _as_markdown(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
                 yield from (f"## {where}, {event.attempt}/{event.iteration}", "", text_of(facts["text"]), "")
             case "ToolCalled":
                 given = write_json(facts.get("tool_input", {}), is_indented=True).decode()
-                yield from (f"### {event.tool_name}", "", *_fenced(given), "")
+                yield from (f"### {event.tool_name}", "", *_fence(given), "")
             case "ToolFinished":
-                yield from (*_fenced(text_of(facts.get("tool_result"))), "")
+                yield from (*_fence(text_of(facts.get("tool_result"))), "")
             case "RunSucceeded" | "RunFailed":
                 yield from (f"**{one_line(_words_of(event) or '', 2_000)}**", "")
             case _:
                 pass
 
 
-def _fenced(text: str) -> tuple[str, str, str]:
+def _fence(text: str) -> tuple[str, str, str]:
     longest = max((len(part) for part in text.split("\n") if set(part) == {"`"}), default=2)
     fence = "`" * max(3, longest + 1)
     return fence, text, fence
@@ -413,7 +413,7 @@ def prune(
     """
     with opened(place) as recordings:
         if ids:
-            chosen, durable = _named(recordings, ids)
+            chosen, durable = _find_named(recordings, ids)
         else:
             chosen, durable = [run for run in recordings.older(time.time() - older_s) if run.status != "live"], {}
         if live := [run.id for run in chosen if run.status == "live"]:
@@ -425,7 +425,7 @@ def prune(
     return [run.id for run in chosen], durable
 
 
-def _named(recordings: Recordings, ids: Sequence[str]) -> tuple[list[RecordedRun], dict[str, bool]]:
+def _find_named(recordings: Recordings, ids: Sequence[str]) -> tuple[list[RecordedRun], dict[str, bool]]:
     """Return the recordings with these ids, and the ids of durable runs, as `prune` does."""
     found, durable = list[RecordedRun](), dict[str, bool]()
     for id in ids:

@@ -103,7 +103,7 @@ _STDERR: Final = 2
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What is kept of a run, and where."""
+    """The options of the command line that say what is kept of a run, and in which store."""
 
     durable: Flag = False
     """Keep each finished step, so that the run can go on after the death of its process."""
@@ -190,7 +190,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What the command line asks for."""
+    """A run as the command line asks for it: the open agent, its input, and what is printed."""
 
     agent: Agent[Any, Any, Any]
     text: str
@@ -365,7 +365,7 @@ def listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener |
 def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | None = None) -> int:
     """Print the result, the whole tree, and what went wrong. Return the exit code."""
     if isinstance(result, Failure):
-        screen.say(_gathered(result))
+        screen.say(_list_remains(result))
     screen.close()
     if outline is not None:
         PlainScreen(stderr_console()).say(list(outline.lines()))
@@ -387,7 +387,7 @@ def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | No
     return _SUCCESS
 
 
-def _gathered(failure: Failure) -> Sequence[Line]:
+def _list_remains(failure: Failure) -> Sequence[Line]:
     """Say what a failed run leaves behind."""
     if isinstance(failure.error.cause, NotRecorded):
         return [Line(indent=2, mark="bar", text=str(failure.error.cause), rows=_MISS_ROWS)]
@@ -534,7 +534,7 @@ class Stdout:
 
     def __init__(self, *, drop_others: bool = False) -> None:
         """With `drop_others`, what others print goes nowhere instead of to stderr."""
-        self._descriptor = _taken(drop_others=drop_others)
+        self._descriptor = _take_stdout(drop_others=drop_others)
         self.is_terminal = os.isatty(self._descriptor)
         self._encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self._is_lost = False
@@ -568,7 +568,7 @@ class Stdout:
             raise OutputLost(error) from error
 
 
-def _taken(*, drop_others: bool) -> int:
+def _take_stdout(*, drop_others: bool) -> int:
     if sys.stdout is not None:
         sys.stdout = guard_stream(sys.stdout, may_be_lost=True, by_line=True)  # it goes to stderr from now on
     try:

@@ -1,5 +1,6 @@
-"""What is said of durable runs: `journeyman runs`, `show`, `fork` and `prune`. Nothing is driven here. Whatever is
-stored is cleaned before a terminal shows it.
+"""The commands that list, show, fork and prune stored runs. None of them drives a run.
+
+Whatever is stored is cleaned before a terminal shows it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from journeyman.cli import recorded
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import (
     StorePlace,
-    abandoned,
     answers,
+    find_abandoned,
     find_store,
     in_store,
     name_of,
@@ -97,15 +98,15 @@ def runs(
     since_s = None if since is None else recorded.seconds_ago(_seconds(since))
     _check_wanted(number, over_cost)
 
-    async def listed(durable: Durable) -> tuple[Sequence[RunInfo], set[str], float]:
+    async def list_runs(durable: Durable) -> tuple[Sequence[RunInfo], set[str], float]:
         infos = await durable.list(statuses=() if status is None else (status,), agent=agent, limit=number)
-        return infos, await abandoned(durable, infos), durable.hub.now()
+        return infos, await find_abandoned(durable, infos), durable.hub.now()
 
     place, recordings = find_store(store), list[recorded.RecordedRun]()
     if status is None:
         with recorded.opened(place) as found:
             recordings = found.runs(agent=agent, failed=failed, since=since_s, over_cost=over_cost, limit=number)
-    infos, dead, now = ((), set[str](), 0.0) if about_recordings else in_store(place, listed)
+    infos, dead, now = ((), set[str](), 0.0) if about_recordings else in_store(place, list_runs)
     if json:
         documents = [{**_document(info), "process_died": info.id in dead} for info in infos]
         more = {"recordings": recorded.documents(recordings)} if recordings else {}
@@ -199,7 +200,7 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
     async def read(durable: Durable) -> tuple[dict[str, Any], RunInfo, Sequence[Record]]:
         row = await durable.hub.row(run)
         info = info_of(row)
-        facts = {"used_s": row.used_s, "process_died": info.id in await abandoned(durable, [info])}
+        facts = {"used_s": row.used_s, "process_died": info.id in await find_abandoned(durable, [info])}
         try:
             head = load_head(row)
             facts |= {"input": head.input, "model": head.model, "version": head.version, "accepts": head.accepts}
@@ -243,14 +244,14 @@ def _is_durable(place: StorePlace, run: str) -> bool:
         if not recordings.has(run):
             return True
 
-    async def known(durable: Durable) -> bool:
+    async def is_known(durable: Durable) -> bool:
         try:
             await durable.hub.row(run)
         except RunUnknown:
             return False
         return True
 
-    return in_store(place, known)
+    return in_store(place, is_known)
 
 
 def _facts(info: RunInfo, facts: dict[str, Any]) -> list[str]:
@@ -350,11 +351,11 @@ def fork(
         raise Mistake(f"--at {quoted(at)} is no place.", "Give the attempt and the iteration, from 1: --at 2/3.")
     where = int(found[1]), int(found[2])
 
-    async def looked(durable: Durable) -> tuple[RunInfo, Head, Sequence[str]]:
+    async def look_up(durable: Durable) -> tuple[RunInfo, Head, Sequence[str]]:
         row = await durable.hub.row(run)
         return info_of(row), load_head(row), await (await durable.get(row.id)).effects(where)
 
-    info, head, effects = in_store(place, looked)
+    info, head, effects = in_store(place, look_up)
     with AgentLoop(timeout) as loop:
         chosen = None if agent is None else loop.agent(agent)
         value = _input_of(input, chosen, info, loop)
@@ -365,7 +366,7 @@ def fork(
         if effects:
             _ask(info, effects, at, yes=yes)
 
-        async def forked(durable: Durable) -> RunInfo:
+        async def fork_run(durable: Durable) -> RunInfo:
             try:
                 target = None if agent is None else lasting(agent)
                 handle = await durable.fork(name_of(info), where, id=id, agent=chosen, input=value, target=target)
@@ -373,7 +374,7 @@ def fork(
                 raise Mistake(str(error), "") from error
             return await handle.info()
 
-        made = in_store(place, forked, loop)
+        made = in_store(place, fork_run, loop)
     stdout.write_text(name_of(made))
     tell(f"Go on with it: {place.command('resume', name_of(made))}")
     return 0
@@ -446,7 +447,7 @@ def prune(
     if status is None:  # nothing is forgotten before all that is named was found
         sizes, others = recorded.prune(place, runs, older_s=older_s, keep_failed=keep_failed, dry=True)
 
-    async def forgotten(durable: Durable) -> Sequence[RunInfo]:
+    async def forget_runs(durable: Durable) -> Sequence[RunInfo]:
         if runs and not others:
             return ()
         named = list[RunInfo]()
@@ -461,7 +462,7 @@ def prune(
         except ValueError as error:  # it has not ended
             raise Refused(str(error), "Cancel it first: journeyman cancel RUN") from error
 
-    infos = in_store(place, forgotten)
+    infos = in_store(place, forget_runs)
     if sizes and not dry_run:
         named = sizes if runs else ()
         sizes, _ = recorded.prune(place, named, older_s=older_s, keep_failed=keep_failed, dry=False)

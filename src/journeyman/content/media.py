@@ -1,4 +1,4 @@
-"""Whether some bytes are the file that they are said to be, and what a model takes of such files.
+"""Checks that bytes are the file that they are said to be, and that a model takes such a file.
 
 The bytes decide what a file is, and not its name or label: a file is what it begins with. Each fault is told in one
 sentence.
@@ -53,7 +53,7 @@ def kind_of(media_type: str) -> FileKind | None:
     return "document" if main == "text" or media_type == "application/pdf" else None
 
 
-def checked(data: bytes, kind: FileKind, media_type: str | None, *, name: str, named: bool = False) -> str:
+def check_file(data: bytes, kind: FileKind, media_type: str | None, *, name: str, named: bool = False) -> str:
     """Return the type of a file that is to be an `Image`, a `Document` or an `Audio`.
 
     `media_type` is what somebody says that it is; `named`: only its name says so.
@@ -106,7 +106,7 @@ def read(path: str | os.PathLike[str], kind: FileKind, media_type: str | None) -
 
     Raises:
         OSError: it cannot be read.
-        ValueError: see `checked`.
+        ValueError: see `check_file`.
     """
     file = Path(path)
     n_bytes = file.stat().st_size
@@ -115,7 +115,7 @@ def read(path: str | os.PathLike[str], kind: FileKind, media_type: str | None) -
     with file.open("rb") as opened:
         data = opened.read(LARGEST_BYTES + 1)
     named = _SUFFIXES.get(file.suffix.lower()) if media_type is None else None
-    return data, checked(data, kind, media_type or named, name=str(file), named=named is not None)
+    return data, check_file(data, kind, media_type or named, name=str(file), named=named is not None)
 
 
 def checked_url(url: str) -> str:
@@ -143,7 +143,7 @@ def n_bytes_of(base64: str) -> int:
     return len(base64) * 3 // 4 - base64[-2:].count("=")
 
 
-def decoded(base64: str) -> bytes:
+def decode_base64(base64: str) -> bytes:
     """Return the bytes of a Base64 text.
 
     Raises:
@@ -160,7 +160,7 @@ def decoded(base64: str) -> bytes:
 
 @lazy_dataclass(frozen=True)
 class Taken:
-    """Which files of one kind a model takes."""
+    """The limits of a model for files of one kind: types, size, and whether it takes addresses."""
 
     types: frozenset[str]
     """The media types. One that ends with a slash stands for all types that begin with it."""
@@ -187,7 +187,7 @@ class Taken:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Media:
-    """Which files a model takes from users. None for a kind: the model takes no such files."""
+    """The kinds of files that a model takes from users, with the limits of each. None: it takes no such files."""
 
     image: Taken | None = None
     """Which images it takes."""
@@ -221,7 +221,7 @@ def _lack_of_picture(taken: Taken, media_type: str, base64: str, model: str) -> 
     if taken.largest_side is None:
         return None
     try:
-        size = size_of(decoded(base64[:_HEAD_CHARS]), media_type)
+        size = size_of(decode_base64(base64[:_HEAD_CHARS]), media_type)
     except ValueError as error:
         return str(error)
     if size is None or max(size) <= taken.largest_side:
@@ -234,7 +234,7 @@ def _lack_of_paper(taken: Taken, base64: str, model: str) -> str | None:
     if taken.takes_passwords and taken.most_pages is None:
         return None
     try:
-        data = decoded(base64)
+        data = decode_base64(base64)
     except ValueError as error:
         return str(error)
     if not taken.takes_passwords and has_password(data):

@@ -1,4 +1,4 @@
-"""What kind of file some bytes are, whether their end is there, and how large the picture or paper in them is.
+"""Recognises files by their bytes: the type, whether the end is missing, and the size of a picture or a page.
 
 Each signature is that of the format's own standard: ISO 32000 and the implementation notes of Adobe's reference for
 PDF, ISO 11172-3 and 13818-3 for MPEG audio, ISO 14496-12 and 23008-12 and the register of their brands (MP4RA) for MP4

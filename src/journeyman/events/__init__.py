@@ -167,7 +167,7 @@ Listener: TypeAlias = Callable[[Event], None]
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class CallbackContext:
-    """Where a run stands when a callback is called. A snapshot of its own for each call."""
+    """A snapshot of where a run stands; each call of a callback gets one of its own."""
 
     path: RunPath
     attempt: int

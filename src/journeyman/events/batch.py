@@ -1,4 +1,4 @@
-"""What can be seen of a batch: each input that is done with, and each pause for the rate limit."""
+"""The events of a batch: each input that is done with, and each pause for the rate limit."""
 
 from __future__ import annotations
 

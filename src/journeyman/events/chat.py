@@ -1,4 +1,4 @@
-"""What can be seen of a chat beside the events of its runs: what waits for a person, and the end of a turn."""
+"""The events of a chat beside those of its runs: questions that wait for a person, and the end of a turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be seen of durable runs beside what happens in them: who drives them, and what is stored.
+"""The events of durable runs beside those of the run itself: which process drives them, and what is stored.
 
 A process tells of what it does itself; `Durable(…, on_event=…)` hears it.
 """

@@ -1,4 +1,4 @@
-"""What can be seen of a run while it happens: one frozen class for each event."""
+"""The events of a run, one frozen class for each."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class ModelRestarted:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ModelAnswered:
-    """Which of several models gives the answer; before its deltas."""
+    """One of several models was found that answers; sent before the deltas of its answer."""
 
     path: RunPath
     provider: str
@@ -222,7 +222,7 @@ class HostedToolRan:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class CompactionStep:
-    """What one strategy did for a `ContextCompacted`."""
+    """The part of one strategy in a `ContextCompacted`."""
 
     strategy: str
     """The name of the strategy."""
@@ -234,9 +234,9 @@ class CompactionStep:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ContextCompacted:
-    """What is sent of the conversation was to be made shorter; before the deltas of the request that it is for.
+    """Compaction tried to shorten what is sent of the conversation; before the deltas of the request that it is for.
 
-    It was not when `after_tokens` is `before_tokens`: the steps say why.
+    It had no effect when `after_tokens` is `before_tokens`: the steps say why.
     """
 
     path: RunPath
@@ -272,7 +272,7 @@ class ToolCalled:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ToolProgress:
-    """What a running tool reports of itself, between its `ToolCalled` and `ToolFinished`."""
+    """A running tool reported its progress; between its `ToolCalled` and `ToolFinished`."""
 
     path: RunPath
     tool_use_id: str

@@ -1,4 +1,4 @@
-"""What can be seen of background work: a snapshot of one task, and the events of its life."""
+"""The events of background work, and a snapshot of one task."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREFIXES: Final[dict[TaskKind, str]] = {"tool": "bg", "agent": "bg", "shell": "s
 
 @lazy_dataclass(frozen=True)
 class Identity:
-    """Who a member of a team is."""
+    """The name of a team's member together with that of its team, which make up its id."""
 
     name: str
     """The member's name, of which the team has one at a time."""
@@ -89,7 +89,7 @@ class TaskInfo:
 
     @property
     def depth(self) -> int:
-        """How many runs are above the work."""
+        """The number of runs above the work."""
         return len(self.path)
 
     @property

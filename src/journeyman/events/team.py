@@ -1,4 +1,4 @@
-"""What can be seen of a team: its mail, and what its members do."""
+"""The events of a team: its mail, and the changes of its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider's own tools did, read from the blocks that it sent.
+"""Reads the calls of a provider's own tools from the blocks that it sent.
 
 A block stays as it came, because the provider wants it back; this is a view of it. Nothing here raises, whatever a
 block holds: what cannot be read is left out.
@@ -49,7 +49,7 @@ class HostedCall:
 
     @property
     def is_untrusted(self) -> bool:
-        """Whether the result may be the words of strangers, which is so for everything but code."""
+        """True when the result may be the words of strangers, which is so for everything but code."""
         return self.tool != "code_execution"
 
     @property
@@ -75,11 +75,11 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
     for block in content:
         if isinstance(block, Opaque):
             facts = _facts(block)
-            grounded = [*_grounded(facts, block.provider), *_told_beside(facts, block.provider)]
+            grounded = [*_grounding_calls(facts, block.provider), *_calls_beside_answer(facts, block.provider)]
             named = {call.tool for call in grounded}  # these tell more of the same searches
             calls = [call for call in calls if call.tool not in named or call.provider != block.provider]
             calls += grounded
-            if not _begin(facts, begun) and (call := _finished(facts, block.provider, begun)) is not None:
+            if not _begin(facts, begun) and (call := _finish(facts, block.provider, begun)) is not None:
                 calls.append(call)
         elif isinstance(block, Text) and block.extra:
             cited += [_object(each).get("url_citation") for each in _list(block.extra.get("annotations"))]
@@ -109,11 +109,11 @@ def _begin(facts: JsonObject, begun: dict[str, tuple[str, str]]) -> bool:
     match facts.get("type"):
         case "server_tool_use":  # Anthropic
             name = _text(facts.get("name"))
-            begun[_text(facts.get("id"))] = (_NAMES.get(name, name), _asked(_object(facts.get("input"))))
+            begun[_text(facts.get("id"))] = (_NAMES.get(name, name), _query_of(_object(facts.get("input"))))
         case "toolCall":  # Gemini
             call = _object(facts.get("toolCall"))
             kind = _text(call.get("toolType"))
-            begun[_text(call.get("id"))] = (_NAMES.get(kind, kind.lower()), _asked(_object(call.get("args"))))
+            begun[_text(call.get("id"))] = (_NAMES.get(kind, kind.lower()), _query_of(_object(call.get("args"))))
         case "executableCode":
             code = _object(facts.get("executableCode"))
             begun[_text(code.get("id"))] = ("code_execution", _text(code.get("code")))
@@ -122,7 +122,7 @@ def _begin(facts: JsonObject, begun: dict[str, tuple[str, str]]) -> bool:
     return True
 
 
-def _finished(facts: JsonObject, provider: str, begun: Mapping[str, tuple[str, str]]) -> HostedCall | None:
+def _finish(facts: JsonObject, provider: str, begun: Mapping[str, tuple[str, str]]) -> HostedCall | None:
     kind = _text(facts.get("type"))
     match kind:
         case "web_search_call" | "code_interpreter_call" | "file_search_call":
@@ -154,7 +154,7 @@ def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
     """Return the call of an item of the Responses API, which is call and result in one."""
     action, status = _object(item.get("action")), _text(item.get("status"))
     queries = _texts(item.get("queries")) or _texts(action.get("queries"))
-    asked = "\n".join(queries) or _asked({key: action[key] for key in action if key not in ("sources", "type")})
+    asked = "\n".join(queries) or _query_of({key: action[key] for key in action if key not in ("sources", "type")})
     results = [_object(each) for each in (*_list(item.get("results")), *_list(action.get("sources")))]
     found = [
         Found(
@@ -190,7 +190,7 @@ def _result(content: JsonValue) -> tuple[str, tuple[Found, ...], str | None]:
     return output, (Found(url=url),) if url else (), f"return code {returned}" if returned else None
 
 
-def _grounded(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
+def _grounding_calls(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
     """Give the searches that Gemini tells of beside its answer."""
     if facts.get("type") != "groundingMetadata":
         return
@@ -210,7 +210,7 @@ def _grounded(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
             yield HostedCall(tool=tool, provider=provider, id="", asked=asked, found=tuple(found))
 
 
-def _told_beside(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
+def _calls_beside_answer(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
     """Give the pages that Gemini has read, and the tools that Groq has run, of which they tell beside the answer."""
     for page in map(_object, _list(_object(facts.get("urlContextMetadata")).get("urlMetadata"))):
         url, status = _text(page.get("retrievedUrl")), _text(page.get("urlRetrievalStatus"))
@@ -230,21 +230,21 @@ def _told_beside(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
             tool=_NAMES.get(kind, kind),
             provider=provider,
             id="",
-            asked=_asked_in(_text(each.get("arguments"))),
+            asked=_query_in_json(_text(each.get("arguments"))),
             output="\n".join([text for text in (_text(each.get("output")), *codes) if text]),
             found=tuple(found),
         )
 
 
-def _asked_in(arguments: str) -> str:
+def _query_in_json(arguments: str) -> str:
     try:
         parsed = _object(cast("JsonValue", from_json(arguments)))
     except ValueError:
         return arguments
-    return _asked(parsed) or arguments
+    return _query_of(parsed) or arguments
 
 
-def _asked(arguments: JsonObject) -> str:
+def _query_of(arguments: JsonObject) -> str:
     queries = _texts(arguments.get("queries"))
     words = [_text(arguments.get(name)) for name in ("query", "code", "command", "url", "pattern")]
     return "\n".join(queries or [word for word in words if word]) or (to_json(arguments).decode() if arguments else "")

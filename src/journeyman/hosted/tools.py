@@ -71,8 +71,7 @@ HostedTool: TypeAlias = WebSearch | CodeExecution | FileSearch
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Hosting:
-    """Which hosted tools a model has. For each tool, the options that it takes; None: the model does not have this
-    tool."""
+    """The hosted tools that a model has: for each tool, the options that it takes; None: the model does not have it."""
 
     web_search: frozenset[str] | None = None
     """The options of `WebSearch`."""

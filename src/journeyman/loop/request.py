@@ -278,6 +278,8 @@ class _AnswerCodec:
 
 _NEARLY: Final = 0.9
 """What has come to this part of a limit, or beyond, has met it: not all services count alike."""
+_LEAST_WINDOW: Final = 200
+"""No model has a window below this: what reports less does not count, as a script of a test."""
 _SHORTEST_ANSWER_TOKENS: Final = 1_024
 """However full the window is, an answer of this length is asked for, or of a quarter of the window."""
 _UNKNOWN_THRESHOLD_TOKENS: Final = 64_000
@@ -365,7 +367,7 @@ def explain_cut(run: Run, response: Response) -> TruncatedContext:
     window = view.compaction.window_of(run.model) if isinstance(view, CompactedView) else context_window_of(run.model)
     if response.stop_reason == "context_window":
         by = "window"
-    elif usage.exact and usage.output_tokens < asked * _NEARLY:
+    elif usage.exact and usage.total_tokens >= _LEAST_WINDOW and usage.output_tokens < asked * _NEARLY:
         by = "window" if window is not None and usage.total_tokens >= window * _NEARLY else "service"
     is_told = usage.exact and usage.requests
     return TruncatedContext(

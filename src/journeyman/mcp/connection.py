@@ -138,7 +138,7 @@ class Connection:
                 f" ({', '.join(self._changed[tool])}) since it was listed. Go on without it; somebody has to look at"
                 " it and pin it (journeyman mcp pin)."
             )
-        return await self._asked(running, make, CallToolResult, listener=_Listener(progress), path=path)
+        return await self._request(running, make, CallToolResult, listener=_Listener(progress), path=path)
 
     async def request(self, make: Making, kind: type[Received], path: tuple[str, ...] = ()) -> Received:
         """Send any other request. Cancelled, it is cancelled at the server, too.
@@ -146,7 +146,7 @@ class Connection:
         Raises:
             Rejected: there is no answer, and why.
         """
-        return await self._asked(await self._ready(), make, kind, path=path)
+        return await self._request(await self._ready(), make, kind, path=path)
 
     async def capabilities(self) -> ServerCapabilities:
         """Return what the server can do.
@@ -156,7 +156,7 @@ class Connection:
         """
         return (await self._ready()).client.server_capabilities
 
-    async def _asked(
+    async def _request(
         self,
         running: _Running,
         make: Making,
@@ -168,7 +168,7 @@ class Connection:
         """Send a request, and answer what the server asks the user meanwhile, or before it goes on."""
         from mcp.types import InputRequiredResult  # noqa: PLC0415 - an optional package
 
-        questions = CallQuestions(self.name, current_asker.get(), path, self._scrubbed)
+        questions = CallQuestions(self.name, current_asker.get(), path, self._scrub)
         self._asking.append(questions)
         responses: InputResponses | None = None
         state: str | None = None
@@ -178,18 +178,18 @@ class Connection:
                 # forever.
                 session = running.client.session
                 sending = session.send_request(make(responses, state), _answers(kind), progress_callback=listener)
-                answer = await self._sent(running, sending, questions)
+                answer = await self._send(running, sending, questions)
                 if isinstance(answer, kind):
                     self._n_failures = 0
                     return answer
                 assert isinstance(answer, InputRequiredResult)
-                responses, state = await self._wanted(answer, questions), answer.request_state
+                responses, state = await self._answer_input_requests(answer, questions), answer.request_state
         finally:
             self._asking.remove(questions)
             questions.close()
-        raise self._rejected(f"it asked for more input {MAX_ROUNDS} times, and was not asked again")
+        raise self._make_rejection(f"it asked for more input {MAX_ROUNDS} times, and was not asked again")
 
-    async def _sent(self, running: _Running, sending: Coroutine[Any, Any, object], questions: CallQuestions) -> object:
+    async def _send(self, running: _Running, sending: Coroutine[Any, Any, object], questions: CallQuestions) -> object:
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
 
         try:
@@ -197,12 +197,14 @@ class Connection:
             return await asyncio.create_task(sending)
         except MCPError as error:
             if error.code == _VISIT_FIRST:
-                raise await self._visited(error, questions) from None
-            raise await self._failed(running, error) from None
+                raise await self._ask_to_visit(error, questions) from None
+            raise await self._explain_failure(running, error) from None
         except ValueError as error:
-            raise self._rejected(f"its answer is not what the protocol says: {_first_line(error)}") from None
+            raise self._make_rejection(f"its answer is not what the protocol says: {_first_line(error)}") from None
 
-    async def _wanted(self, wanted: InputRequiredResult, questions: CallQuestions) -> InputResponses | None:
+    async def _answer_input_requests(
+        self, wanted: InputRequiredResult, questions: CallQuestions
+    ) -> InputResponses | None:
         """Return what a server of the newer kind wants to know before it goes on."""
         from mcp.types import ElicitRequest, ErrorData  # noqa: PLC0415 - an optional package
 
@@ -212,28 +214,32 @@ class Connection:
         responses: InputResponses = {}
         for key, each in wanted.input_requests.items():
             if not isinstance(each, ElicitRequest):
-                raise self._rejected("it asks for the answer of a model, or for folders, which it does not get here")
+                raise self._make_rejection(
+                    "it asks for the answer of a model, or for folders, which it does not get here"
+                )
             answer = await questions.answer(each.params)
             if isinstance(answer, ErrorData):
-                raise self._rejected(f"it asks the user for what cannot be asked: {answer.message}")
+                raise self._make_rejection(f"it asks the user for what cannot be asked: {answer.message}")
             responses[key] = answer
         return responses
 
-    async def _visited(self, error: MCPError, questions: CallQuestions) -> Rejected:
+    async def _ask_to_visit(self, error: MCPError, questions: CallQuestions) -> Rejected:
         """Ask the user to open what has to be opened before a call, and return what to tell the model of that."""
         from mcp.types import ElicitationRequiredErrorData, ElicitResult  # noqa: PLC0415 - an optional package
 
         try:
             needed = ElicitationRequiredErrorData.model_validate(error.data).elicitations
         except ValueError:
-            return self._rejected(error.message)
+            return self._make_rejection(error.message)
         for each in needed:
             answer = await questions.answer(each)
             if not isinstance(answer, ElicitResult) or answer.action != "accept":
-                return self._rejected(
+                return self._make_rejection(
                     f"{error.message}: the user did not agree to open an address that it needs opened"
                 )
-        return self._rejected(f"{error.message}: the user opens an address for that. Call again when they have done so")
+        return self._make_rejection(
+            f"{error.message}: the user opens an address for that. Call again when they have done so"
+        )
 
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Answer a server of the older kind, which asks while a request is under way, and does not say for which."""
@@ -243,25 +249,25 @@ class Connection:
             return ElicitResult(action="decline")  # nobody has called it, or nobody knows whose question it is
         return await self._asking[-1].answer(params)
 
-    async def _failed(self, running: _Running, error: MCPError) -> Rejected:
+    async def _explain_failure(self, running: _Running, error: MCPError) -> Rejected:
         if error.code == _CLOSED:
             await asyncio.wait({running.task}, timeout=_SETTLE_S)  # the end of a server is known a moment later
         if not running.is_finished:
-            return self._rejected(running.transport.explained(error.message))
+            return self._make_rejection(running.transport.explained(error.message))
         await self._note_failure(running)
         why = self._fit(running.transport.trouble)
-        return self._rejected(
+        return self._make_rejection(
             f"it failed during the call: {why}. Whether the call took effect is not known. The next call restarts it"
         )
 
-    def _rejected(self, why: str) -> Rejected:
+    def _make_rejection(self, why: str) -> Rejected:
         return Rejected(f"Error: the MCP server {self.name!r}: {self._fit(why)}.")
 
     def _fit(self, text: str) -> str:
         """Return what comes from the server as it may be shown: not too long, and without secrets."""
-        return self._scrubbed(bounded(text, _SHOWN))
+        return self._scrub(bounded(text, _SHOWN))
 
-    def _scrubbed(self, text: str) -> str:
+    def _scrub(self, text: str) -> str:
         return scrubbed(text, self._server.secrets)
 
     # -- starting, and starting again
@@ -280,7 +286,7 @@ class Connection:
         if self._running is not None and not self._running.is_stale:
             return self._running
         try:
-            running = self._running or await self._started_again()
+            running = self._running or await self._restart()
             self._compare(await self._list(running))
         except McpUnavailable as error:
             raise Rejected(
@@ -288,7 +294,7 @@ class Connection:
             ) from None
         return running
 
-    async def _started_again(self) -> _Running:
+    async def _restart(self) -> _Running:
         left = self._may_start_at - asyncio.get_running_loop().time()
         if left > 0:
             times = count(self._n_failures, "time")

@@ -1,4 +1,4 @@
-"""What comes from an MCP server, as a model or a program reads it.
+"""Converts the results of an MCP server into blocks for a model, and values for a program.
 
 Nothing a server sends may make a conversation that no provider takes: pictures are looked at, what cannot be shown is
 named by its kind and size, and structured results come once.
@@ -118,7 +118,7 @@ def to_tool_result(answer: CallToolResult) -> ToolResult:
 
 def to_blocks(contents: Iterable[ContentBlock | Text]) -> list[Shown]:
     """Return contents as blocks of a message: texts that follow each other are one, and of very many pictures some."""
-    return _merged(_limited(_shown(block) for block in contents))
+    return _merge_texts(_limit_media(_to_shown(block) for block in contents))
 
 
 def _contents(answer: CallToolResult) -> Sequence[ContentBlock | Text]:
@@ -150,7 +150,7 @@ def _value(text: str) -> object:
         return text
 
 
-def _shown(block: ContentBlock | Text) -> Shown:
+def _to_shown(block: ContentBlock | Text) -> Shown:
     match block.type:
         case "text":
             return Text(block.text)
@@ -192,7 +192,7 @@ def _media(data: str, media_type: str, *, title: str | None = None) -> Shown:
 _SHOWN: Final = frozenset({*PICTURES, "application/pdf"})
 
 
-def _limited(blocks: Iterable[Shown]) -> Iterable[Shown]:
+def _limit_media(blocks: Iterable[Shown]) -> Iterable[Shown]:
     n_media = 0
     for block in blocks:
         n_media += not isinstance(block, Text)
@@ -203,7 +203,7 @@ def _limited(blocks: Iterable[Shown]) -> Iterable[Shown]:
         yield Text(f"[{n_media - MAX_MEDIA:,} more {what}: not shown]")
 
 
-def _merged(blocks: Iterable[Shown]) -> list[Shown]:
+def _merge_texts(blocks: Iterable[Shown]) -> list[Shown]:
     """Join neighbouring texts: a server may send very many."""
     merged: list[Shown] = []
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""What an MCP server asks the user in the middle of a call, as questions to the user of the chat.
+"""Puts the questions that an MCP server has for the user in the middle of a call to the user of the chat.
 
 A server is somebody else's program, so each question begins with its name, and no answer is sent that does not fit what
 it asked for. A form becomes one question for each of its fields, one after the other. The user can decline each of
@@ -57,7 +57,7 @@ class _TooMuch(Exception):
 
 
 class CallQuestions:
-    """What one call asks of the user, one question after the other."""
+    """The questions of one call to the user, put one after the other and answered as MCP wants it."""
 
     def __init__(
         self, server: str, asker: Asker | None, path: tuple[str, ...], shown: Callable[[str], str] = str
@@ -82,7 +82,7 @@ class CallQuestions:
 
         if len(self._open) >= MAX_QUESTIONS:
             return ErrorData(code=INVALID_REQUEST, message=f"{MAX_QUESTIONS} questions of this call wait already.")
-        task = asyncio.create_task(self._answered(wanted))
+        task = asyncio.create_task(self._answer(wanted))
         self._open.add(task)
         try:
             await asyncio.wait({task})
@@ -91,7 +91,7 @@ class CallQuestions:
             self._open.discard(task)
         return ElicitResult(action="cancel") if task.cancelled() else task.result()
 
-    async def _answered(self, wanted: ElicitRequestParams) -> ElicitResult | ErrorData:
+    async def _answer(self, wanted: ElicitRequestParams) -> ElicitResult | ErrorData:
         from mcp.types import INVALID_PARAMS, ElicitResult, ErrorData  # noqa: PLC0415 - an optional package
 
         try:
@@ -99,7 +99,7 @@ class CallQuestions:
                 if wanted.mode == "url":
                     await self._visit(wanted.message, wanted.url)
                     return ElicitResult(action="accept")
-                content = await self._filled_in(wanted.message, wanted.requested_schema)
+                content = await self._fill_in(wanted.message, wanted.requested_schema)
         except _Declined:
             return ElicitResult(action="decline")
         except _GivenUp:
@@ -112,16 +112,16 @@ class CallQuestions:
         """Ask whether the user opens an address, which they do by themselves."""
         host = _host(url)
         said = bounded(message, _MESSAGE_SHOWN)
-        await self._agreed(
+        await self._ask_to_agree(
             f"asks you to open an address of {host} in your browser: {said}\n\n{url}\n\n"
             "Open it only if you trust that address. Have you opened it, or will you?"
         )
 
-    async def _filled_in(self, message: str, schema: JsonObject) -> dict[str, object]:
+    async def _fill_in(self, message: str, schema: JsonObject) -> dict[str, object]:
         fields = _fields(schema)
         said = f"asks: {bounded(message, _MESSAGE_SHOWN)}"
         if not fields:
-            await self._agreed(said)
+            await self._ask_to_agree(said)
         content: dict[str, object] = {}
         for number, each in enumerate(fields, 1):
             count = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
@@ -134,7 +134,7 @@ class CallQuestions:
             raise _TooMuch(f"The form cannot be filled in: {error}") from None
         return content
 
-    async def _agreed(self, text: str) -> None:
+    async def _ask_to_agree(self, text: str) -> None:
         await self._value(_Field("", {"type": "boolean"}, "boolean", {"yes": True}, is_required=True), text)
 
     async def _value(self, wanted: _Field, text: str) -> object:
@@ -142,12 +142,12 @@ class CallQuestions:
         why = ""
         for _ in range(_TRIES):
             try:
-                return wanted.read(await self._asked(f"{text}{why}", wanted.options))
+                return wanted.read(await self._ask(f"{text}{why}", wanted.options))
             except ValueError as error:
                 why = f"\n\nThat does not fit: {error}"
         raise _GivenUp
 
-    async def _asked(self, text: str, options: Sequence[str]) -> str:
+    async def _ask(self, text: str, options: Sequence[str]) -> str:
         self._n_asked += 1
         if self._n_asked > MAX_QUESTIONS:
             raise _TooMuch(f"One call asks the user at most {MAX_QUESTIONS} questions.")
@@ -301,7 +301,7 @@ class _Option(BaseModel):
 
 
 class _Choosing(BaseModel):
-    """What of a schema lists values to choose from."""
+    """The part of a form's schema that lists values to choose from, in each of the ways in which MCP writes it."""
 
     enum: list[str | int | float] | None = None
     enum_names: list[str] | None = Field(default=None, alias="enumNames")
@@ -320,7 +320,7 @@ class _Choosing(BaseModel):
 
 
 class _Property(_Choosing):
-    """What a form says of one field."""
+    """The schema of one field of a form."""
 
     type: Literal["string", "integer", "number", "boolean", "array"] | None = None
     items: _Choosing | None = None

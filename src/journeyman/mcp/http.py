@@ -53,7 +53,7 @@ class HttpTransport:
 
     @property
     def trouble(self) -> str:
-        """What is known of why it does not work. It is complete once the transport was left."""
+        """The reason why the transport does not work, as far as it is known: complete once the transport was left."""
         if self._fault:
             return self._fault
         if self._is_forgotten:
@@ -65,7 +65,7 @@ class HttpTransport:
         return f"{self._server.shown} answered with HTTP {self._status}{_phrase(self._status)}" if self._status else ""
 
     def explained(self, message: str) -> str:
-        """Return the error of one call, with what is known beside it."""
+        """Return the message of a call's error, with the answer of HTTP that explains it, if there was one."""
         return f"{message} ({self._refusal})" if self._status else message
 
     def note(self, error: BaseException) -> None:
@@ -73,7 +73,7 @@ class HttpTransport:
         self._noted = self._noted or f"{self._server.shown} could not be asked: {name_and_words(error)}"
 
     async def __aenter__(self) -> TransportStreams:
-        return await self._stack.enter_async_context(self._opened())
+        return await self._stack.enter_async_context(self._open_streams())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -81,7 +81,7 @@ class HttpTransport:
         return await self._stack.__aexit__(kind, error, trace)
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncGenerator[TransportStreams]:
+    async def _open_streams(self) -> AsyncGenerator[TransportStreams]:
         from httpx2 import AsyncClient, Timeout  # noqa: PLC0415 - an optional package
         from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - the same, and 1.2 s to import
 
@@ -109,7 +109,7 @@ class HttpTransport:
         if response.headers.get("content-encoding", "identity") != "identity":
             await self._refuse("it sent a compressed answer, which it was asked not to")
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        response.stream = _limited(
+        response.stream = _limit_stream(
             cast("AsyncByteStream", response.stream), self, _ENDS_OF_EVENTS if is_stream else None
         )
 
@@ -180,7 +180,7 @@ class _Refused(Exception):
     """An answer that is not read."""
 
 
-def _limited(stream: AsyncByteStream, transport: HttpTransport, ends: re.Pattern[bytes] | None) -> AsyncByteStream:
+def _limit_stream(stream: AsyncByteStream, transport: HttpTransport, ends: re.Pattern[bytes] | None) -> AsyncByteStream:
     from httpx2 import AsyncByteStream  # noqa: PLC0415 - an optional package
 
     class Limited(AsyncByteStream):

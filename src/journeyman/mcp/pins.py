@@ -53,7 +53,7 @@ def _digest(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What one server offers."""
+    """The tools that one server offers now, and the server's identity."""
 
     server: str
     """The name that the server has here."""
@@ -64,7 +64,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedServer:
-    """What was pinned of one server: its identity, and for each tool the digests of its fields."""
+    """The pins of one server: its identity, and for each tool the digests of its fields."""
 
     identity: dict[str, str]
     tools: dict[str, dict[str, str]]
@@ -72,7 +72,7 @@ class PinnedServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """What a file of pins holds."""
+    """The content of a file of pins: those of each server, by its name."""
 
     version: Literal[1] = 1
     servers: dict[str, PinnedServer] = field(default_factory=dict[str, PinnedServer])

@@ -1,4 +1,4 @@
-"""What MCP servers have beside tools: resources to read, and prompts to begin with.
+"""The resources and prompts that MCP servers offer besides tools.
 
 They are there for the program, which decides what of them a model sees; `mcp(..., resources=True)` lets the model list
 and read resources by itself. All of it comes from somebody else, as results of tools do.
@@ -77,7 +77,7 @@ class ResourceTemplate:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ResourceContent:
-    """What was read: for example, one file of a resource that is a folder."""
+    """One content of a resource that was read: a resource that is a folder has one for each of its files."""
 
     uri: str
     """What it is read by."""
@@ -255,7 +255,7 @@ class ConnectedServer:
     async def _all(self, page: Callable[[str | None], Awaitable[PageT]], items: Callable[[PageT], list[T]]) -> list[T]:
         """Return what is on all pages."""
 
-        async def turned() -> list[T]:
+        async def turn_pages() -> list[T]:
             found: list[T] = []
             cursor: str | None = None
             for _ in range(MAX_PAGES):
@@ -268,7 +268,7 @@ class ConnectedServer:
                     return found
             raise Rejected(f"Error: the MCP server {self.name!r} lists more than {MAX_LISTED:,}, or {MAX_PAGES} pages.")
 
-        return await self._in_time(turned())
+        return await self._in_time(turn_pages())
 
     async def _in_time(self, asking: Awaitable[T]) -> T:
         seconds = self._connection.call_timeout_s

@@ -1,4 +1,4 @@
-"""Where MCP servers are: programs to start and addresses to call, in code or in a file that lists them.
+"""Definitions of MCP servers: programs to start and addresses to call, in code or in a file that lists them.
 
 What the servers are given may be secret, so no repr and no error shows it.
 """
@@ -147,7 +147,7 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
         match target:
             case Stdio() | Http():
                 servers[name] = target
-                problems += _unfilled_in_code(name, target)
+                problems += _placeholders_in_code(name, target)
             case str():
                 servers[name] = Http(target)
             case Mapping():
@@ -189,7 +189,7 @@ def _all_problems(servers: Mapping[str, Server]) -> Iterator[Problem]:
             yield Problem("SAME_SERVER_NAME", wrong, "Rename one.")
 
 
-def _unfilled_in_code(name: str, server: Server) -> Iterator[Problem]:
+def _placeholders_in_code(name: str, server: Server) -> Iterator[Problem]:
     values = server.env if isinstance(server, Stdio) else {**server.headers, "url": server.url}
     for key, value in values.items():
         if "${" in value:
@@ -459,19 +459,19 @@ class _Reading:
         self._check(name, entry)
         hidden: list[str] = []
 
-        def filled(place: str, text: str) -> str:
-            return self._filled(name, place, text, hidden.append)
+        def fill(place: str, text: str) -> str:
+            return self._fill(name, place, text, hidden.append)
 
         if entry.url:
-            headers = {key: filled(f"headers.{key}", value) for key, value in entry.headers.items()}
-            url = filled("url", entry.url)
+            headers = {key: fill(f"headers.{key}", value) for key, value in entry.headers.items()}
+            url = fill("url", entry.url)
             return Http(url, headers=headers, only=entry.only, without=entry.without, hidden=hidden)
         return Stdio(
-            filled("command", entry.command or "-"),
-            [filled(f"args.{number}", each) for number, each in enumerate(entry.args)],
-            env={key: filled(f"env.{key}", value) for key, value in entry.env.items()},
+            fill("command", entry.command or "-"),
+            [fill(f"args.{number}", each) for number, each in enumerate(entry.args)],
+            env={key: fill(f"env.{key}", value) for key, value in entry.env.items()},
             keep=entry.keep,
-            cwd=None if entry.cwd is None else filled("cwd", entry.cwd),
+            cwd=None if entry.cwd is None else fill("cwd", entry.cwd),
             only=entry.only,
             without=entry.without,
             hidden=hidden,
@@ -507,7 +507,7 @@ class _Reading:
                     Problem("INVALID_ENTRY", f"Server {name!r} has {key}, which is not known here.", hint)
                 )
 
-    def _filled(self, name: str, place: str, text: str, hide: Callable[[str], None]) -> str:
+    def _fill(self, name: str, place: str, text: str, hide: Callable[[str], None]) -> str:
         """Return a text with the environment's values. A placeholder that is none of ours is a problem."""
         around = [*_VARIABLE.split(text)[::3], *[found[2] or "" for found in _VARIABLE.finditer(text)]]
         left = next(filter(None, map(_LEFT.search, around)), None)

@@ -62,7 +62,7 @@ class StdioTransport:
 
     @property
     def trouble(self) -> str:
-        """What is known of why it does not work. It is complete once the transport was left."""
+        """The reason why the transport does not work, as far as it is known: complete once the transport was left."""
         parts = [self._fault or self._ending]
         if self._n_garbage:
             lines = count(self._n_garbage, "line")
@@ -82,7 +82,7 @@ class StdioTransport:
         return f"it was ended by {signal_name(-code)}"
 
     def explained(self, message: str) -> str:
-        """Return the error of one call, with what is known beside it: here, nothing."""
+        """Return the message of a call's error as it is: nothing else is known of it here."""
         return message
 
     def note(self, error: Exception) -> None:
@@ -94,7 +94,7 @@ class StdioTransport:
 
     async def __aenter__(self) -> TransportStreams:
         mark = secrets.token_hex(8)
-        self._process = await self._started(mark)
+        self._process = await self._start_program(mark)
         self._is_started = True
         self._processes = Processes(self._process.pid, mark)
         self._listening = asyncio.create_task(self._listen())
@@ -112,12 +112,12 @@ class StdioTransport:
                 self._processes.send(signal.SIGTERM)
                 await self._has_exited(self._server.grace_s)
         finally:
-            await self._ended_for_certain()
+            await self._kill_for_certain()
             draining.cancel()
             self._listening.cancel()
             await asyncio.wait({draining, self._listening})
 
-    async def _started(self, mark: str) -> asyncio.subprocess.Process:
+    async def _start_program(self, mark: str) -> asyncio.subprocess.Process:
         """Start the program. A cancellation at this very moment ends what has just been started."""
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
@@ -215,7 +215,7 @@ class StdioTransport:
 
     # -- its end
 
-    async def _ended_for_certain(self) -> None:
+    async def _kill_for_certain(self) -> None:
         """Kill all that still runs, and wait until the pipes know it."""
         while self._process.returncode is None or self._processes.are_left():
             self._processes.send(signal.SIGKILL)

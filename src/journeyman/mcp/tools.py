@@ -95,7 +95,7 @@ async def mcp(
     options = _Taking(
         effects, parallel=parallel, max_chars=max_chars, timeout_s=call_timeout_s, pinned=known is not None
     )
-    async with _opened(named, start_timeout_s, call_timeout_s) as opened:
+    async with _open_servers(named, start_timeout_s, call_timeout_s) as opened:
         if known is not None:
             differing = [
                 line
@@ -125,15 +125,15 @@ async def pin(
         PinsDiffer: there is a file, but it cannot be read.
     """
     file = Path(path)
-    known = _known(file)
+    known = _load_known_pins(file)
     named = to_servers(servers)
-    async with _opened(named, start_timeout_s, CALL_TIMEOUT_S) as opened:
+    async with _open_servers(named, start_timeout_s, CALL_TIMEOUT_S) as opened:
         offers = [offer for _, offer in opened]
     save_pins(file, Pins(servers={**known.servers, **{offer.server: pinned(offer) for offer in offers}}))
     return [line for offer in offers for line in _news(known, offer)]
 
 
-def _known(file: Path) -> Pins:
+def _load_known_pins(file: Path) -> Pins:
     return load_pins(file) if file.exists() else Pins()
 
 
@@ -145,7 +145,7 @@ def _news(known: Pins, offer: Offer) -> list[str]:
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_servers(
     servers: Mapping[str, Server], start_timeout_s: float, call_timeout_s: float
 ) -> AsyncGenerator[list[tuple[Connection, Offer]]]:
     """Open all servers at the same time, and close them all."""
@@ -173,7 +173,7 @@ async def _opened(
 
 @dataclass(frozen=True, slots=True)
 class _Taking:
-    """What is said of all tools."""
+    """The options that all tools of the servers get, and the maker of such tools."""
 
     effects: Effect | Mapping[str, Effect]
     parallel: bool
@@ -210,7 +210,7 @@ async def _tools(
     options: _Taking,
 ) -> list[AnyTool]:
     """Return the tools of servers, and those that read the resources of `reading`; between them others have a turn."""
-    taken = [(at, each) for at, offer in opened for each in _taken(servers[at.name], offer)]
+    taken = [(at, each) for at, offer in opened for each in _select_tools(servers[at.name], offer)]
     readers = _readers(reading)
     names = unique_names([*((at.name, each.name) for at, each in taken), *(("mcp", name) for name, *_ in readers)])
     if not isinstance(options.effects, str) and (unknown := set(options.effects) - set(names)):
@@ -239,7 +239,7 @@ _Handler: TypeAlias = Callable[[dict[str, object], ToolContext], Awaitable[ToolR
 def _readers(servers: Mapping[str, ConnectedServer]) -> list[tuple[str, str, JsonObject, _Handler]]:
     """Return what reads the resources of servers, if there are any: names, descriptions, schemas and handlers."""
 
-    async def listed(arguments: dict[str, object], context: ToolContext) -> ToolResult:
+    async def list_resources(arguments: dict[str, object], context: ToolContext) -> ToolResult:
         return await resource_list(servers)
 
     async def read(arguments: dict[str, object], context: ToolContext) -> ToolResult:
@@ -250,12 +250,12 @@ def _readers(servers: Mapping[str, ConnectedServer]) -> list[tuple[str, str, Jso
     about = "List what can be read with read_resource: resources with their uri, and templates (uri_template) of more."
     nothing: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
     return [
-        (LIST_RESOURCES, about, nothing, listed),
+        (LIST_RESOURCES, about, nothing, list_resources),
         (READ_RESOURCE, "Read a resource of a server.", read_schema(servers), read),
     ]
 
 
-def _taken(server: Server, offer: Offer) -> list[Definition]:
+def _select_tools(server: Server, offer: Offer) -> list[Definition]:
     offered = {each.name: each for each in offer.tools}
     if absent := [name for name in server.without if name not in offered]:
         _log.warning("MCP server %r does not offer %s, which it is taken without.", offer.server, ", ".join(absent))
@@ -307,7 +307,7 @@ def unique_names(offered: Sequence[tuple[str, str]]) -> list[str]:
     names: dict[str, None] = {}
     for (server, tool), own in zip(offered, plain, strict=True):
         name = own if n_plain[own] == 1 else _fit(f"{server}_{tool}")
-        names[name if name not in names else _marked(name, f"{server}/{tool}")] = None
+        names[name if name not in names else _mark_name(name, f"{server}/{tool}")] = None
     return list(names)
 
 
@@ -319,10 +319,10 @@ def server_names(server: str, tool: str) -> tuple[str, str]:
 def _fit(name: str) -> str:
     """Return a name that every provider takes."""
     fit = plain_name(name)
-    return fit if len(fit) <= _LONGEST_NAME else _marked(fit, name)
+    return fit if len(fit) <= _LONGEST_NAME else _mark_name(fit, name)
 
 
-def _marked(name: str, of: str) -> str:
+def _mark_name(name: str, of: str) -> str:
     """Return a name that is told from others by a digest of what it stands for."""
     digest = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{name[: _LONGEST_NAME - 9]}_{digest}"

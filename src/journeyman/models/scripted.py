@@ -42,8 +42,7 @@ def call(name: str, arguments: Mapping[str, object] | None = None, /, *, id: str
 
 
 def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usage = _USAGE) -> Response:
-    """Return a response of these blocks; `stop_reason` defaults to what fits them, `usage` to 10 tokens in, 5 out. One
-    that `max_tokens` cuts has as many out as were asked for."""
+    """Return a response of these blocks; `stop_reason` defaults to what fits them, `usage` to 10 tokens in, 5 out."""
     content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
     calls = any(isinstance(block, ToolUse) for block in content)
     return Response(content=content, stop_reason=stop_reason or ("tool_use" if calls else "end_turn"), usage=usage)
@@ -198,10 +197,7 @@ class _Stream:
 
 
 def _parts_of(model: FromFunction, request: Request, response: Response) -> list[Part]:
-    usage = response.usage
-    if response.stop_reason == "max_tokens" and usage is _USAGE:
-        usage = replace(usage, output_tokens=request.max_tokens or request.settings.max_tokens or usage.output_tokens)
-    usage = usage if model.price is None else model.price.charged(usage)
+    usage = response.usage if model.price is None else model.price.charged(response.usage)
     parts: list[Part] = []
     if request.deltas:
         parts.append(ResponseStarted(response.model or model.name, response.id, _of_input(usage)))

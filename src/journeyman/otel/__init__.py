@@ -1,4 +1,4 @@
-"""What runs do, as OpenTelemetry's traces and metrics: `Host(telemetry=OpenTelemetry())`."""
+"""Reports runs as OpenTelemetry's traces and metrics: `Host(telemetry=OpenTelemetry())`."""
 
 from typing import TYPE_CHECKING
 

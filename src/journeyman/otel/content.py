@@ -1,4 +1,4 @@
-"""What was said, in the shapes that the conventions give it, without secrets, and never longer than a limit.
+"""Puts messages into the shapes of the conventions, without secrets, and never longer than a limit.
 
 A text that is too long is cut, and a note says so. If there are too many messages, the first stays and the oldest of
 the others are left out.
@@ -56,7 +56,7 @@ class Shapes:
         """Return the tools that the model may call."""
         return self._fitting(
             [
-                {"type": "function", "name": tool.name, "description": self._said(tool.description)}
+                {"type": "function", "name": tool.name, "description": self._clean_text(tool.description)}
                 | {"parameters": tool.input_schema}
                 for tool in prefix.tools
             ]
@@ -81,9 +81,9 @@ class Shapes:
         reason = FINISHES.get(response.stop_reason, response.stop_reason)
         return self._fitting([{"role": "assistant", "parts": parts, "finish_reason": reason}])
 
-    def said(self, role: str, text: str) -> str:
+    def text_message(self, role: str, text: str) -> str:
         """Return one text as a message."""
-        return self._fitting([{"role": role, "parts": [{"type": "text", "content": self._said(text)}]}])
+        return self._fitting([{"role": role, "parts": [{"type": "text", "content": self._clean_text(text)}]}])
 
     def _message(self, message: Message) -> JsonObject:
         is_result = bool(message.content) and all(isinstance(block, ToolResult) for block in message.content)
@@ -95,16 +95,16 @@ class Shapes:
     def _part(self, block: Block) -> JsonObject:
         match block:
             case Text(text) | Thinking(text):
-                return {"type": "text" if isinstance(block, Text) else "reasoning", "content": self._said(text)}
+                return {"type": "text" if isinstance(block, Text) else "reasoning", "content": self._clean_text(text)}
             case ToolUse():
                 given: Any = block.malformed if block.malformed is not None else block.input
                 if len(block.input_json) > self._longest or isinstance(given, str):
-                    given = self._said(block.malformed or block.input_json)
+                    given = self._clean_text(block.malformed or block.input_json)
                 else:
                     given = self._redactor.redacted(given)
                 return {"type": "tool_call", "id": block.id, "name": block.name, "arguments": given}
             case ToolResult():
-                return {"type": "tool_call_response", "id": block.tool_use_id, "response": self._said(block.text)}
+                return {"type": "tool_call_response", "id": block.tool_use_id, "response": self._clean_text(block.text)}
             case Image(source) | Document(source) | Audio(source):  # never its bytes
                 if isinstance(source, Url):
                     return {"type": "uri", "modality": block.type, "uri": source.url.partition("?")[0]}
@@ -112,7 +112,7 @@ class Shapes:
             case RedactedThinking() | Opaque():
                 return {"type": "reasoning" if isinstance(block, RedactedThinking) else block.kind or "other"}
 
-    def _said(self, text: str) -> str:
+    def _clean_text(self, text: str) -> str:
         return self._cut(self._redactor.redacted_json_text(text), self._longest)
 
     def _cut(self, text: str, most: int) -> str:
@@ -129,10 +129,10 @@ class Shapes:
         while True:
             text = write_json(values, default=str).decode("utf-8", "replace")
             if len(text) <= self._most + self._longest + _PLACE or len(values) == 1:
-                return text if len(values) > 1 else self._shortened(values, text)
+                return text if len(values) > 1 else self._shorten(values, text)
             del values[1 if len(values) > 2 else 0]
 
-    def _shortened(self, values: list[Any], text: str) -> str:
+    def _shorten(self, values: list[Any], text: str) -> str:
         """Return one value as JSON: if it is too long as it is, with its texts only."""
         if len(text) <= self._most + self._longest + _PLACE:
             return text

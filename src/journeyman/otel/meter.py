@@ -1,4 +1,4 @@
-"""What is counted and measured of runs, and of durable runs beside what happens in them."""
+"""Counts and measures runs as metrics, and how processes take durable runs and store their steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from journeyman.otel import names
 
 
 class Meter:
-    """Counts and measures."""
+    """The counters and histograms of runs, fed by events."""
 
     def __init__(self, meter: metrics.Meter) -> None:
         def seconds(name: str, description: str, buckets: Sequence[float] = names.DURATION_BUCKETS) -> Histogram:

@@ -55,7 +55,7 @@ _CANCELLED: Final = "EXECUTION_CANCELLED"
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Instruments:
-    """What spans and metrics are made with."""
+    """The tracer and the meter that spans and metrics are made with, and the shapes of their messages."""
 
     tracer: Tracer
     meter: Meter
@@ -63,7 +63,7 @@ class Instruments:
     """Makes what goes out of what is said; None: nothing of it does."""
 
 
-def linked() -> tuple[Context, Sequence[Link]]:
+def context_with_links() -> tuple[Context, Sequence[Link]]:
     """Return the context of what begins here, and what it is linked with because that does not wait for it."""
     here = contexts.get_current()
     origin = contexts.get_value(_APART, here)
@@ -185,7 +185,7 @@ class SpanTape:
         """Nothing waits here."""
 
     def ended_early(self) -> None:
-        """Nothing is written here that could not be."""
+        """Do nothing: nothing is written here, so nothing can fail to be."""
 
     async def end(self, status: TapeEnd, code: str | None = None) -> None:
         if status == "left" and self._kind in ("chat", "team"):
@@ -229,7 +229,7 @@ class SpanTape:
     ) -> OpenRun:
         above = self._runs.get(path[:-1])
         call = None if above is None or tool_use_id is None else above.calls.get(tool_use_id)
-        context, links = linked()
+        context, links = context_with_links()
         is_apart = bool(links)
         if self._remote is not None and above is None:
             context, links = self._remote, ()
@@ -275,7 +275,7 @@ class SpanTape:
         run, shapes = self._runs.get(event.path), self._instruments.shapes
         if run is None:
             return
-        facts = {} if event.metadata.usage is None else used(event.metadata.usage)
+        facts = {} if event.metadata.usage is None else usage_attributes(event.metadata.usage)
         facts = {name: value for name, value in facts.items() if name not in names.OF_REQUESTS_ONLY}
         facts[names.ATTEMPTS] = len(event.metadata.attempts)
         code, message = None, ""
@@ -283,7 +283,9 @@ class SpanTape:
             code, message = str(event.error.code), "" if shapes is None else event.error.message
         elif shapes is not None:
             output = plain_output(event.output, None)
-            facts[names.OUTPUT] = shapes.said("assistant", output if isinstance(output, str) else as_text(output))
+            facts[names.OUTPUT] = shapes.text_message(
+                "assistant", output if isinstance(output, str) else as_text(output)
+            )
         run.span.set_attributes(facts)
         self._close(event.path, run, code, message)
 
@@ -374,7 +376,7 @@ class SpanTape:
         span.end()
         self._instruments.meter.tool_s.record(event.duration_s, facts)
 
-    def _happened(self, event: LayerCompleted | ContextCompacted | CallAbandoned) -> None:
+    def _add_event(self, event: LayerCompleted | ContextCompacted | CallAbandoned) -> None:
         """Add what has no span of its own to the span in which it happened."""
         run = self._runs.get(event.path)
         if run is None:
@@ -401,11 +403,11 @@ class SpanTape:
             RunFailed: _run_ended,
             AttemptStarted: _attempt_started,
             AttemptCompleted: _attempt_completed,
-            LayerCompleted: _happened,
-            ContextCompacted: _happened,
+            LayerCompleted: _add_event,
+            ContextCompacted: _add_event,
             ToolCalled: _tool_called,
             ToolFinished: _tool_finished,
-            CallAbandoned: _happened,
+            CallAbandoned: _add_event,
         },
     )
     """What takes each kind of event."""
@@ -472,7 +474,7 @@ class RequestSpan:
         self._active.__enter__()
 
     def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
-        """What is sent is told from the request."""
+        """Do nothing: the span tells of the request by its messages."""
 
     def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
         if self._span is None or not self._span.is_recording():
@@ -485,7 +487,7 @@ class RequestSpan:
             return  # an address that the request itself will fail with
 
     def answered(self, status: int, request_id: str | None) -> None:
-        """The answer's parts tell."""
+        """Do nothing: the answer is told of by `received` and `finished`."""
 
     def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
         if self._first_s is None and not isinstance(data, bytes):
@@ -495,7 +497,7 @@ class RequestSpan:
 
     def finished(self, response: Response) -> None:
         reason = names.FINISHES.get(response.stop_reason, response.stop_reason)
-        facts: dict[str, Any] = {**used(response.usage), names.FINISH_REASONS: (reason,)}
+        facts: dict[str, Any] = {**usage_attributes(response.usage), names.FINISH_REASONS: (reason,)}
         facts |= {names.RESPONSE_MODEL: response.model} if response.model else {}
         facts |= {names.RESPONSE_ID: response.id} if response.id else {}
         if self._instruments.shapes is not None:
@@ -556,7 +558,7 @@ def mark(span: Span, code: str, message: str = "") -> None:
     span.set_status(Status(StatusCode.ERROR, message or code))
 
 
-def used(usage: Usage) -> dict[str, Any]:
+def usage_attributes(usage: Usage) -> dict[str, Any]:
     """Return what was used, as attributes. The conventions count cached tokens among those of the input."""
     cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
     facts: dict[str, Any] = {

@@ -18,7 +18,7 @@ from journeyman.journal import TapeKind, Telemetry
 from journeyman.otel import names
 from journeyman.otel.content import Shapes
 from journeyman.otel.meter import Meter
-from journeyman.otel.spans import Instruments, SpanTape, linked
+from journeyman.otel.spans import Instruments, SpanTape, context_with_links
 from journeyman.tools.redaction import Redactor, Secret
 
 _MOST_BYTES: Final = 32_768
@@ -79,7 +79,7 @@ class OpenTelemetry:
     def queued(self, agent: str) -> str:
         """Report that a run of the agent was stored, so that this process or another one does it. Return the W3C
         `traceparent` to whose trace all lives of the run belong."""
-        here, links = linked()
+        here, links = context_with_links()
         span = self._instruments.tracer.start_span(
             f"queue {agent}", here, kind=trace.SpanKind.PRODUCER, links=links, attributes={names.AGENT_NAME: agent}
         )

@@ -1,4 +1,4 @@
-"""What people have approved, and the questions that wait for them: in memory, or in a file that outlives the process.
+"""Keeps the approvals of people, and the questions that wait for one, in memory or in a file that outlives the process.
 
 An answer is bound to the digest of the exact arguments, expires, and is used up by the first call that it fits. An
 approval for the session, or forever, is bound to a key instead, and shown as the rule that it is: see `Permission`.
@@ -42,7 +42,7 @@ _Name: TypeAlias = Literal["approve", "modify", "deny", "stop"]
 
 @explain_arguments
 class Approvals:
-    """What was approved, and the questions that wait for an answer.
+    """A store of the approvals that people gave, and of the questions that wait for their answer.
 
     With a `path`, everything except the approvals for the session is in that file, which several processes may share.
     If the file cannot be trusted or locked, every method that looks into it raises `ApprovalsUnreadable`.
@@ -71,7 +71,7 @@ class Approvals:
 
     def pending(self) -> tuple[Pending, ...]:
         """Return the questions that wait, the oldest first."""
-        with self._opened() as stored:
+        with self._read_stored() as stored:
             return tuple(sorted(stored.pending.values(), key=lambda each: each.expires_at))
 
     def answer(self, digest: str, decision: Decision) -> None:
@@ -80,7 +80,7 @@ class Approvals:
         Raises:
             LookupError: no such question waits, or it waits no longer.
         """
-        with self._changed() as stored:
+        with self._change_stored() as stored:
             asked = stored.pending.get(digest)
             if asked is None:
                 raise LookupError(f"No question waits under {digest[:12]}…, or it has expired.")
@@ -100,7 +100,7 @@ class Approvals:
 
     def grant(self, key: str, extent: Extent, rule: str = "") -> None:
         """Approve every call with this key, for the session or forever. `rule` says in words which calls these are."""
-        with self._changed() as stored:
+        with self._change_stored() as stored:
             self._grant(stored, key, extent, rule)
 
     def granted(self) -> dict[str, str]:
@@ -108,13 +108,13 @@ class Approvals:
 
         A rule that nobody gave in words is shown as its key.
         """
-        with self._opened() as stored:
+        with self._read_stored() as stored:
             rules = {**{key: stored.rules.get(key, key) for key in stored.always}, **self._session}
             return dict(sorted(rules.items()))
 
     def revoke(self, key: str) -> None:
         """Take back what was approved for a key."""
-        with self._changed() as stored:
+        with self._change_stored() as stored:
             self._session.pop(key, None)
             stored.always = tuple(each for each in stored.always if each != key)
             stored.rules.pop(key, None)
@@ -135,7 +135,7 @@ class Approvals:
             self._withdraw(digest, waits)
             if waits.decision is not None:
                 # The cancellation counts, whatever becomes of the file: whoever asks next is told.
-                with suppress(ApprovalsUnreadable, OSError), self._changed() as stored:
+                with suppress(ApprovalsUnreadable, OSError), self._change_stored() as stored:
                     stored.answers[digest] = stored_answer(waits.decision, self._now() + self._expires_s)
                     if digest not in self._waiting:
                         stored.pending.pop(digest, None)
@@ -151,15 +151,15 @@ class Approvals:
         """Tell whether a key was approved, for the session or forever."""
         if key in self._session:
             return True
-        with self._opened() as stored:
+        with self._read_stored() as stored:
             return key in stored.always
 
     def take(self, digest: str) -> Decision | None:
         """Return the answer that waits for a call, and use it up."""
-        with self._opened() as stored:
+        with self._read_stored() as stored:
             if digest not in stored.answers:
                 return None
-        with self._changed() as stored:
+        with self._change_stored() as stored:
             answer = stored.answers.pop(digest, None)
             return None if answer is None else answer.as_decision()
 
@@ -177,13 +177,13 @@ class Approvals:
             rule=approval.rule,
             expires_at=self._now() + self._expires_s,
         )
-        with self._changed() as stored:
+        with self._change_stored() as stored:
             newest = sorted(stored.pending.values(), key=lambda each: each.expires_at)[-_MOST_PENDING + 1 :]
             stored.pending = {**{each.digest: each for each in newest}, asked.digest: asked}
 
     def close(self, digest: str) -> bool:
         """Forget a question that was answered. False: it has expired before."""
-        with self._changed() as stored:
+        with self._change_stored() as stored:
             is_open = digest in stored.pending
             if not self._waiting.get(digest):  # the same call may wait for an answer of its own
                 stored.pending.pop(digest, None)
@@ -206,7 +206,7 @@ class Approvals:
                 self._waiting[digest] = others
 
     @contextmanager
-    def _opened(self) -> Generator[Stored]:
+    def _read_stored(self) -> Generator[Stored]:
         """Let the block read what is stored."""
         with self._lock:
             stored = self._memory if self._path is None else load(self._path)
@@ -214,10 +214,10 @@ class Approvals:
             yield stored
 
     @contextmanager
-    def _changed(self) -> Generator[Stored]:
+    def _change_stored(self) -> Generator[Stored]:
         """Let the block change what is stored, alone."""
         if self._path is None:
-            with self._opened() as stored:
+            with self._read_stored() as stored:
                 yield stored
             return
         if not self._path.parent.exists():

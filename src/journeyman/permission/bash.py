@@ -262,7 +262,7 @@ class _Reader:
                 break
             if character in "'\"\\$`":
                 is_bare = False
-                part, known = self._quoted(character)
+                part, known = self._read_quoted(character)
                 parts.append(part)
                 is_known = is_known and known
                 continue
@@ -277,7 +277,7 @@ class _Reader:
         text = "".join(parts)
         return Word(text, text in ("[", "[[") or (is_known and not _BRACES.search(raw))), is_bare
 
-    def _quoted(self, character: str) -> tuple[str, bool]:
+    def _read_quoted(self, character: str) -> tuple[str, bool]:
         """Read one quoted or expanded part of a word. Return its text, and whether that is what bash makes of it."""
         self._at += 1
         if character == "'":
@@ -321,7 +321,7 @@ class _Reader:
     def _expansion(self, mark: str, *, is_quoted: bool = False) -> tuple[str, bool]:
         """Read what stands behind `$` or a backtick."""
         if mark == "`":
-            self._nested(self._upto("`"))
+            self._read_nested(self._upto("`"))
             return "", False
         following = self._text[self._at : self._at + 1]
         if following == "(":
@@ -330,7 +330,7 @@ class _Reader:
             self._parameter()
         elif following in ("'", '"') and not is_quoted:
             self._at += 1
-            self._escaped() if following == "'" else self._double_quoted()
+            self._skip_escaped() if following == "'" else self._double_quoted()
         elif (found := _VARIABLE.match(self._text, self._at)) is not None:
             self._at = found.end()
         elif following == "[":
@@ -345,7 +345,7 @@ class _Reader:
         if found is None or re.search(r"@[A-Za-z]", found[0]):  # `${x@P}` runs what is in the variable
             raise _NotUnderstood
 
-    def _escaped(self) -> None:
+    def _skip_escaped(self) -> None:
         """Read up to the quote that ends `$'…'`; one behind a backslash does not."""
         while (character := self._text[self._at : self._at + 1]) != "'":
             if not character:
@@ -362,7 +362,7 @@ class _Reader:
         if not _SUM.fullmatch(self._upto("))")) or self._text.startswith(")", self._at):
             raise _NotUnderstood
 
-    def _nested(self, text: str) -> None:
+    def _read_nested(self, text: str) -> None:
         """Read a text of its own that is a command."""
         if "\\" in text:
             raise _NotUnderstood

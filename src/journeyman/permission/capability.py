@@ -1,4 +1,4 @@
-"""What a call would do, as far as its arguments and its tool's declarations tell.
+"""Classifies a call by what it would do, as far as its arguments and its tool's declarations tell.
 
 `classify` knows the ready tools. Of any other tool it assumes the most that its declared effect allows. A ready tool is
 known by what it declares to act as, and never by its name, because anybody may choose a name. A name can only restrict
@@ -22,7 +22,7 @@ Capability: TypeAlias = Literal["read", "write", "exec", "network", "internal", 
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Action:
-    """What a call would do."""
+    """The effect that a call would have: its capability, and the paths, command, address or agents that it concerns."""
 
     tool: str
     """The tool that runs in the end: for a call of `call_tool`, the tool that it names."""

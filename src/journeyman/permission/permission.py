@@ -60,7 +60,7 @@ _WIDER: Final[tuple[Extent, ...]] = ("once", "session", "always")
 
 @lazy_dataclass(frozen=True)
 class _Judgement:
-    """What is to be done about a call, and why."""
+    """The step that is taken about a call, with its reason, and how far a person may allow such calls."""
 
     step: _Step
     reason: str
@@ -127,10 +127,10 @@ class Permission:
             ApprovalsUnreadable: the stored approvals cannot be trusted; the call is denied.
         """
         action = self._action(request)
-        judgement = self._judged(request, action)
+        judgement = self._judge(request, action)
         self._note_paths(request, action)
         if judgement.step == "ask":
-            return self._asked(request, action, judgement)
+            return self._take_answer_or_ask(request, action, judgement)
         self._record(request, action, judgement.step, judgement.reason)
         return Allow() if judgement.step == "allow" else Deny(judgement.reason)
 
@@ -142,7 +142,7 @@ class Permission:
             reason = f"{approval.question} Nobody is there to approve it; it can be approved later, as {digest[:12]}."
             self._record(request, action, "unanswered", reason)
             return Deny(reason)
-        narrowed = self._narrowed(approval, action, decision)
+        narrowed = self._narrow_decision(approval, action, decision)
         self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed, approval.rule))
         return narrowed
 
@@ -189,7 +189,7 @@ class Permission:
         names = request.server_names if action.tool == request.tool_name else ()
         return replace(action, digest=request.digest, server_names=names)
 
-    def _judged(self, request: GateRequest, action: Action) -> _Judgement:
+    def _judge(self, request: GateRequest, action: Action) -> _Judgement:
         try:
             places: list[list[Whereabouts]] = [
                 [self._roots.place(self._roots.locate(path)) for path in each.paths] for each in action.readings()
@@ -207,7 +207,9 @@ class Permission:
             return _Judgement("deny", "this is a plan: look, and describe what you would do, but change nothing.")
         judgement = self._by_ask_rule(request, action) or self._by_rule_or_mode(action)
         is_outside = any("outside" in each for each in places)
-        why = self._asked_once(request, action, is_outside=is_outside) if judgement.step != "deny" else None
+        why = (
+            self._reason_to_ask_each_time(request, action, is_outside=is_outside) if judgement.step != "deny" else None
+        )
         return judgement if why is None else _Judgement("ask", why)
 
     def _forbidden(self, request: GateRequest, action: Action, places: Sequence[Whereabouts]) -> str | None:
@@ -220,7 +222,7 @@ class Permission:
         rule = self._rules.denying(action, _names(request, action))
         return None if rule is None else f"the rule {rule} forbids it."
 
-    def _asked_once(self, request: GateRequest, action: Action, *, is_outside: bool) -> str | None:
+    def _reason_to_ask_each_time(self, request: GateRequest, action: Action, *, is_outside: bool) -> str | None:
         """Return why each single call is asked about, whatever allows it; None if there is no such reason."""
         if is_outside:
             return f"it is outside of {', '.join(folder for folder, _ in self._roots.folders)}."
@@ -262,7 +264,7 @@ class Permission:
 
     # -- asking
 
-    def _asked(self, request: GateRequest, action: Action, judgement: _Judgement) -> Verdict:
+    def _take_answer_or_ask(self, request: GateRequest, action: Action, judgement: _Judgement) -> Verdict:
         """Give the answer that waits for exactly this call; else ask."""
         digest = request.digest
         answer = self.approvals.take(digest)
@@ -277,7 +279,7 @@ class Permission:
         self._record(request, action, _LABELS[type(answer)], _reason(answer))
         return answer
 
-    def _narrowed(self, approval: Approval, action: Action, decision: Decision) -> Decision:
+    def _narrow_decision(self, approval: Approval, action: Action, decision: Decision) -> Decision:
         is_in_time = self.approvals.close(approval.digest)
         if isinstance(decision, Allow | Rewrite) and not is_in_time:
             return Deny("the approval came too late. Ask for it again.")
@@ -293,7 +295,7 @@ class Permission:
         if not isinstance(decision, Rewrite):
             return decision
         rewritten = replace(request, arguments=decision.arguments)
-        judgement = self._judged(rewritten, self._action(rewritten))
+        judgement = self._judge(rewritten, self._action(rewritten))
         return Deny(judgement.reason) if judgement.step == "deny" else decision
 
     def key(self, action: Action) -> str:
@@ -302,11 +304,11 @@ class Permission:
             case "read" | "write" if action.paths:
                 return f"{action.capability}:{self._where(action)}"
             case "exec" if action.command is not None:
-                return f"exec:{_hashed(self._where(action), action.command)}"
+                return f"exec:{_hash(self._where(action), action.command)}"
             case "network" if action.url is not None and plain_host(action.url) is not None:
                 return f"network:{plain_host(action.url)}"
             case "network" if action.url is not None:
-                return f"network:{_hashed(action.url)}"
+                return f"network:{_hash(action.url)}"
             case _:
                 return f"tool:{action.tool}:{action.digest}"
 
@@ -363,7 +365,7 @@ def _names(request: GateRequest, action: Action) -> list[str]:
     return [request.tool_name, action.tool, *ready, *request.server_names]
 
 
-def _hashed(*parts: str) -> str:
+def _hash(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What programs do with their arguments, as far as it decides whether a denied program may run.
+"""Finds the programs that a command would run, so that a denied one is not run by way of another.
 
 `Reading` takes a command apart into whatever it would run: also what `timeout`, `xargs`, `bash -c` and their like are
 handed. What cannot be told is a doubt: a script in a file, a program that the text does not name, code of a language
@@ -119,7 +119,7 @@ class Reading:
 
 
 @lru_cache(maxsize=64)
-def taken_apart(command: str) -> Reading:
+def take_apart(command: str) -> Reading:
     """Return whatever a command would run."""
     reading = Reading()
     _add_text(reading, command, 0)
@@ -170,7 +170,7 @@ def _add_command(reading: Reading, words: tuple[Word, ...], depth: int) -> None:
         if _evaluates(name, arguments):
             reading.doubts.append(f"{name} may evaluate what it is given")
         return
-    reading.mentions.update(_mentioned(name, arguments))
+    reading.mentions.update(_words_in(name, arguments))
     if {word.text for word in arguments} <= _HARMLESS_OPTIONS and arguments and name not in ("set", "exec", "eval"):
         return
     _READERS.get(name, _LIKE.get(_kind(name), _other))(reading, words, depth)
@@ -202,7 +202,7 @@ def _guess(reading: Reading, text: str, depth: int) -> None:
         reading.unread.append(text)
 
 
-def _mentioned(name: str, arguments: Sequence[Word]) -> Iterator[str]:
+def _words_in(name: str, arguments: Sequence[Word]) -> Iterator[str]:
     for word in arguments:
         if name == "git":
             continue  # what it may run is looked at below
@@ -291,7 +291,7 @@ def _add_inner(reading: Reading, words: tuple[Word, ...], depth: int) -> None:
 
 
 def _templates(reading: Reading, words: tuple[Word, ...]) -> None:
-    """What replaces a mark is a program, or a part of code, where the mark stands for one."""
+    """Doubt a command whose program, or a part of its code, is a mark that `xargs` or the like replaces later."""
     marks = {"{}"}
     for index, word in enumerate(words):
         if word.text in ("-I", "-J", "--replace") and index + 1 < len(words):

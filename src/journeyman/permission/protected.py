@@ -1,4 +1,4 @@
-"""What an agent must not change, whatever rules and roots say: the files that decide about it.
+"""Protects the files that decide about an agent: it must not change them, whatever rules and roots say.
 
 These are the approvals with their lock, the audit, the stores of sessions, and other files that the program names.
 Links are followed, and capital and small letters count as the same; a hard link counts as the file. A store is
@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, cast
 
-from journeyman.permission.rules import Roots, folded, is_inside
+from journeyman.permission.rules import Roots, fold_path, is_inside
 from journeyman.permission.shell import every_command
 
 _CUT: Final = re.compile(r"[\s;&|<>()=,:@'\"`\\]+")
@@ -40,9 +40,9 @@ class Protected:
 
     def holds(self, located: str) -> bool:
         """Tell whether a located path is one of these files, or in one of these folders."""
-        place = folded(located)
-        for path in self._found():
-            if is_inside(place, folded(path)):
+        place = fold_path(located)
+        for path in self._find_paths():
+            if is_inside(place, fold_path(path)):
                 return True
             with suppress(OSError, ValueError):  # one of the two is not there
                 if os.path.samefile(located, path):  # noqa: PTH121 - strings
@@ -59,7 +59,7 @@ class Protected:
         words |= {word for text in texts for word in _CUT.split(text) if word}
         names = sorted(map(re.escape, self._names()))
         spelled = re.compile(rf"(?<![\w.-])(?:{'|'.join(names)})(?![\w-]|\.\w)") if names else None
-        if spelled is not None and any(spelled.search(folded(text)) for text in texts):
+        if spelled is not None and any(spelled.search(fold_path(text)) for text in texts):
             return "it names a file that decides about the agent itself."
         if any(self._may_name(word, folder) for word in words) or self._leads_to_one(folder):
             return "it may name a file that decides about the agent itself."
@@ -79,15 +79,15 @@ class Protected:
             return False
         folders, slash, _ = pattern.partition("*")[0].rpartition("/")
         fixed = f"{folders}{slash}"
-        located = self._located(fixed if fixed.startswith(("/", "~")) else f"{folder}/{fixed}")
-        wanted = folded(f"{located}/{pattern.removeprefix(fixed)}")
-        return any(fnmatchcase(folded(path), wanted) for path in self._found())
+        located = self._locate(fixed if fixed.startswith(("/", "~")) else f"{folder}/{fixed}")
+        wanted = fold_path(f"{located}/{pattern.removeprefix(fixed)}")
+        return any(fnmatchcase(fold_path(path), wanted) for path in self._find_paths())
 
     def _leads_to_one(self, word: str, folder: str = ".") -> bool:
         """Tell whether a word leads to such a file, or to a folder around one; not if a root is in that folder, too."""
         for place in self._places(word, folder):
             around = any(is_inside(root, place) for root, _ in self._roots.folders)
-            if self.holds(place) or (not around and any(is_inside(path, place) for path in self._found())):
+            if self.holds(place) or (not around and any(is_inside(path, place) for path in self._find_paths())):
                 return True
         return False
 
@@ -98,21 +98,21 @@ class Protected:
             try:
                 spelled = self._roots.spelled(place)
                 is_there = os.path.lexists(spelled) or ("/" in text and os.path.lexists(os.path.dirname(spelled)))  # noqa: PTH120
-                if is_there or folded(os.path.basename(spelled)) in names:  # noqa: PTH119 - a string
+                if is_there or fold_path(os.path.basename(spelled)) in names:  # noqa: PTH119 - a string
                     yield self._roots.locate(place)
             except ValueError:  # it can be no path
                 continue
 
     def _names(self) -> set[str]:
-        return {folded(os.path.basename(path)) for path in self._found()}  # noqa: PTH119 - a string
+        return {fold_path(os.path.basename(path)) for path in self._find_paths()}  # noqa: PTH119 - a string
 
-    def _located(self, path: str) -> str | None:
+    def _locate(self, path: str) -> str | None:
         try:
             return self._roots.locate(path)
         except ValueError:  # it can be no path
             return None
 
-    def _found(self) -> list[str]:
+    def _find_paths(self) -> list[str]:
         return [os.path.realpath(path) for path in self._paths]
 
 
@@ -153,7 +153,7 @@ _STARTING: Final = re.compile(
 
 def starts_by_itself(located: str) -> bool:
     """Tell whether a shell, git, an editor or Python would run what stands in a file without being asked to."""
-    *folders, name = folded(located).split("/")
+    *folders, name = fold_path(located).split("/")
     return not _FOLDERS.isdisjoint([*folders, name]) or _STARTING.fullmatch(name) is not None
 
 

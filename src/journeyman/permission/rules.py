@@ -21,7 +21,7 @@ from journeyman.errors import Problem
 from journeyman.gate import READY_TOOLS
 from journeyman.permission.bash import Word
 from journeyman.permission.capability import Action, Capability, fits_name
-from journeyman.permission.programs import RUNS_OTHERS, program_name, taken_apart
+from journeyman.permission.programs import RUNS_OTHERS, program_name, take_apart
 from journeyman.permission.shell import every_command, plain_words
 
 Kind: TypeAlias = Literal["Bash", "Edit", "Write", "Read", "WebFetch", "Subagent"]
@@ -155,7 +155,7 @@ class Rules:
         denying = [rule for rule in (*self._deny, *self._ask) if rule.kind == "Bash"]
         if action.command is None or not denying:
             return None
-        reading = taken_apart(action.command)
+        reading = take_apart(action.command)
         words = plain_words(action.command)
         is_named = words is not None and words[0] in RUNS_OTHERS and self.allowing(action) is not None
         for rule in denying:
@@ -188,8 +188,8 @@ class Rules:
                 meant = [*self._absolute(rule.pattern), *below]
                 # Of a path that can be none, no rule is asked.
                 places = [place(path) for path in action.paths for place in (self._roots.locate, self._roots.spelled)]
-                wanted = [_path_regex(folded(each), below=True) for each in meant]
-                return any(regex.fullmatch(folded(place)) for regex in wanted for place in places)
+                wanted = [_path_regex(fold_path(each), below=True) for each in meant]
+                return any(regex.fullmatch(fold_path(place)) for regex in wanted for place in places)
 
     # -- an allow: only what is sure
 
@@ -221,7 +221,7 @@ class Rules:
         words = None if action.command is None else plain_words(action.command)
         if words is None or action.command is None:
             return False
-        if words[0] not in RUNS_OTHERS and taken_apart(action.command).doubts:
+        if words[0] not in RUNS_OTHERS and take_apart(action.command).doubts:
             return False  # its arguments make it run something else
         free = _free_words(pattern.split(), words)
         folder = action.paths[0] if action.paths else "."
@@ -262,7 +262,7 @@ class Rules:
         return ["/".join([each, *parts[n_fixed:]]) for each in dict.fromkeys(located)]
 
 
-def folded(path: str) -> str:
+def fold_path(path: str) -> str:
     """Return a path as a file system that does not tell letters apart might take it."""
     return unicodedata.normalize("NFKC", path).casefold()
 
@@ -327,7 +327,7 @@ def _fits_token(token: str, word: str) -> bool:
 
 def _may_run(tokens: Sequence[str], command: str) -> bool:
     """Tell whether a command may run what a pattern says. What cannot be read exactly is read in every way."""
-    reading = taken_apart(command)
+    reading = take_apart(command)
     commands = [*reading.commands]
     if not reading.is_whole:
         roughly = every_command(command)
@@ -464,7 +464,7 @@ def _agent_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
 
 @lazy_dataclass(frozen=True)
 class _Facts:
-    """What is known of one kind of rule."""
+    """The properties of one kind of rule: its capability, its default pattern, and the check of a pattern."""
 
     capability: Capability
     """What the calls can do that it is about."""
@@ -512,9 +512,9 @@ class Roots:
         resolve: Callable[[str], str] = os.path.realpath,
     ) -> None:
         self._resolve: Final = resolve
-        self.folders: Final = tuple(self._resolved(each) for each in roots)
+        self.folders: Final = tuple(self._resolve_root(each) for each in roots)
         """Each root with whether it is read-only; relative paths belong to the first."""
-        self._internal: Final = tuple(self._resolved(each) for each in internal)
+        self._internal: Final = tuple(self._resolve_root(each) for each in internal)
 
     def locate(self, path: str) -> str:
         """Return where a path leads: absolute, every link followed, also where nothing exists there yet.
@@ -549,7 +549,7 @@ class Roots:
         path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path  # noqa: PTH111 - as `toolbox`
         return path if path.startswith("/") else f"{self.folders[0][0]}/{path}"
 
-    def _resolved(self, given: str | Path | Root) -> tuple[str, bool]:
+    def _resolve_root(self, given: str | Path | Root) -> tuple[str, bool]:
         root = given if isinstance(given, Root) else Root(given)
         return self._resolve(os.path.expanduser(root.path)), root.read_only  # noqa: PTH111 - a string is wanted
 

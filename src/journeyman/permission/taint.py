@@ -19,7 +19,7 @@ from journeyman.definition import explain_arguments
 from journeyman.errors import quoted, visible, with_its_end
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
 from journeyman.permission.capability import Capability, Classifier, classify, fits_name
-from journeyman.permission.programs import taken_apart
+from journeyman.permission.programs import take_apart
 from journeyman.types import JsonObject
 
 _EGRESS: Final[frozenset[Capability]] = frozenset(("network", "exec"))
@@ -52,7 +52,7 @@ _Weight: TypeAlias = Literal["nothing", "a look outside", "consequences"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is not trusted, and when the model could first have read it."""
+    """An untrusted text, by the tool or the input that it came from, and when the model could first have read it."""
 
     name: str
     """The tool with its arguments, or what else the text is."""
@@ -135,7 +135,7 @@ class TaintGate:
         elif action.command is not None:  # what follows a `>`, and what looks like a file
             written = [found for part in action.command.split(">")[1:] for found in _NAMES.findall(part)[:1]]
             self._spoilt.update([*written, *[name for name in _NAMES.findall(action.command) if "." in name]])
-            reading = taken_apart(action.command)
+            reading = take_apart(action.command)
             self._perhaps.update([] if reading.is_whole else _NAMES.findall(action.command))
             for words in reading.commands:
                 values = [word.text for word in words[1:] if len(word.text) <= _LONGEST_FILE_NAME]
@@ -155,7 +155,7 @@ class TaintGate:
 
 
 class TaintedRun:
-    """What one run has read, and what stood fixed before it read something untrusted."""
+    """A gate's memory of one run: the untrusted texts that it read, and the values that were fixed before the first."""
 
     def __init__(self, gate: TaintGate, above: TaintedRun | None, *, trusts_input: bool) -> None:
         self._gate: Final = gate
@@ -195,7 +195,7 @@ class TaintedRun:
         source = next((each for each in sources if each.after), sources[0])
         others = f" (and {len(sources) - 1} more)" if len(sources) > 1 else ""
         return Ask(
-            f"{request.tool_name} {_shown(request.arguments)}: the model wrote this after it had read what is not"
+            f"{request.tool_name} {_show_arguments(request.arguments)}: the model wrote this after it had read what is not"
             f" trusted: {source}{others}"
         )
 
@@ -217,7 +217,7 @@ class TaintedRun:
         if spoiling is not None and seen.may_have_run:
             self._gate.spoil(spoiling)
         if self._gate.is_untrusted(seen) or (spoiling is None and self._gate.is_spoilt(seen)):
-            name = f"{seen.tool_name} {_shown(seen.arguments)}"
+            name = f"{seen.tool_name} {_show_arguments(seen.arguments)}"
             self._taint(Source(name, seen.text, seen.n_model_calls, is_description=seen.is_description))
         elif not any(source.is_from_below and source.after <= seen.n_model_calls for source in self._sources) and (
             is_clean or self._is_fixed(seen.tool_name, seen.arguments, digest, "nothing")
@@ -400,5 +400,5 @@ def _forms(value: object) -> list[str]:
     return forms
 
 
-def _shown(arguments: JsonObject) -> str:
+def _show_arguments(arguments: JsonObject) -> str:
     return with_its_end(visible(arguments, indent=None), _SHOWN)

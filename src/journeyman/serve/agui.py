@@ -63,7 +63,7 @@ class Segment:
 
 
 class Threads:
-    """Which runs of the protocol the turns of chats are told as."""
+    """The segments in which clients of AG-UI follow the turns of chats: each is a run of the protocol."""
 
     def __init__(self) -> None:
         self._segments: WeakKeyDictionary[Live, list[Segment]] = WeakKeyDictionary()
@@ -148,26 +148,26 @@ class Agui:
             if self.is_done:
                 break
             self._number = entry.number
-            told = list(self._told(entry))
+            told = list(self._tell(entry))
             self._place = len(told)
             if self._segment.until == entry.number and not self.is_done:
-                told += self._paused(self._segment.interrupts)
-            pieces += self._numbered(told)
+                told += self._pause_events(self._segment.interrupts)
+            pieces += self._number_events(told)
         return b"".join(pieces)
 
     def pause(self) -> bytes:
         """End the run with what waits for an answer."""
         self._segment.until, self._segment.interrupts = self._number, tuple(self._asked.values())
-        return b"".join(self._numbered(list(self._paused(self._segment.interrupts)), self._place))
+        return b"".join(self._number_events(list(self._pause_events(self._segment.interrupts)), self._place))
 
-    def _numbered(self, told: Sequence[ui.BaseEvent], before: int = 0) -> Iterator[bytes]:
+    def _number_events(self, told: Sequence[ui.BaseEvent], before: int = 0) -> Iterator[bytes]:
         for place, event in enumerate(told, before + 1):
             if (self._number, place) > self._seen:
                 yield b"id: %d.%d\n" % (self._number, place) + self._encoder.encode(event).encode()
 
-    def _paused(self, interrupts: Sequence[Interrupt]) -> Iterator[ui.BaseEvent]:
+    def _pause_events(self, interrupts: Sequence[Interrupt]) -> Iterator[ui.BaseEvent]:
         self.is_done = True
-        yield from self._closed()
+        yield from self._close_messages()
         if self._step is not None:
             yield ui.StepFinishedEvent(step_name=self._step)
         outcome = ui.RunFinishedInterruptOutcome(interrupts=list(interrupts)) if interrupts else None
@@ -177,7 +177,7 @@ class Agui:
 
     # -- one event
 
-    def _told(self, entry: Entry) -> Iterator[ui.BaseEvent]:
+    def _tell(self, entry: Entry) -> Iterator[ui.BaseEvent]:
         event = entry.event
         if not self._has_begun:
             self._has_begun = True
@@ -186,7 +186,7 @@ class Agui:
                 self._step = self._live_step(entry)
                 yield ui.StepStartedEvent(step_name=self._step or "")
         if isinstance(event, Ended):
-            yield from self._ended(event)
+            yield from self._end_events(event)
         elif isinstance(event, Wanted):
             self._ask(event, is_by_client=event.question in self._by_client)
         elif isinstance(event, events.ApprovalAnswered | events.QuestionAnswered):
@@ -195,7 +195,7 @@ class Agui:
         elif len(event.path) > 1:
             yield from self._below(event)
         else:
-            yield from self._said(event)
+            yield from self._text_events(event)
 
     def _ask(self, event: Wanted, *, is_by_client: bool) -> None:
         """Note what is asked, for the end of the run."""
@@ -218,17 +218,17 @@ class Agui:
                     continue
         return None
 
-    def _said(self, event: Event) -> Iterator[ui.BaseEvent]:
+    def _text_events(self, event: Event) -> Iterator[ui.BaseEvent]:
         match event:
             case events.TextDelta(text=text):
                 if self._text is None:
-                    yield from self._closed()
+                    yield from self._close_messages()
                     self._text = self._message = f"{self._live.number}.{self._number}"
                     yield ui.TextMessageStartEvent(message_id=self._text, role="assistant")
                 yield ui.TextMessageContentEvent(message_id=self._text, delta=text)
             case events.ThinkingDelta(text=text):
                 if self._thinking is None:
-                    yield from self._closed()
+                    yield from self._close_messages()
                     self._thinking, self._message = f"{self._live.number}.{self._number}", None
                     yield ui.ReasoningStartEvent(message_id=self._thinking)
                     yield ui.ReasoningMessageStartEvent(message_id=self._thinking, role="reasoning")
@@ -236,25 +236,25 @@ class Agui:
             case events.ToolInputDelta() | events.ToolCalled() | events.ToolFinished() | events.ToolProgress():
                 yield from self._call(event)
             case events.OutputDelta():
-                yield from self._grown(event)
+                yield from self._grow_output(event)
             case _:
-                yield from self._noted(event)
+                yield from self._step_events(event)
 
-    def _noted(self, event: Event) -> Iterator[ui.BaseEvent]:
-        """Tell what a turn has come to."""
+    def _step_events(self, event: Event) -> Iterator[ui.BaseEvent]:
+        """Give the protocol's events for the steps of a turn."""
         match event:
             case events.AttemptStarted(attempt=attempt):
                 self._step = f"attempt {attempt}"
                 yield ui.StepStartedEvent(step_name=self._step)
             case events.AttemptCompleted() if self._step is not None:
-                yield from self._closed()
+                yield from self._close_messages()
                 yield ui.StepFinishedEvent(step_name=self._step)
                 self._step = None
             case events.ModelResponded():
-                yield from self._closed()
+                yield from self._close_messages()
                 self._message = None
             case events.ModelRestarted(attempt=attempt, iteration=iteration):
-                yield from self._closed()
+                yield from self._close_messages()
                 self._message = None
                 value = {"attempt": attempt, "iteration": iteration}
                 yield ui.CustomEvent(name="journeyman.restarted", value=value)
@@ -264,7 +264,7 @@ class Agui:
             case _:
                 return
 
-    def _closed(self) -> Iterator[ui.BaseEvent]:
+    def _close_messages(self) -> Iterator[ui.BaseEvent]:
         """End the messages that are open."""
         if self._text is not None:
             yield ui.TextMessageEndEvent(message_id=self._text)
@@ -284,15 +284,15 @@ class Agui:
         id, name = event.tool_use_id, event.tool_name
         match event:
             case events.ToolInputDelta(json=json):
-                yield from self._called(id, name)
+                yield from self._begin_call(id, name)
                 yield ui.ToolCallArgsEvent(tool_call_id=id, delta=json)
             case events.ToolCalled(kind="output", tool_input=given):
-                yield from self._changed(given)
+                yield from self._change_output(given)
             case events.ToolCalled(kind="tool" | "unknown", tool_input=given):
                 if id not in self._calls:
-                    yield from self._called(id, name)
+                    yield from self._begin_call(id, name)
                     yield ui.ToolCallArgsEvent(tool_call_id=id, delta=write_json(given).decode())
-                yield from self._closed()
+                yield from self._close_messages()
                 if name in self._tools:
                     self._by_client.add(client_question(id))
             case events.ToolFinished() if name in self._tools and any(
@@ -309,23 +309,23 @@ class Agui:
             case _:
                 return
 
-    def _called(self, id: str, name: str) -> Iterator[ui.BaseEvent]:
+    def _begin_call(self, id: str, name: str) -> Iterator[ui.BaseEvent]:
         if id not in self._calls:
             if self._text is not None or self._thinking is not None:
-                yield from self._closed()
+                yield from self._close_messages()
             self._calls[id] = False
             self._message = self._message or f"{self._live.number}.{self._number}"
             yield ui.ToolCallStartEvent(tool_call_id=id, tool_call_name=name, parent_message_id=self._message)
 
-    def _grown(self, event: events.OutputDelta) -> Iterator[ui.BaseEvent]:
+    def _grow_output(self, event: events.OutputDelta) -> Iterator[ui.BaseEvent]:
         n_chars = len(event.json)
         if n_chars < self._told_chars:
             self._told_chars = 0  # another attempt
         if n_chars - self._told_chars >= max(_TOLD_FROM, self._told_chars // 50):
             self._told_chars = n_chars
-            yield from self._changed(event.partial())
+            yield from self._change_output(event.partial())
 
-    def _changed(self, output: object) -> Iterator[ui.BaseEvent]:
+    def _change_output(self, output: object) -> Iterator[ui.BaseEvent]:
         output = to_jsonable_python(output)
         before, self._output = self._output, output
         if before is None:
@@ -349,9 +349,9 @@ class Agui:
             case _:
                 return
 
-    def _ended(self, ended: Ended) -> Iterator[ui.BaseEvent]:
+    def _end_events(self, ended: Ended) -> Iterator[ui.BaseEvent]:
         self.is_done = True
-        yield from self._closed()
+        yield from self._close_messages()
         document: dict[str, Any] = from_json(ended.document)
         error = document.get("error")
         is_stopped = ended.code == "EXECUTION_CANCELLED"
@@ -363,7 +363,7 @@ class Agui:
             yield ui.StepFinishedEvent(step_name=self._step)
         output = document.get("output")
         if not is_stopped and self._live.agent.plan.output is not None:
-            yield from self._changed(output)
+            yield from self._change_output(output)
         outcome = ui.RunFinishedCancelledOutcome() if is_stopped else ui.RunFinishedSuccessOutcome()
         yield ui.RunFinishedEvent(
             thread_id=self._thread_id,
@@ -381,12 +381,12 @@ def changes(before: object, now: object, path: str) -> Iterator[dict[str, object
     if isinstance(before, dict) and isinstance(now, dict):
         old, new = cast("dict[str, object]", before), cast("dict[str, object]", now)
         for key in old.keys() - new.keys():
-            yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
+            yield {"op": "remove", "path": f"{path}/{_escape(key)}"}
         for key, value in new.items():
             if key in old:
-                yield from changes(old[key], value, f"{path}/{_escaped(key)}")
+                yield from changes(old[key], value, f"{path}/{_escape(key)}")
             else:
-                yield {"op": "add", "path": f"{path}/{_escaped(key)}", "value": value}
+                yield {"op": "add", "path": f"{path}/{_escape(key)}", "value": value}
     elif (
         isinstance(before, list)
         and isinstance(now, list)
@@ -401,7 +401,7 @@ def changes(before: object, now: object, path: str) -> Iterator[dict[str, object
         yield {"op": "replace", "path": path, "value": now}
 
 
-def _escaped(key: str) -> str:
+def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 

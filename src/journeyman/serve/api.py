@@ -38,7 +38,7 @@ from journeyman.serve.bodies import (
     idempotency_key,
     input_of,
     is_id,
-    parsed_body,
+    parse_body,
     results_of,
     run_input,
     seen_of,
@@ -229,12 +229,12 @@ class _Endpoint:
         try:
             response = await self._answer(Request(scope, receive))
         except Refusal as refusal:
-            response = refused(refusal)
+            response = refusal_response(refusal)
         except InvalidArguments as invalid:
-            response = refused(invalid_input(invalid))
+            response = refusal_response(invalid_input(invalid))
         except StoreError as error:
             _log.warning("A request could not be answered: %s", error)
-            response = refused(
+            response = refusal_response(
                 Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=self.hosting.limits.retry_s)
             )
         except ClientDisconnect:
@@ -243,7 +243,9 @@ class _Endpoint:
             raise
         except Exception:  # noqa: BLE001 - of one request; its client is told
             _log.exception("A request to %s failed.", scope["path"])
-            response = refused(Refusal(500, "INTERNAL_ERROR", "The request failed.", "The server's log says why."))
+            response = refusal_response(
+                Refusal(500, "INTERNAL_ERROR", "The request failed.", "The server's log says why.")
+            )
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
@@ -264,7 +266,7 @@ class _Endpoint:
                     status, message, hint, headers = unwelcome
                     raise Refusal(status, code, message, hint, headers=headers)
             asked.raw = await self._body(request)
-            asked.body = parsed_body(asked.raw)
+            asked.body = parse_body(asked.raw)
         above, telemetry = request.headers.get("traceparent"), self.hosting.host.telemetry
         if above is None or not isinstance(telemetry, TakesPart):
             return await self.handler(asked)
@@ -296,7 +298,7 @@ class _Endpoint:
         return b"".join(pieces)
 
 
-def refused(refusal: Refusal) -> Response:
+def refusal_response(refusal: Refusal) -> Response:
     """Return how a client is told that what it asked for is not done."""
     error: dict[str, object] = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
     if refusal.issues:
@@ -327,7 +329,7 @@ def json_response(value: object, status: int = 200, **headers: str) -> Response:
 
 
 class _Endpoints:  # noqa: PLR0904 - one for each route
-    """What is answered, for each route."""
+    """The handlers of all routes, each of which answers its requests."""
 
     def __init__(self, hosting: Hosting) -> None:
         self._hosting: Final = hosting
@@ -388,9 +390,9 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         value = input_of(agent, asked.body)
         key = idempotency_key(asked.request) or secrets.token_hex(12)
         live = await self._hosting.start(f"{asked.owner}:{key}", agent, value, is_tied=not asked.is_detached)
-        return await self._followed(asked, live, f"/runs/{key}")
+        return await self._answer_follower(asked, live, f"/runs/{key}")
 
-    async def _followed(self, asked: Exchange, live: Live | Past, place: str) -> ASGIApp:
+    async def _answer_follower(self, asked: Exchange, live: Live | Past, place: str) -> ASGIApp:
         """Answer with the events, or with the result once it is there. `place`: where it is found, in this app."""
         place = asked.request.scope.get("root_path", "") + place
         if asked.is_stream:
@@ -484,7 +486,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             key=None if key is None else (key, f"{agent.name} {asked.raw.decode()}"),
             is_tied=not asked.is_detached,
         )
-        return await self._followed(asked, live, f"/chats/{asked.key}")
+        return await self._answer_follower(asked, live, f"/chats/{asked.key}")
 
     async def chat(self, asked: Exchange) -> ASGIApp:
         snapshot = await self._hosting.conversation(asked.name)
@@ -526,7 +528,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         else:
             if live is None or not is_known:
                 try:
-                    live, answered = await self._resumed(asked, given, agent, results)
+                    live, answered = await self._resume_turn(asked, given, agent, results)
                 except Refusal as refusal:
                     if not given.resume or refusal.status >= 500:
                         raise
@@ -539,7 +541,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         wording = Agui(live, segment, thread_id=given.thread_id, seen=seen)
         return EventStream(self._hosting, live, wording, after=segment.after)
 
-    async def _resumed(
+    async def _resume_turn(
         self, asked: Exchange, given: RunAgentInput, agent: Agent[Any, Any, Any], results: Mapping[str, str]
     ) -> tuple[Live, set[str]]:
         """Answer what a turn waits for, and go on with it. Return the ids of what is answered, too."""

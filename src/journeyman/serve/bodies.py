@@ -1,4 +1,4 @@
-"""What clients send: bodies, keys and numbers, each taken apart or refused with the path of what does not fit."""
+"""Parses what clients send: bodies, keys and numbers. What does not fit is refused, with its path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def parsed_body(raw: bytes) -> object:
+def parse_body(raw: bytes) -> object:
     """Return what a body says; an empty one says an empty object.
 
     Raises:
@@ -392,4 +392,4 @@ def typed_input(agent: Agent[Any, Any, Any], asked: RunInput) -> object:
         return prompt_of(asked)
     if isinstance(forwarded, dict) and "input" in forwarded:
         return input_of(agent, {"input": cast("JsonObject", forwarded)["input"]})
-    return input_of(agent, {"input": parsed_body(prompt_of(asked).encode())})
+    return input_of(agent, {"input": parse_body(prompt_of(asked).encode())})

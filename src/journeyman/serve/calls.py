@@ -32,7 +32,7 @@ _NOTES_KEPT: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a run is doing, for a client that wants to know."""
+    """A report on the progress of a run, for a client that follows it."""
 
     number: int
     """The numbers of a call's notes begin at 1 and grow."""
@@ -41,7 +41,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a gate asks, and where its answer goes."""
+    """An approval that a gate asks for, and the future that gets the answer."""
 
     key: str
     approval: Approval

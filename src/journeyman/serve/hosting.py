@@ -117,7 +117,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     async def lifespan(self) -> AsyncGenerator[None]:
         """Keep it open for the lifespan of an application."""
         self._has_lifespan = True
-        async with self._opened():
+        async with self._open():
             yield
 
     async def open_for_request(self) -> None:
@@ -140,7 +140,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     async def _keep_open(self, is_there: asyncio.Future[None]) -> None:
         try:
-            async with self._opened():
+            async with self._open():
                 is_there.set_result(None)
                 await asyncio.get_running_loop().create_future()
         except Exception as error:
@@ -151,7 +151,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             is_there.cancel()
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncGenerator[None]:
+    async def _open(self) -> AsyncGenerator[None]:
         """Keep the store and the models open, and go on with what another process has left."""
         if self._durable is not None:
             raise RuntimeError("The agents are open already: an app can be opened only once.")
@@ -308,7 +308,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             live = self._kept.add(name, self._live(name, agent, base=base, is_tied=is_tied and self._is_tied))
             if begins:
                 self._go(live, self._drive(live, handle.id, deps))
-        return await self._caught_up(live)
+        return await self._catch_up(live)
 
     def _check_room(self) -> None:
         retry_s = self.limits.retry_s
@@ -343,9 +343,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         elif outcome.how == "blocked":
             live.fail("BLOCKED", _cannot_go_on(live.run, outcome.why), _OPERATOR)
         else:
-            self._suspended(live)
+            self._suspend(live)
 
-    def _suspended(self, live: Live) -> None:
+    def _suspend(self, live: Live) -> None:
         """Note that something has left memory, and only waits."""
         live.is_suspended, live.is_driven, live.task = True, False, None
         if live.n_followers:
@@ -392,9 +392,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     def _watch(self, live: Live) -> None:
         """Wait for the end of a run that is not driven by a task of ours, for those who follow it."""
-        live.task = asyncio.create_task(self._watched(live))
+        live.task = asyncio.create_task(self._watch_run(live))
 
-    async def _watched(self, live: Live) -> None:
+    async def _watch_run(self, live: Live) -> None:
         hub = self.durable.hub
         try:
             while True:
@@ -422,7 +422,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         for id in gone:
             if id in live.here or id not in live.open:  # asked in this process, which is about to note it, or answered
                 continue
-            live.withdraw(_answered(live.open[id], [each for each in given if each.body.get("digest") == id]))
+            live.withdraw(_answered_event(live.open[id], [each for each in given if each.body.get("digest") == id]))
         for id, question in asked.items():
             if id in live.open:
                 continue
@@ -437,7 +437,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         text = STORE_AWAY if isinstance(error, StoreError) else "The server could not go on with the run."
         live.fail("NOT_DRIVEN", text, _OPERATOR)
 
-    async def _caught_up(self, live: Live, *, is_over: bool = False) -> Live:
+    async def _catch_up(self, live: Live, *, is_over: bool = False) -> Live:
         """See to it that those who follow a run will hear of its end; where it `is_over` already, at once."""
         if live.task is None and live.ended is None:
             self._watch(live)
@@ -454,11 +454,11 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if past is not None:
             return past
         if live is not None:
-            return await self._caught_up(live)
+            return await self._catch_up(live)
         row = await self._row(name)
         live = self._kept.get(name)  # as it may have been found meanwhile
         live = live or self._kept.add(name, self._live(name, self.agent(row.agent), base=row.epoch))
-        return await self._caught_up(live, is_over=row.result is not None)
+        return await self._catch_up(live, is_over=row.result is not None)
 
     async def info(self, name: str) -> RunInfo:
         """Return what is known of a run.
@@ -533,7 +533,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """
         live = self._kept.find_followed(TURN + id)
         if live is not None and not (live.is_suspended and agent is not None):
-            return await self._caught_up(live)
+            return await self._catch_up(live)
         engine, number = self.durable.hub.engine, (await self.conversation(id)).n_runs
         row = await engine.get(turn_name(id, number + 1))
         if row is None or row.agent not in self.agents or row.result is not None:
@@ -542,7 +542,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 raise nothing("turn in the chat", id)
             live = self._live(id, self.agents[last.agent], base=number + 1 - _A_LIFE / 2)
             live.run = turn_name(id, number)
-            return await self._caught_up(live, is_over=last.result is not None)
+            return await self._catch_up(live, is_over=last.result is not None)
         known = self.agents[row.agent] if agent is None or agent.name != row.agent else agent
         try:
             return await self._begin(id, known, None, key=None, is_tied=False, row=row)
@@ -552,7 +552,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live = self._kept.get(TURN + id)
         assert live is not None  # another process drives it; what it asks there can be answered here, too
         await self._hear_of(live, row)
-        return await self._caught_up(live)
+        return await self._catch_up(live)
 
     async def _resume_turn(self, row: Row, head: Head) -> None:
         """Go on with a turn that nobody drives, as if its client had asked for it, until it has ended or only waits."""
@@ -608,7 +608,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def _did_not_begin(self, live: Live, *, goes_on: bool) -> None:
         """Forget a turn that did not begin. One that was to go on goes on elsewhere, or later."""
         if goes_on:
-            self._suspended(live)
+            self._suspend(live)
         else:
             live.is_driven = False
             self._kept.drop(TURN + live.name, live)
@@ -641,7 +641,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                         unsubscribe()
         except TurnSuspended:
             live.run = turn_name(id, live.number + max(live.n_runs, 1))
-            self._suspended(live)
+            self._suspend(live)
         except asyncio.CancelledError:
             live.fail("LEFT", "The server was closed.", "The turn goes on in another process of its store.")
             if not begun.done():
@@ -652,7 +652,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 self._broke(live, error)
             else:
                 self._did_not_begin(live, goes_on=goes_on)
-                begun.set_exception(_refused(id, error))
+                begun.set_exception(_refusal_of(id, error))
 
     @asynccontextmanager
     async def _session(self, id: str, agent: str) -> AsyncGenerator[ChatSession]:
@@ -737,7 +737,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             await handle.stop(reason, who=who)
         except RunOver as over:
-            raise Refusal(409, "OVER", f"{_named(run)} has ended.", "Look at its result.") from over
+            raise Refusal(409, "OVER", f"{_describe_run(run)} has ended.", "Look at its result.") from over
         if self._worker is not None:
             self._worker.reconsider(handle.id)
 
@@ -750,7 +750,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             await (await self.handle(run)).steer(text, who=who)
         except RunOver as over:
-            raise Refusal(409, "OVER", f"{_named(run)} has ended.", "Begin another one.") from over
+            raise Refusal(409, "OVER", f"{_describe_run(run)} has ended.", "Begin another one.") from over
 
 
 STORE_AWAY: Final = "The store cannot be used at the moment."
@@ -775,7 +775,9 @@ def _event_of(question: Question) -> ApprovalRequested | QuestionAsked:
     )
 
 
-def _answered(asked: ApprovalRequested | QuestionAsked, given: Sequence[Signal]) -> ApprovalAnswered | QuestionAnswered:
+def _answered_event(
+    asked: ApprovalRequested | QuestionAsked, given: Sequence[Signal]
+) -> ApprovalAnswered | QuestionAnswered:
     """Return what tells that a question waits no more: with the answer that was `given`, if there is one."""
     body = given[0].body if given else {}
     if isinstance(asked, QuestionAsked):
@@ -792,7 +794,7 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, JourneymanError)
 
 
-def _named(run: str) -> str:
+def _describe_run(run: str) -> str:
     """Return what clients call a run, or the turn of a chat."""
     is_turn = run.startswith(TURN)
     key = key_of(run.rpartition("/")[0] if is_turn else run)
@@ -802,10 +804,10 @@ def _named(run: str) -> str:
 def _cannot_go_on(run: str, why: object) -> str:
     """Return what clients are told of a run that is blocked; why it is, is for the server's operator."""
     _log.warning("%s cannot go on by itself: %s", run, why)
-    return f"{_named(run)} cannot go on by itself."
+    return f"{_describe_run(run)} cannot go on by itself."
 
 
-def _refused_by_store(id: str, error: StoreError) -> Refusal:
+def _refusal_of_store(id: str, error: StoreError) -> Refusal:
     """Return how a client is told that the store does not give a chat; what the store says is for its operator."""
     _log.warning("A turn of the chat %s could not begin: %s", id, error)
     if error.is_busy or error.__cause__ is not None:
@@ -814,7 +816,7 @@ def _refused_by_store(id: str, error: StoreError) -> Refusal:
     return Refusal(409, "CHAT_UNUSABLE", text, "Take another chat for another agent.")
 
 
-def _refused(id: str, error: Exception) -> Refusal:
+def _refusal_of(id: str, error: Exception) -> Refusal:
     """Return how a client is told why a turn did not begin."""
     match error:
         case Refusal():
@@ -824,7 +826,7 @@ def _refused(id: str, error: Exception) -> Refusal:
             text = f"The chat {key_of(id)!r} is open in {whose}, and only one may write to it."
             return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.", retry_s=1)
         case StoreError():
-            return _refused_by_store(id, error)
+            return _refusal_of_store(id, error)
         case InvalidArguments():
             return invalid_input(error)
         case RunBlocked() | RunDiffers() | RunUnknown():

@@ -55,7 +55,7 @@ class KeptRuns:
 
     def add(self, name: str, live: Live) -> Live:
         """Let something be found under a name, instead of what was before it."""
-        for before in self._found(name):
+        for before in self._find(name):
             self.drop(name, before)
         self._lives[name] = live
         self._going[live] = name
@@ -68,7 +68,7 @@ class KeptRuns:
             past = self._past[name] = Past(live, live.ended)
             self._idle[past] = name, past.moved_s
 
-    def _found(self, name: str) -> list[Live | Past]:
+    def _find(self, name: str) -> list[Live | Past]:
         return [each for each in (self._lives.get(name), self._past.get(name)) if each is not None]
 
     def drop(self, name: str, kept: Live | Past) -> bool:
@@ -84,7 +84,7 @@ class KeptRuns:
 
     def forget(self, name: str) -> None:
         """Forget what has ended here under the name of a run, or of a chat after `TURN`."""
-        for each in self._found(name):
+        for each in self._find(name):
             self.drop(name, each)
         self.keys.pop(name, None)
         self._chat_used_s.pop(name.removeprefix(TURN), None)

@@ -1,5 +1,5 @@
-"""What anything on a port needs: an address that is safe to listen on, names and a token that are checked, and clients
-that are slow or silent on purpose.
+"""Protects whatever listens on a port: checks its address, host names and token, and cuts off clients that are slow or
+silent on purpose.
 
 By default only programs of this machine reach it, and no web page does: requests must name a known host and, if they
 come from a page, its origin must be the server's own, or a known one. An address that others can reach asks for a
@@ -93,7 +93,7 @@ def asking_for(token: str, app: ASGIApp) -> ASGIApp:
     """Return `app` behind a check of the token."""
     expected = token.encode()
 
-    async def guarded(exchange: Scope, receive: Receive, send: Send) -> None:
+    async def guard(exchange: Scope, receive: Receive, send: Send) -> None:
         if exchange["type"] == "http":
             scheme, _, given = Headers(scope=exchange).get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), expected):
@@ -101,7 +101,7 @@ def asking_for(token: str, app: ASGIApp) -> ASGIApp:
                 return await refused(exchange, receive, send)
         await app(exchange, receive, send)
 
-    return guarded
+    return guard
 
 
 class Unwelcome(NamedTuple):
@@ -167,21 +167,21 @@ def check_encoding(headers: Headers) -> Unwelcome | None:
 def refusing_encodings(app: ASGIApp) -> ASGIApp:
     """Return `app` behind `check_encoding`."""
 
-    async def guarded(exchange: Scope, receive: Receive, send: Send) -> None:
+    async def guard(exchange: Scope, receive: Receive, send: Send) -> None:
         refused = check_encoding(Headers(scope=exchange)) if exchange["type"] == "http" else None
         if refused is not None:
             text = f"{refused.message} {refused.hint}"
             return await PlainTextResponse(text, refused.status, refused.headers)(exchange, receive, send)
         await app(exchange, receive, send)
 
-    return guarded
+    return guard
 
 
 def naming(hosts: Sequence[str], app: ASGIApp, *, pages: Sequence[str] = ()) -> ASGIApp:
     """Return `app` behind `check_page`."""
     known, others = {host.lower() for host in hosts}, {page.lower() for page in pages}
 
-    async def guarded(exchange: Scope, receive: Receive, send: Send) -> None:
+    async def guard(exchange: Scope, receive: Receive, send: Send) -> None:
         if exchange["type"] == "http":
             is_read = exchange["method"] in ("GET", "HEAD")
             refused = check_page(exchange, known, pages=others, may_be_opened=is_read)
@@ -190,7 +190,7 @@ def naming(hosts: Sequence[str], app: ASGIApp, *, pages: Sequence[str] = ()) -> 
                 return await PlainTextResponse(text, refused.status)(exchange, receive, send)
         await app(exchange, receive, send)
 
-    return guarded
+    return guard
 
 
 def listening_socket(address: str, port: int) -> socket.socket:

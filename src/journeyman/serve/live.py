@@ -1,4 +1,4 @@
-"""What can be followed: the events of one run, or of one turn of a chat, numbered, and those who follow them.
+"""Keeps the events of one run, or of one turn of a chat, with numbers, for the clients that follow it.
 
 The events are kept for a while, so that a client that was cut off can go on where it stopped. A follower never slows
 the run down: it reads what is kept, at its own pace. Of a run that has ended only bytes are kept: thousands of objects
@@ -51,7 +51,7 @@ _MOST_AT_ONCE: Final = 256
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ServeLimits:
-    """What a server of agents lets its clients use. Sizes are in bytes, times in seconds."""
+    """The limits of a server of agents for its clients. Sizes are in bytes, times in seconds."""
 
     runs: int = 64
     """How many runs and turns may go on at once in this process. Further clients are told to come back later (429)."""
@@ -171,7 +171,7 @@ E = TypeVar("E", bound=Numbered, covariant=True)
 
 
 class Followed(ABC, Generic[E]):
-    """What can be followed: its numbered events, and who follows them."""
+    """A run or turn that clients can follow: its numbered events, and the number of followers."""
 
     def __init__(self, name: str, agent: Agent[Any, Any, Any], *, first: int) -> None:
         self.name: Final = name

@@ -1,4 +1,4 @@
-"""Why agents are not served, why a client is refused, and whose a name is.
+"""The reasons for not serving agents or refusing a client, and the owner in the name of a run or chat.
 
 The name of a run, or of a chat, begins with the owner: `OWNER:KEY`. A client only ever gives the key.
 """

@@ -139,14 +139,14 @@ class _Serving:
             return await self._go_on(context, params, tool)
         try:
             value = tool.parse(params.arguments or {})
-            call = self._started(context, params, tool, value)
+            call = self._start_call(context, params, tool, value)
         except InvalidArguments as error:
             return invalid(error)
         except TooManyCalls as error:
             return refusal("TOO_MANY_CALLS", str(error), "Call again when one has ended.")
-        return await _followed(context, tool, call)
+        return await _follow(context, tool, call)
 
-    def _started(
+    def _start_call(
         self, context: Context, params: types.CallToolRequestParams, tool: ServedTool, value: object
     ) -> ServedCall:
         call = ServedCall(tool_name=params.name, arguments=params.arguments or {})
@@ -173,10 +173,10 @@ class _Serving:
             )
         for key, response in (params.input_responses or {}).items():
             call.reply(key, _decision(response))
-        return await _followed(context, tool, call)
+        return await _follow(context, tool, call)
 
 
-async def _followed(
+async def _follow(
     context: Context, tool: ServedTool, call: ServedCall
 ) -> types.CallToolResult | types.InputRequiredResult:
     """Follow a run up to its end, or to a question. A client that leaves before that ends it."""
@@ -270,7 +270,7 @@ class ServedTool:
             case Success():
                 return self._success(result)
             case Failure():
-                return _failed(result.error, result.metadata.usage)
+                return _failure_result(result.error, result.metadata.usage)
             case Exception():
                 _log.error("A run of %s broke: %s", self.agent.name, name_and_words(result), exc_info=result)
                 return refusal("INTERNAL_ERROR", "The run broke.", "The server's log says why.")
@@ -327,7 +327,7 @@ def _output(schema: OutputSchema[Any]) -> JsonObject | None:
 
 def invalid(error: InvalidArguments) -> types.CallToolResult:
     """Return the answer to arguments that do not fit. No run was started."""
-    return _failed(Ending(InvalidInputContext(issues=error.issues)), Usage())
+    return _failure_result(Ending(InvalidInputContext(issues=error.issues)), Usage())
 
 
 def refusal(code: str, message: str, hint: str, usage: Usage | None = None) -> types.CallToolResult:
@@ -340,7 +340,7 @@ def refusal(code: str, message: str, hint: str, usage: Usage | None = None) -> t
     )
 
 
-def _failed(ending: Ending, usage: Usage | None) -> types.CallToolResult:
+def _failure_result(ending: Ending, usage: Usage | None) -> types.CallToolResult:
     facts = {
         "code": str(ending.code),
         "category": ending.category,

@@ -28,7 +28,7 @@ E_contra = TypeVar("E_contra", bound=Numbered, contravariant=True)
 
 
 class Wording(Protocol[E_contra]):
-    """How the events of one run are told to one client."""
+    """A port that writes the events of one run as bytes for one client."""
 
     @property
     def is_done(self) -> bool:
@@ -113,7 +113,7 @@ class EventStream(Generic[E]):
                     goes_on_elsewhere = self._hosting.is_closing and ended is not None and ended.code is None
                     # An EventSource asks again and again, until it hears that no more will come.
                     await self._begin(200 if goes_on_elsewhere else 204)
-                    await self._sent(b"", is_last=True)  # it may wait for the client, too
+                    await self._send_data(b"", is_last=True)  # it may wait for the client, too
         finally:
             self._hosting.n_followers -= 1
             self._live.forget(self._wake)
@@ -128,18 +128,18 @@ class EventStream(Generic[E]):
                 self._after = entries[-1].number
                 data = wording.say(entries)
                 if data:
-                    await self._sent(data)
+                    await self._send_data(data)
             elif wording.may_pause:
-                if not await self._told(_TOGETHER_S):
-                    await self._sent(wording.pause())
+                if not await self._wait_for_news(_TOGETHER_S):
+                    await self._send_data(wording.pause())
             elif live.ended is not None and self._after >= live.last:
                 return
             elif self._is_quiet:
                 self._is_quiet = False
-                await self._sent(b": \n\n")
+                await self._send_data(b": \n\n")
             else:
                 await self._begin()
-                await self._told()
+                await self._wait_for_news()
 
     async def _begin(self, status: int = 200) -> None:
         if not self._has_begun:
@@ -147,7 +147,7 @@ class EventStream(Generic[E]):
             headers = self._headers if status == 200 else self._headers[1:]  # 204 has no content, and no type of it
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def _told(self, patience_s: float | None = None) -> bool:
+    async def _wait_for_news(self, patience_s: float | None = None) -> bool:
         """Wait for news. False: there are none."""
         if self._live.last > self._after or self._is_gone:
             return True
@@ -172,7 +172,7 @@ class EventStream(Generic[E]):
             self._is_gone = True
             self._wake()
 
-    async def _sent(self, data: bytes, *, is_last: bool = False) -> None:
+    async def _send_data(self, data: bytes, *, is_last: bool = False) -> None:
         self._send_began_s = self._last_sent_s = self._loop.time()
         await self._begin()
         await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})

@@ -45,7 +45,7 @@ _TEXTS: Final = ("name", "description", "license", "compatibility")
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Skill:
-    """What stands in a skill's SKILL.md, and which files lie beside it."""
+    """A skill as it was read: the front matter and instructions of its SKILL.md, and the paths of its other files."""
 
     name: str
     """Lowercase letters, digits and single hyphens, at most 64; the name of its folder, too."""

@@ -1,7 +1,7 @@
-"""What a model may ask of `Subagents`: the arguments as it writes them, and which of five things they mean.
+"""The arguments of `Subagents` as a model writes them, and the five kinds of calls that they may mean.
 
-The arguments are flat, since models cope better with that. `chosen` makes of them one call of one mode, or says what
-is wrong.
+The arguments are flat, since models cope better with that. `choose_call` makes of them one call of one mode, or says
+what is wrong.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _items(names: JsonObject, description: str) -> JsonObject:
 # -- what it may mean -------------------------------------------------------------------------------------------------
 
 
-def parsed(arguments: str | bytes | Mapping[str, object]) -> SubagentArguments:
+def parse_arguments(arguments: str | bytes | Mapping[str, object]) -> SubagentArguments:
     """Return the arguments that the model wrote as JSON, or that a program gives, checked. An `InvalidArguments` lists
     every issue."""
     written = arguments if isinstance(arguments, str | bytes) else None
@@ -228,12 +228,12 @@ def parsed(arguments: str | bytes | Mapping[str, object]) -> SubagentArguments:
         raise InvalidArguments(f"arguments for tool {NAME!r}", issue_lines(faults_of(error, written))) from None
 
 
-def chosen(
+def choose_call(
     given: SubagentArguments, max_parallel: int | None, offered: Collection[SubagentMode] = MODES
 ) -> SubagentCall:
     """Return the one call that the arguments mean; raise a `SubagentMisused` if they mean none, or more than one, or
     what is not offered."""
-    call = _meant(given, max_parallel)
+    call = _call_of(given, max_parallel)
     mode = _MODE_OF[type(call)]
     if mode not in offered:
         ways = " or ".join([_USES[each].partition(":")[0] for each in MODES if each in offered])
@@ -241,7 +241,7 @@ def chosen(
     return call
 
 
-def _meant(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
+def _call_of(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
     if given.team_name or given.name:
         return _team(given)
     if given.background:

@@ -46,7 +46,7 @@ from journeyman.subagents.results import (
     single_result,
     usage_in_words,
 )
-from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawned
+from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawn_member
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound, lacks_deps
@@ -92,7 +92,7 @@ class Delegation:
     deps_of: Callable[[Any], object] | None = None
     """Makes of them those of the sub-agents. None: they are the same."""
 
-    def named(self, name: str) -> Agent[Any, Any, Any]:
+    def find_agent(self, name: str) -> Agent[Any, Any, Any]:
         """Return the sub-agent of that name, with its deps, or raise a `SubagentMisused` that names those there are."""
         agent = self.agents.get(name)
         if agent is None:
@@ -128,7 +128,7 @@ class Delegation:
         result: Result[Any] | SubagentMisused
         try:
             self.check_depth()
-            agent = self.named(given.agent)
+            agent = self.find_agent(given.agent)
             run = begin(agent, input_of(agent, given.task), self.options(given))
             begun(run)
             result = await carry_out(run)
@@ -139,7 +139,7 @@ class Delegation:
     async def run(self, name: str, input: object) -> Result[Any]:
         """Run a sub-agent on an input of its type, as `Subagents.run` says."""
         self.check_depth()
-        agent = self.named(name)
+        agent = self.find_agent(name)
         task = input if isinstance(input, str) else agent.plan.input.dump(input).decode()
         return await carry_out(begin(agent, input, self.options(self.assignment(name, task, "single"))))
 
@@ -192,7 +192,7 @@ def input_of(agent: Agent[Any, Any, Any], task: str) -> object:
         raise SubagentMisused(f"The task of {agent.name!r} has to be JSON that fits its input. {invalid}") from invalid
 
 
-def _stored_task(agent: Agent[Any, Any, Any], task: str) -> StoredValue:
+def _store_task(agent: Agent[Any, Any, Any], task: str) -> StoredValue:
     given = input_of(agent, task)
     if not isinstance(given, CheckedValue):
         return StoredValue(task)
@@ -224,13 +224,13 @@ async def parallel(delegation: Delegation, call: ParallelCall, max_concurrency: 
     runs: dict[int, Run] = {}
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(in_place(given)) for given in assignments]
-    finished = [_finished(task, given, runs.get(given.place)) for task, given in zip(running, assignments, strict=True)]
+    finished = [_finish(task, given, runs.get(given.place)) for task, given in zip(running, assignments, strict=True)]
     results = tuple([item_result(each) for each in finished])
     n_succeeded = sum(result.is_error is None for result in results)
     return ParallelResult(summary=f"{n_succeeded}/{len(results)} succeeded", results=results)
 
 
-def _finished(task: asyncio.Task[FinishedAssignment], given: Assignment, run: Run | None) -> FinishedAssignment:
+def _finish(task: asyncio.Task[FinishedAssignment], given: Assignment, run: Run | None) -> FinishedAssignment:
     if not task.cancelled():
         return task.result()
     # Somebody cancelled this one task: had it been the run above, the group would have raised.
@@ -250,11 +250,11 @@ _PREVIOUS: Final = re.compile(r"\{previous((?:\.\w+)*)\}")
 async def chain(delegation: Delegation, call: ChainCall) -> ChainResult:
     """Let one work after the other, up to the first that fails."""
     done: list[ItemResult] = []
-    value = _parsed(call.previous)
+    value = _parse(call.previous)
     previous = call.previous
     for number, item in enumerate(call.steps[call.start_at - 1 :], start=call.start_at):
         try:
-            task = filled(item.task, previous, value)
+            task = fill_task(item.task, previous, value)
             finished = await delegation.do(delegation.assignment(item.agent, task, "chain", place=number - 1))
         except SubagentMisused as misused:
             finished = FinishedAssignment(agent=item.agent, task=item.task, result=misused)
@@ -267,7 +267,7 @@ async def chain(delegation: Delegation, call: ChainCall) -> ChainResult:
     return ChainResult(output=done[-1].output, results=tuple(done), value=done[-1].value)
 
 
-def _parsed(previous: str) -> object:
+def _parse(previous: str) -> object:
     """Return the object or list that a text is as JSON; the text itself, if it is neither."""
     try:
         return read_json(previous) if previous.lstrip().startswith(("{", "[")) else previous
@@ -275,7 +275,7 @@ def _parsed(previous: str) -> object:
         return previous
 
 
-def filled(task: str, previous: str, value: object) -> str:
+def fill_task(task: str, previous: str, value: object) -> str:
     """Put the output of the step before into a task: the text for `{previous}`, a field of it for `{previous.field}`.
 
     What is put in is not looked at again. Of a text, `{previous.field}` means nothing, and stays as it is; where the
@@ -354,18 +354,18 @@ def background(
     return BackgroundResult(task_id=id, description=call.description, message=message)
 
 
-def sent_by(delegation: Delegation) -> SentRuns | None:
+def runs_of_journal(delegation: Delegation) -> SentRuns | None:
     """Return what sends out runs of their own: the durable run in which the call was made. None: there is none."""
     above = current_run.get()
     journal = None if above is None or delegation.context is None else above.options.host.journal
     return None if journal is None else journal.sent
 
 
-async def sent_out(delegation: Delegation, call: BackgroundCall, runs: SentRuns, *, model: str) -> BackgroundResult:
+async def send_out(delegation: Delegation, call: BackgroundCall, runs: SentRuns, *, model: str) -> BackgroundResult:
     """Let a sub-agent work as a run of its own, which outlives this process, and return at once; raise a
     `SubagentMisused` if it cannot."""
-    agent = delegation.named(call.agent)
-    name, sent = _to_send(delegation, agent, call, stored=_stored_task(agent, call.task), model=model)
+    agent = delegation.find_agent(call.agent)
+    name, sent = _to_send(delegation, agent, call, stored=_store_task(agent, call.task), model=model)
     id = await runs.start(name, sent)
     message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
     return BackgroundResult(task_id=id, description=call.description, message=message)
@@ -412,7 +412,7 @@ def _to_send(
 
 def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     """Return what a sub-agent does in the background. It is made where the call is, and done elsewhere."""
-    agent = delegation.named(call.agent)
+    agent = delegation.find_agent(call.agent)
     given = input_of(agent, call.task)
     assignment = delegation.assignment(call.agent, call.task, "background")
     options = delegation.options(assignment)
@@ -469,10 +469,10 @@ def _report(task: TaskContext, event: Event) -> None:
 # -- teams ------------------------------------------------------------------------------------------------------------
 
 
-async def joined(delegation: Delegation, call: TeamCall, runs: SentRuns, *, model: str) -> TeamResult:
+async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns, *, model: str) -> TeamResult:
     """Let a sub-agent join the team that a durable run leads, as a run of its own, and return at once; raise a
     `SubagentMisused` if it cannot join."""
-    agent = delegation.named(call.agent)
+    agent = delegation.find_agent(call.agent)
     if agent.input is not str or agent.plan.output is not None:
         raise SubagentMisused(
             f"Sub-agent {call.agent!r} cannot be a member: a member of a durable run reads texts and answers with "
@@ -493,7 +493,7 @@ async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | Sp
         raise SubagentMisused(NO_TEAM)
     delegation.check_depth()
     request = TeamSpawnRequest(
-        agent=delegation.named(call.agent),
+        agent=delegation.find_agent(call.agent),
         prompt=call.task,
         name=call.name,
         team_name=call.team_name,
@@ -502,7 +502,7 @@ async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | Sp
         model=delegation.model,
     )
     try:
-        made = await spawned(spawner, request)
+        made = await spawn_member(spawner, request)
     except Exception as error:  # whatever a host's spawner raises
         log_caught("What spawns members of the team", error)
         raise SubagentMisused(f"{call.name!r} cannot join the team: {words_of(error)}") from error

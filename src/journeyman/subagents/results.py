@@ -1,4 +1,4 @@
-"""What comes of a delegation: one model for each mode, as JSON for the model and as Python values for a program.
+"""The results of a delegation: one class for each mode, as JSON for the model and as Python values for a program.
 
 A program can read the Python value in `value`; the model does not see it.
 """
@@ -29,7 +29,7 @@ class _Document(BaseModel):
 
 
 class SubagentUsage(_Document):
-    """What a sub-agent used, including the sub-agents that it delegated to. None: not known."""
+    """The tokens, cost and calls of a sub-agent, including the sub-agents that it delegated to. None: not known."""
 
     input: int | None = 0
     """Input tokens neither read from nor written to a cache."""
@@ -50,7 +50,7 @@ class SubagentUsage(_Document):
 
 
 class SingleResult(_Document):
-    """What one sub-agent handed in."""
+    """The result of one delegated task: the sub-agent's output, and what it used."""
 
     output: Any
     """The text that it answered with, or its output as JSON."""
@@ -63,7 +63,7 @@ class SingleResult(_Document):
 
 
 class ItemResult(_Document):
-    """What came of one of several tasks."""
+    """The result of one of several tasks: the sub-agent's output, or why it failed."""
 
     step: int | None = None
     """The number of the step in a chain, from 1."""
@@ -84,7 +84,7 @@ class ItemResult(_Document):
 
 
 class ParallelResult(_Document):
-    """What came of tasks at the same time, in their order."""
+    """The results of tasks that ran at the same time, in the order of the tasks."""
 
     summary: str
     """`k/n succeeded`."""
@@ -93,7 +93,7 @@ class ParallelResult(_Document):
 
 
 class ChainResult(_Document):
-    """What came of a chain: the last output, or why it stopped."""
+    """The result of a chain: the last output, or why the chain stopped."""
 
     output: Any = None
     """The output of the last step; None when a step failed."""
@@ -154,7 +154,7 @@ class FinishedAssignment:
 
     @property
     def usage(self) -> SubagentUsage:
-        """What the run used."""
+        """The usage of the run."""
         if isinstance(self.result, SubagentMisused):
             return self.used or SubagentUsage()
         return usage_of(self.result.metadata)

@@ -32,19 +32,19 @@ from journeyman.subagents.calls import (
     SingleCall,
     SubagentMode,
     TeamCall,
-    chosen,
+    choose_call,
     description_of,
-    parsed,
+    parse_arguments,
     schema_of,
 )
 from journeyman.subagents.delegation import (
     Delegation,
     background,
     chain,
-    joined,
+    join_team,
     parallel,
-    sent_by,
-    sent_out,
+    runs_of_journal,
+    send_out,
     single,
     team,
 )
@@ -210,7 +210,7 @@ class Subagents(Tool[..., Any, Needs]):
         Raises:
             SubagentMisused: there is none of that name, or it cannot be given its deps.
         """
-        return Delegation(agents=self._agents, context=None, model=None, deps=deps, deps_of=self._deps).named(name)
+        return Delegation(agents=self._agents, context=None, model=None, deps=deps, deps_of=self._deps).find_agent(name)
 
     async def run(
         self,
@@ -256,12 +256,12 @@ class Subagents(Tool[..., Any, Needs]):
             SubagentMisused: the call means nothing, or it cannot be done here.
             SubagentFailed: the one sub-agent of a single call failed.
         """
-        return await self._delegated(arguments, context)
+        return await self._delegate(arguments, context)
 
-    async def _delegated(
+    async def _delegate(
         self, arguments: Mapping[str, object], context: ToolContext[Any] | None, *, is_call: bool = False
     ) -> SubagentResult:
-        given = parsed(arguments)
+        given = parse_arguments(arguments)
         model = None if not given.model else await self.model(given.model)
         delegation = Delegation(
             agents=self._agents,
@@ -271,7 +271,7 @@ class Subagents(Tool[..., Any, Needs]):
             deps=None if context is None else context.deps,
             deps_of=self._deps,
         )
-        match chosen(given, self.max_parallel, self.modes):
+        match choose_call(given, self.max_parallel, self.modes):
             case SingleCall() as call:
                 return await single(delegation, call)
             case ParallelCall() as call:
@@ -282,16 +282,16 @@ class Subagents(Tool[..., Any, Needs]):
                 return await self._background(delegation, call, given.model or "")
             case TeamCall() as call:
                 is_here = getattr(self.team, "is_open", self.team is not None)
-                runs = None if is_here or self.team is None else sent_by(delegation)
+                runs = None if is_here or self.team is None else runs_of_journal(delegation)
                 if runs is not None:
-                    return await joined(delegation, call, runs, model=given.model or "")
+                    return await join_team(delegation, call, runs, model=given.model or "")
                 return await team(delegation, call, self.team)
 
     async def _background(self, delegation: Delegation, call: BackgroundCall, model: str) -> SubagentResult:
         output = self.background_output
-        runs = None if self.tasks or self.notify or output else sent_by(delegation)
+        runs = None if self.tasks or self.notify or output else runs_of_journal(delegation)
         if runs is not None:
-            return await sent_out(delegation, call, runs, model=model)
+            return await send_out(delegation, call, runs, model=model)
         opened = output if output is None or callable(output) else in_folder(output)
         return background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=opened)
 
@@ -299,11 +299,11 @@ class Subagents(Tool[..., Any, Needs]):
 
     def parse(self, input_json: str | bytes) -> dict[str, object]:
         """Return the arguments that the model wrote, checked."""
-        return parsed(input_json).model_dump(exclude_none=True)
+        return parse_arguments(input_json).model_dump(exclude_none=True)
 
     async def invoke(self, arguments: dict[str, object], context: ToolContext[Any] | None) -> str:
         """Delegate as the arguments say, and return what the model reads."""
-        return (await self._delegated(arguments, context, is_call=True)).to_json()
+        return (await self._delegate(arguments, context, is_call=True)).to_json()
 
     async def model(self, name: str) -> Model:
         """Return the model that a call asks for by name.

@@ -39,7 +39,7 @@ from journeyman.types import TextOrigin
 
 @dataclass(slots=True, kw_only=True)
 class TaskHost:
-    """What all tasks of one `Tasks` have in common."""
+    """The event loop, thread and listeners that all tasks of one `Tasks` share."""
 
     loop: asyncio.AbstractEventLoop
     thread: int
@@ -61,7 +61,7 @@ class TaskHost:
 
 @dataclass(frozen=True, slots=True)
 class _TaskEnd:
-    """How the work ended."""
+    """The end of a task's work: its status, with the result or the error."""
 
     status: Literal["completed", "failed", "killed"]
     error: str | None = None
@@ -189,13 +189,13 @@ class RunningTask:
         if self.context.abort.aborted:
             return _KILLED
         try:
-            return await self._worked()
+            return await self._do_work()
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the work raises; a cancellation is its end
             return self._outcome_of(error)
 
-    async def _worked(self) -> _TaskEnd:
+    async def _do_work(self) -> _TaskEnd:
         info, output = self.context.info, self.context.output
         await output.open(self.open_output, info.id, info.agent or info.description)
         self.context.change(output_path=output.path)
@@ -321,13 +321,13 @@ def notice(info: TaskInfo) -> str:
 
 
 def _fields(info: TaskInfo) -> Iterator[tuple[str, str]]:
-    yield "task-id", _escaped(info.id)
+    yield "task-id", _escape(info.id)
     yield "type", info.kind
     yield "status", info.status
     kind = "Agent" if info.kind in ("agent", "member") else "Task"
     subject = info.description or info.agent or info.command or info.id
     ended_how = _WORDS[info.status].format(error=info.error or "unknown error")
-    yield "summary", _escaped(f'{kind} "{_cut(subject, 200)}" {ended_how}')
+    yield "summary", _escape(f'{kind} "{_cut(subject, 200)}" {ended_how}')
     for name, value in (
         ("agent", info.agent),
         ("member", info.identity.id if info.identity else ""),
@@ -338,18 +338,18 @@ def _fields(info: TaskInfo) -> Iterator[tuple[str, str]]:
         ("result", None if info.kind == "shell" else info.result),
     ):
         if value is not None and value != "":
-            yield name, _escaped(str(value))
+            yield name, _escape(str(value))
     for text in info.undelivered:
-        yield "unread-message", _escaped(text)
+        yield "unread-message", _escape(text)
     if info.kind == "agent":
         tokens, milliseconds = info.usage.total_tokens, round(info.duration_s * 1000)
         counts = {"total-tokens": tokens, "tool-uses": info.n_calls, "duration-ms": milliseconds}
         yield "usage", "".join([f"<{unit}>{number}</{unit}>" for unit, number in counts.items()])
     if info.output_path is not None:
-        yield "output-file", _escaped(info.output_path)
+        yield "output-file", _escape(info.output_path)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text that can neither end its element nor begin another, cut if it is very long."""
     text = _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", _cut(text.replace("\r\n", "\n"), LONGEST))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

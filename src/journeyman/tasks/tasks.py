@@ -122,7 +122,7 @@ class Tasks:
         with self._lock:
             if host is None or not self._is_open:
                 raise RuntimeError("The tasks are not open. Start work inside 'async with Tasks() as tasks:'.")
-            made = self._registered(host, work, self._new_info(description, options), options)
+            made = self._register(host, work, self._new_info(description, options), options)
         begun = TaskStarted(path=made.context.info.path, info=made.info)
         self._watch.show(begun)
         run = current_run.get()
@@ -152,7 +152,7 @@ class Tasks:
             last_sign=None if identity is None else now,
         )
 
-    def _registered(self, host: TaskHost, work: Work, info: TaskInfo, options: TaskOptions) -> RunningTask:
+    def _register(self, host: TaskHost, work: Work, info: TaskInfo, options: TaskOptions) -> RunningTask:
         inbox = current_inbox.get()
         made = RunningTask(
             context=TaskContext(info),
@@ -180,7 +180,7 @@ class Tasks:
         Raises:
             KeyError: there is none with that id; names those there are.
         """
-        return self._known(id).info
+        return self._find_task(id).info
 
     def list(self) -> tuple[TaskInfo, ...]:
         """Return all tasks as they are now, including those that have ended, in the order in which they were
@@ -193,7 +193,7 @@ class Tasks:
         Raises:
             KeyError: there is none with that id; names those there are.
         """
-        return self._known(id).context.output.tail()
+        return self._find_task(id).context.output.tail()
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -202,10 +202,10 @@ class Tasks:
 
     @property
     def errors(self) -> tuple[CallbackError, ...]:
-        """What `on_event` and `notify` have raised, in order. No task fails because of it."""
+        """The errors that `on_event` and `notify` have raised, in order. No task fails because of one."""
         return tuple(self._watch.errors)
 
-    def _known(self, id: str) -> RunningTask:
+    def _find_task(self, id: str) -> RunningTask:
         found = self._all.get(id)
         if found is None:
             there_are = f"The tasks are: {', '.join(self._all)}." if self._all else "There are no background tasks."
@@ -250,7 +250,7 @@ class Tasks:
             KeyError: there is no task with one of the ids.
             RuntimeError: a task would wait for itself.
         """
-        named = [self._known(id) for id in ids]
+        named = [self._find_task(id) for id in ids]
         for each in named or tuple(self._active.values()):
             if each.is_here():
                 raise RuntimeError(f"Task {each.context.id} cannot wait for its own end: that would never come.")
@@ -286,7 +286,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
     @tool(effect="pure", parallel=True)
     async def task_list() -> str:
         """List all background tasks, also those that have ended: id, kind, status, time, description."""
-        sent = _sent()
+        sent = _runs_of_journal()
         infos = [*(() if sent is None else await sent.all()), *tasks.list()]
         lines = [_line(info) for info in infos] or ["There are no background tasks."]
         if sent is not None and sent.is_resumed:
@@ -296,12 +296,12 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
     @tool(effect="pure", parallel=True, untrusted=True)
     async def task_output(id: Id, wait_s: Wait = 0) -> str:
         """Read what a background task has written, also while it runs, and what came out when it ended."""
-        info, sent = await _known(tasks, id)
+        info, sent = await _find_task(tasks, id)
         if wait_s and info.is_running:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await (tasks if sent is None else sent).wait(id)
-        info, _ = await _known(tasks, id)
+        info, _ = await _find_task(tasks, id)
         return f"[{_line(info)}]\n{_body(info, tasks.output(id) if sent is None else '')}"
 
     @tool(effect="once")
@@ -316,11 +316,11 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
     @tool(effect="idempotent")
     async def task_stop(id: Id) -> str:
         """Stop a background task. What it did by then stays done."""
-        _, sent = await _known(tasks, id)
+        _, sent = await _find_task(tasks, id)
         reason = "stopped by the model"
         if tasks.stop(id, reason) if sent is None else await sent.stop(id, reason):
             return f"Task {id} is being stopped."
-        return f"Task {id} has ended already: {(await _known(tasks, id))[0].status}."
+        return f"Task {id} has ended already: {(await _find_task(tasks, id))[0].status}."
 
     return (task_list, task_output, task_message, task_stop)
 
@@ -328,7 +328,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
 _KILLED_BEFORE: Final = "[Work that another process has begun, and that is not listed here, was killed with it.]"
 
 
-def _sent() -> SentRuns | None:
+def _runs_of_journal() -> SentRuns | None:
     """Return what the durable run that goes on here has sent out; None where there is no such run."""
     run = current_run.get()
     return None if run is None or run.options.host.journal is None else run.options.host.journal.sent
@@ -336,7 +336,7 @@ def _sent() -> SentRuns | None:
 
 async def _say(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:
     """Say something to a task, in a durable run once for each call, and return what the model reads of it."""
-    info, sent = await _known(tasks, id)
+    info, sent = await _find_task(tasks, id)
     if not text.strip():
         raise Rejected("The text is blank: there is nothing to say.")
     if sent is None:
@@ -345,13 +345,13 @@ async def _say(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:
         delivery = await sent.message(id, text, dedup=dedup)
     if delivery == "queued":
         return f"Task {id} reads it before its next step."
-    now, _ = await _known(tasks, id)
+    now, _ = await _find_task(tasks, id)
     raise Rejected(_refusal(now, was_running=info.is_running))
 
 
-async def _known(tasks: Tasks, id: str) -> tuple[TaskInfo, SentRuns | None]:
+async def _find_task(tasks: Tasks, id: str) -> tuple[TaskInfo, SentRuns | None]:
     """Return a task, and where it is if it is a run of its own."""
-    sent = _sent()
+    sent = _runs_of_journal()
     try:
         return tasks.get(id), None
     except KeyError as unknown:

@@ -26,7 +26,7 @@ from journeyman.loop.record import current_path, current_run
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
 from journeyman.tasks.tasks import Tasks
-from journeyman.team.mail import given_by
+from journeyman.team.mail import call_hook
 from journeyman.team.members import LEADER, Member, current_member
 from journeyman.team.post import PostOffice
 from journeyman.team.spawn import TeamSpawnRequest
@@ -41,7 +41,7 @@ class MemberFailed(JourneymanError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberLoop:
-    """What one member does: turn after turn, until it is to end."""
+    """The loop of one member: it takes turn after turn, until it is to end."""
 
     member: Member
     post: PostOffice
@@ -118,7 +118,7 @@ class MemberLoop:
             if box.has_mail and box.pick_up():
                 await self._turn(chat)
                 continue
-            work = await self._claimed()
+            work = await self._claim_work()
             if work:
                 await self._turn(chat, work)
             elif not box.is_ending and not box.n_arrived > seen:
@@ -162,7 +162,7 @@ class MemberLoop:
 
     # -- between turns
 
-    async def _claimed(self) -> str:
+    async def _claim_work(self) -> str:
         """Return work that the host has for the member; empty if it has none."""
         claim = self.post.hooks.claim
         if claim is None:
@@ -192,7 +192,7 @@ class MemberLoop:
         if make is None or self.post.registry.leader.is_closed:
             return
         name, last_text = self.member.name, self.member.last_text
-        text = given_by("idle_notice", lambda: make(name, last_text), "", failed=self.post.regret)
+        text = call_hook("idle_notice", lambda: make(name, last_text), "", failed=self.post.regret)
         if text.strip():
             self.post.send(self.member, LEADER, text, kind="idle")
 
@@ -244,7 +244,7 @@ def in_team(
     return replace(
         agent,
         name=name,
-        system=_joined(agent, _team_words(name, team)),
+        system=_join_prompts(agent, _team_words(name, team)),
         tools=(*agent.tools, *own),
         retries=agent.retries or 0,
         budget=(*agent.budget, policy),
@@ -260,7 +260,7 @@ def _team_words(name: str, team: str) -> str:
     )
 
 
-def _joined(agent: Agent[Any, Any, Any], words: str) -> SystemPrompt | Maker[Any, SystemPrompt, Any]:
+def _join_prompts(agent: Agent[Any, Any, Any], words: str) -> SystemPrompt | Maker[Any, SystemPrompt, Any]:
     """Return the agent's system prompt, joined with the team's words as its `system_mode` says."""
     given, mode = agent.system, agent.system_mode
     if mode == "replace":
@@ -275,11 +275,11 @@ def _joined(agent: Agent[Any, Any, Any], words: str) -> SystemPrompt | Maker[Any
 
     make: Callable[..., SystemPrompt | Awaitable[SystemPrompt]] = given
 
-    async def joined(*given: object) -> SystemPrompt:
+    async def make_joined(*given: object) -> SystemPrompt:
         made = make(*given)
         return with_words(await made if is_awaited(made) else made)
 
-    async def joined_with_deps(input: object, deps: object) -> SystemPrompt:
-        return await joined(input, deps)
+    async def make_joined_with_deps(input: object, deps: object) -> SystemPrompt:
+        return await make_joined(input, deps)
 
-    return joined_with_deps if id(given) in agent.plan.takes_deps else joined
+    return make_joined_with_deps if id(given) in agent.plan.takes_deps else make_joined

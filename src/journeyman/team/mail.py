@@ -48,7 +48,7 @@ def idle_notice(name: str, text: str) -> str:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class TeamHooks:
-    """How the members of a team read their mail and find work.
+    """The functions by which a host changes how the members of a team read their mail and find work.
 
     If a hook raises, the error is recorded, and the team goes on as if the hook were None."""
 
@@ -71,7 +71,7 @@ class TeamHooks:
     None, or an empty text: the leader reads nothing."""
 
 
-def given_by(hook: str, call: Callable[[], T], otherwise: T, *, failed: Callable[[str, BaseException], None]) -> T:
+def call_hook(hook: str, call: Callable[[], T], otherwise: T, *, failed: Callable[[str, BaseException], None]) -> T:
     """Return what a hook gives. If it fails, tell `failed`, and return `otherwise`."""
     try:
         return call()
@@ -165,7 +165,7 @@ class Mailbox:
 
     @property
     def waiting(self) -> tuple[Mail, ...]:
-        """What waits, oldest first; what a run is about to begin with is first."""
+        """The mail that waits, oldest first; that with which a run is about to begin comes before the rest."""
         return (*self._in_hand, *self._waiting)
 
     def take(self) -> tuple[str, ...]:
@@ -173,7 +173,7 @@ class Mailbox:
         if begins and self._hooks.pick is not None:
             return ()  # the run has begun with what was picked: the rest is for a later model call
         self._choose()
-        return self._handed_over()
+        return self._hand_over()
 
     def pick_up(self) -> bool:
         if not self.is_ending and not self._in_hand:
@@ -184,9 +184,9 @@ class Mailbox:
 
     def hand_over(self) -> tuple[str, ...]:
         self._has_begun = True
-        return self._handed_over()
+        return self._hand_over()
 
-    def _handed_over(self) -> tuple[str, ...]:
+    def _hand_over(self) -> tuple[str, ...]:
         texts = tuple([self.text_of(mail) for mail in self._in_hand])
         handed, self._in_hand = self._in_hand, []
         if handed:
@@ -216,7 +216,7 @@ class Mailbox:
             self._in_hand += self._waiting
             self._waiting = []
             return
-        for mail in self._picked():
+        for mail in self._pick():
             self._waiting.remove(mail)
             if self._ends(mail):
                 self.is_ending = True
@@ -224,19 +224,19 @@ class Mailbox:
                 return
             self._in_hand.append(mail)
 
-    def _picked(self) -> Sequence[Mail]:
+    def _pick(self) -> Sequence[Mail]:
         waiting, pick = tuple(self._waiting), self._hooks.pick
         if pick is None:
             return waiting
         known = {mail.id: mail for mail in waiting}
-        ids = given_by("pick", lambda: [mail.id for mail in pick(waiting)], list(known), failed=self._failed)
+        ids = call_hook("pick", lambda: [mail.id for mail in pick(waiting)], list(known), failed=self._failed)
         return [known[id] for id in dict.fromkeys(ids) if id in known]
 
     def _ends(self, mail: Mail) -> bool:
         ends = self._hooks.ends
         if ends is None or mail.kind == "shutdown":
             return False
-        return given_by("ends", lambda: ends(mail), False, failed=self._failed)
+        return call_hook("ends", lambda: ends(mail), False, failed=self._failed)
 
     # -- reading, as a program
 

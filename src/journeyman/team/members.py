@@ -1,4 +1,4 @@
-"""Who is in a team: names, members with their mailboxes, and what is known of those that are gone.
+"""The register of a team: members by name, with their mailboxes, and the last state of those that are gone.
 
 Only one member has a name at a time. Each member of a name has its own *incarnation*, counted from 1, so that nothing
 meant for an earlier one reaches a later one.
@@ -60,7 +60,7 @@ class MemberInfo:
     last_text: str
     """What the member last said at the end of a turn."""
     usage: Usage
-    """What its turns have used so far."""
+    """The usage of its turns so far."""
     error: str | None = None
     """Why the member ended, if it failed."""
 
@@ -71,7 +71,7 @@ class MemberInfo:
 
     @property
     def depth(self) -> int:
-        """How many runs are above it."""
+        """The number of runs above it."""
         return len(self.path) - 1
 
 
@@ -136,7 +136,7 @@ class Member:
 
     @property
     def usage(self) -> Usage:
-        """What its turns have used so far."""
+        """The usage of its turns so far."""
         return self._usage if self.chat is None else self.chat.usage
 
     @property
@@ -264,7 +264,7 @@ class Registry:
         """Return the member of that name; None where there is none."""
         return self._alive.get(name)
 
-    def known(self, name: str) -> Member | None:
+    def find_member(self, name: str) -> Member | None:
         """Return the member that has that name, or had it last."""
         return self._alive.get(name) or self._gone.get(name)
 

@@ -114,13 +114,13 @@ class PostOffice:
             raise TeamError("The message is blank: there is nothing to send.")
         if sender is not None and sender.liveness == "gone":
             raise TeamError(f"{sender.name!r} has ended, and sends no more mail.")
-        known = to in (EVERYBODY, LEADER) or self.registry.known(to) is not None
+        known = to in (EVERYBODY, LEADER) or self.registry.find_member(to) is not None
         if not known or to == (LEADER if sender is None else sender.name):
             who = "is the sender" if known else "is unknown"
             raise TeamError(f"{to!r} {who}. Send to one of {list(self.registry.names)}, or to '*' for all members.")
 
     def _incarnation(self, name: str) -> int:
-        member = self.registry.known(name)
+        member = self.registry.find_member(name)
         return 0 if member is None else member.incarnation
 
     def is_new(self, id: str) -> bool:
@@ -150,7 +150,7 @@ class PostOffice:
     def _box_of(self, mail: Mail) -> Mailbox | Reason:
         if mail.to == LEADER:
             return "closed" if self.registry.leader.is_closed else self.registry.leader
-        member = self.registry.known(mail.to)
+        member = self.registry.find_member(mail.to)
         if member is None or member.incarnation != mail.incarnation:
             return "stale"
         return "gone" if member.box.is_closed else member.box
@@ -159,9 +159,9 @@ class PostOffice:
 
     def mailbox(self, name: str) -> Mailbox:
         """Return a mailbox for whoever has that name."""
-        return Mailbox(self.hooks, delivered=lambda mail: self._delivered(name, mail), failed=self.regret)
+        return Mailbox(self.hooks, delivered=lambda mail: self._note_delivered(name, mail), failed=self.regret)
 
-    def _delivered(self, name: str, mail: Sequence[Mail]) -> None:
+    def _note_delivered(self, name: str, mail: Sequence[Mail]) -> None:
         member = self.registry.alive(name)
         if member is not None:
             member.sign()
@@ -224,7 +224,9 @@ class PostOffice:
             return
         member.error = error
         left = member.box.leftovers()
-        self._delivered(member.name, [mail for mail in left if mail.kind == "shutdown"])  # it did what it was asked
+        self._note_delivered(
+            member.name, [mail for mail in left if mail.kind == "shutdown"]
+        )  # it did what it was asked
         self.registry.unregister(member)
         self.change(member, "gone")
         self.bury([mail for mail in left if mail.kind != "shutdown"], "unread")
@@ -243,7 +245,7 @@ class PostOffice:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Shutdown:
-    """How the members ended that were let go, by name."""
+    """The names of the members that were let go, by how they ended."""
 
     finished: tuple[str, ...] = ()
     """Members that ended by themselves, within the grace."""
@@ -258,7 +260,7 @@ def to_go(
 ) -> tuple[Member, ...]:
     """Return the members of these names, or all, that are there; raise a `TeamError` if there never was one of a name,
     or `here`, which asks, is one."""
-    unknown = [name for name in names if name != EVERYBODY and registry.known(name) is None]
+    unknown = [name for name in names if name != EVERYBODY and registry.find_member(name) is None]
     if unknown:
         there_are = list(registry.teammates)
         raise TeamError(f"There is no member {', '.join(map(repr, unknown))} to let go. There are: {there_are}.")

@@ -1,5 +1,5 @@
-"""What a delegation asks of a team: one new member; and what it is told. `Team` is a spawner, and so is whatever has
-a `spawn` like this one, or is a function like it.
+"""The port by which a delegation asks a team for a new member. `Team` is a spawner, and so is whatever has a `spawn`
+like this one, or is a function like it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SpawnFunction: TypeAlias = Callable[[TeamSpawnRequest], TeamSpawnResult | Awaita
 """Makes members as `TeamSpawner.spawn` does. It may be async."""
 
 
-async def spawned(spawner: TeamSpawner | SpawnFunction, request: TeamSpawnRequest) -> TeamSpawnResult:
+async def spawn_member(spawner: TeamSpawner | SpawnFunction, request: TeamSpawnRequest) -> TeamSpawnResult:
     """Let a spawner make a member; raise a `TypeError` if it returns something else."""
     spawn = cast("Callable[[TeamSpawnRequest], object]", getattr(spawner, "spawn", spawner))
     made = spawn(request)

@@ -334,7 +334,7 @@ class Team:
         Raises:
             KeyError: there was none.
         """
-        return self._known(name).info(self._post.registry.name)
+        return self._find_member(name).info(self._post.registry.name)
 
     def transcript(self, name: str) -> tuple[Message, ...]:
         """Return the conversation so far of the member of that name, or of the last one that had it. Another member can
@@ -343,17 +343,17 @@ class Team:
         Raises:
             KeyError: there was none.
         """
-        return self._known(name).transcript
+        return self._find_member(name).transcript
 
-    def _known(self, name: str) -> Member:
-        found = self._post.registry.known(name)
+    def _find_member(self, name: str) -> Member:
+        found = self._post.registry.find_member(name)
         if found is None:
             raise KeyError(f"There is no member {name!r}. There are: {list(self._post.registry.teammates)}.")
         return found
 
     @property
     def name(self) -> str:
-        """What the team is called."""
+        """The name of the team."""
         return self._post.registry.name
 
     @property
@@ -363,13 +363,13 @@ class Team:
 
     @property
     def usage(self) -> Usage:
-        """What all members have used so far, including those that are gone."""
+        """The usage of all members so far, including those that are gone."""
         registry = self._post.registry
         return Usage.total([registry.usage_of_gone, *(member.usage for member in registry.members())])
 
     @property
     def errors(self) -> tuple[CallbackError, ...]:
-        """What hooks and listeners have raised, in order. No member fails because of it."""
+        """The errors that hooks and listeners have raised, in order. No member fails because of one."""
         return tuple(self._watch.errors)
 
     def tools(self) -> Sequence[AnyTool]:
@@ -393,9 +393,9 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
             message: what the addressee shall read. It knows nothing else of your conversation.
             summary: what it is about, in a few words.
         """
-        sent = _sent_by(team)
+        sent = _runs_of_journal(team)
         if sent is not None:
-            return await _mailed(sent, context, to, message, summary=summary)
+            return await _send_mail(sent, context, to, message, summary=summary)
         member = post.sender()
         who = LEADER if member is None else f"{member.name}.{member.incarnation}"
         id = f"{who}/{'/'.join(context.path)}/{context.attempt}.{context.iteration}/{context.tool_use_id}"
@@ -403,12 +403,12 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
         mail = post.send(member, to, message, summary=summary, id=id)
         if len(post.dead_letters) > n_dead:
             raise TeamError(GONE.format(to))
-        return _sent_words(to, [each.to for each in mail])
+        return _words_after_sending(to, [each.to for each in mail])
 
     @tool(effect="pure")
     async def team_roster() -> str:
         """Show who is in the team, what each member does, and which messages could not be delivered."""
-        sent = _sent_by(team)
+        sent = _runs_of_journal(team)
         return _roster_text(post.roster()) if sent is None else await sent.roster()
 
     @tool(effect="idempotent")
@@ -418,7 +418,7 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
         Args:
             name: the name of a member, or "*" for all members.
         """
-        sent = _sent_by(team)
+        sent = _runs_of_journal(team)
         if sent is not None:
             there = await sent.let_go(name)
             return f"Ends after its turn: {', '.join(there)}" if there else "Nobody was there."
@@ -440,23 +440,23 @@ def member_tools() -> Sequence[AnyTool]:
 GONE: Final = "{!r} has ended, so it will not read that. See team_roster for who is there."
 
 
-def _sent_by(team: Team) -> SentRuns | None:
+def _runs_of_journal(team: Team) -> SentRuns | None:
     """Return where the members are that the durable run has sent out which goes on here; None if they live in a team
     that was entered, or in no such run."""
     run = None if team.is_open else current_run.get()
     return None if run is None or run.options.host.journal is None else run.options.host.journal.sent
 
 
-async def _mailed(sent: SentRuns, context: ToolContext, to: str, message: str, *, summary: str) -> str:
+async def _send_mail(sent: SentRuns, context: ToolContext, to: str, message: str, *, summary: str) -> str:
     """Send mail in a durable run, in the step that the call is."""
     run = current_run.get()
     journal = None if run is None else run.options.host.journal
     call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
     name = "" if journal is None else journal.name(call) or ""
-    return _sent_words(to, await sent.mail(name, to, message, summary=summary))
+    return _words_after_sending(to, await sent.mail(name, to, message, summary=summary))
 
 
-def _sent_words(to: str, names: Sequence[str]) -> str:
+def _words_after_sending(to: str, names: Sequence[str]) -> str:
     if not names and to == EVERYBODY:
         return "Nobody else is there, so nothing was sent."
     return f"Sent to {', '.join(names)}." if names else "That message was sent before."

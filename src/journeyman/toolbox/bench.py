@@ -1,4 +1,4 @@
-"""What the tools of one workspace share: where they work, how commands run, and what the model has seen of each file.
+"""The `Bench` that the tools of one workspace share: their folder, the shell, and a stamp of each file that was read.
 
 The model changes nothing that it does not know. What it has seen is kept as a stamp: a digest of the content, with the
 lines that were shown. A stamp is fresh as long as the content is the same, whatever clocks say.
@@ -18,7 +18,7 @@ from journeyman.toolbox.files import Facts, Located, Reach, Refusal, Spill, noth
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What the tools of one workspace share."""
+    """The state that the tools of one workspace share: folder, shell, stamps of files, and long outputs put aside."""
 
     reach: Reach
     stamps: Stamps
@@ -67,7 +67,7 @@ def _refuse_hidden(located: Located, is_hidden: Callable[[str], bool]) -> None:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Shell:
-    """How commands are run."""
+    """The settings for running commands: program, times, and environment."""
 
     program: str = "bash"
     """The shell, which is given `-c` and the command."""
@@ -100,7 +100,7 @@ class Stamps:
             stamp = self._stamps.get(path)
             if stamp is None or stamp.digest != digest:
                 stamp = self._stamps[path] = _Stamp(digest, n_lines)
-            stamp.seen = _joined([*stamp.seen, (first, last)])
+            stamp.seen = _join_stretches([*stamp.seen, (first, last)])
 
     def wrote(self, path: str, data: bytes) -> None:
         """Record content that the model wrote, so that it knows all of it."""
@@ -148,7 +148,7 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_stretches(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for first, last in sorted(stretches):
         if joined and first <= joined[-1][1] + 1:

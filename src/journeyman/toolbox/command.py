@@ -71,7 +71,7 @@ def bash_tool(bench: Bench) -> AnyTool:
             return _in_background(bench, command, where, ctx=ctx, seconds=_seconds(timeout_s, most, most))
         seconds = _seconds(timeout_s, bench.shell.timeout_s, bench.shell.max_timeout_s)
         done = await _run(bench, command, where, timeout_s=seconds, on_line=ctx.progress)
-        return _described(done, seconds)
+        return _describe_result(done, seconds)
 
     return tool(bash, effect="once", untrusted=bench.untrusted, acts_as="bash")
 
@@ -106,7 +106,7 @@ def _in_background(bench: Bench, command: str, folder: str, *, ctx: ToolContext,
             task.exited(done.exit_code)
         if done.timed_out or done.exit_code != 0:
             raise Refusal("timeout" if done.timed_out else "command_failed", _ending(done, seconds))
-        return _described(done, seconds)
+        return _describe_result(done, seconds)
 
     first, _, rest = command.strip().partition("\n")
     short = f"{first[:_LONGEST_DESCRIPTION]}…" if rest or len(first) > _LONGEST_DESCRIPTION else first
@@ -114,7 +114,7 @@ def _in_background(bench: Bench, command: str, folder: str, *, ctx: ToolContext,
     return f"Started in the background as task {id}."
 
 
-def _described(done: _Completed, timeout_s: float) -> str:
+def _describe_result(done: _Completed, timeout_s: float) -> str:
     """Return what the model reads of a command: its output, then how it ended."""
     output = done.output if done.output.endswith("\n") or not done.output else f"{done.output}\n"
     left = "\n[It left processes running. They were ended.]" if done.left_behind else ""
@@ -134,7 +134,7 @@ def _ending(done: _Completed, timeout_s: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Completed:
-    """How a command ended."""
+    """The outcome of a command: its output, its exit code, and whether it ran out of time."""
 
     output: str
     """Standard output and standard error as they came, cut in the middle if they are long."""
@@ -163,7 +163,7 @@ async def _run(
     """
     pipe = _Pipe(_Transcript(bench.spill), on_line, every_line)
     try:
-        running = await _started(bench.shell, command, folder, pipe)
+        running = await _start_safely(bench.shell, command, folder, pipe)
         try:
             await within(timeout_s, running.wait())
             exit_code = running.exit_code
@@ -183,7 +183,7 @@ async def _run(
     )
 
 
-async def _started(shell: Shell, command: str, folder: str, pipe: _Pipe) -> _Running:
+async def _start_safely(shell: Shell, command: str, folder: str, pipe: _Pipe) -> _Running:
     """Start the shell. A cancellation at this very moment ends what has just been started."""
     starting = asyncio.ensure_future(_start(shell, command, folder, output=pipe.inner))
     try:
@@ -203,7 +203,7 @@ async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _Ru
     environment = {**filtered(shell.keep), **QUIET} if shell.environment is None else shell.environment
     mark = secrets.token_hex(8)
     start = partial(asyncio.create_subprocess_exec, cwd=folder, start_new_session=True)
-    running = await _kept(
+    running = await _start_below_keeper(
         partial(start, env=marked({**environment, _KEEPS: command}, mark)), shell.program, output, mark
     )
     if running is not None:
@@ -220,7 +220,7 @@ async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _Ru
     return _Running(process, Processes(process.pid, mark))
 
 
-async def _kept(
+async def _start_below_keeper(
     start: Callable[..., Awaitable[asyncio.subprocess.Process]], program: str, output: int, mark: str
 ) -> _Running | None:
     """Start the shell below a keeper. None: there is no keeper on this system, or it cannot be started."""
@@ -262,7 +262,7 @@ async def _end(running: _Running, pipe: _Pipe, grace_s: float) -> bool:
                 asyncio.gather(running.process.wait(), pipe.ended.wait()),
             )
     finally:  # also when this is cancelled in the meantime
-        dying = running.process.wait() if not (is_alive or were_left) else _killed(running)
+        dying = running.process.wait() if not (is_alive or were_left) else _kill_all(running)
         try:
             await ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # the system may not let go of it
         finally:
@@ -271,7 +271,7 @@ async def _end(running: _Running, pipe: _Pipe, grace_s: float) -> bool:
     return were_left
 
 
-async def _killed(running: _Running) -> None:
+async def _kill_all(running: _Running) -> None:
     """Kill what still runs until nothing does: some processes start others meanwhile, and their end takes a moment."""
     running.send(signal.SIGKILL)
     await running.process.wait()
@@ -332,7 +332,7 @@ class _Running:
 
     @property
     def exit_code(self) -> int | None:
-        """How the shell ended, as far as it is known. Below 0: by a signal of this number."""
+        """The shell's exit code; None while it is not known. Below 0: a signal of this number ended it."""
         return self._exit_code if self._keeper is not None else self.process.returncode
 
     def are_left(self) -> bool:

@@ -81,12 +81,12 @@ def edit_tool(bench: Bench) -> AnyTool:
         if facts.kind != "file":
             raise Refusal("invalid", f"{located.shown} is not a regular file, so it cannot be edited.")
         with bench.stamps.writing:
-            return _edited(bench, located, old_text, new_text, every=replace_all)
+            return _edit_file(bench, located, old_text, new_text, every=replace_all)
 
     return tool(edit, effect="once", acts_as="edit")
 
 
-def _edited(bench: Bench, located: Located, old: str, new: str, *, every: bool) -> str:
+def _edit_file(bench: Bench, located: Located, old: str, new: str, *, every: bool) -> str:
     data = located.content()
     text, coding = text_of(data, located.shown)
     bench.stamps.check(located.path, located.shown, data)
@@ -95,7 +95,7 @@ def _edited(bench: Bench, located: Located, old: str, new: str, *, every: bool) 
         raise Refusal("no_match", _no_match(located, text, old))
     if len(found.matches) > 1 and not every:
         raise Refusal("ambiguous", _ambiguous(located, text, found))
-    changed = replaced(text, found.matches)
+    changed = replace_matches(text, found.matches)
     after = coding.encode(changed)
     if after == data:
         raise Refusal("invalid", f"{located.shown} is already as it would be after this edit.")
@@ -103,7 +103,7 @@ def _edited(bench: Bench, located: Located, old: str, new: str, *, every: bool) 
     return _report(located, text, changed, found)
 
 
-def replaced(text: str, matches: tuple[Match, ...]) -> str:
+def replace_matches(text: str, matches: tuple[Match, ...]) -> str:
     """Return the text with each of the places replaced; they do not overlap."""
     pieces: list[str] = []
     end = 0
@@ -208,7 +208,7 @@ def _exact(text: str, old: str, new: str) -> Iterator[Match]:
 
 def _tolerant(text: str, old: str, new: str) -> Iterator[Match]:
     lines = old.split("\n")
-    if not old.strip() or _folded(old) not in _folded(text):
+    if not old.strip() or _fold_blanks(old) not in _fold_blanks(text):
         return
     stripped = [line.rstrip(_ODD_BLANKS) for line in lines[:-1]]
     pattern = f"[{_BLANKS}]*{_ENDING}".join(["".join(map(_alike, line)) for line in [*stripped, lines[-1]]])
@@ -219,10 +219,10 @@ def _tolerant(text: str, old: str, new: str) -> Iterator[Match]:
         pattern = pattern.removesuffix(whole) + f"(?:{whole}|{last}[{_BLANKS}]*(?=\\r?\\n|\\Z))"
     for found in re.finditer(f"(?=({pattern}))", text):
         start, end = found.span(1)
-        yield Match(start, end, _merged(text[start:end], lines, new.split("\n"), _ending_at(text, start)))
+        yield Match(start, end, _merge_lines(text[start:end], lines, new.split("\n"), _ending_at(text, start)))
 
 
-def _folded(text: str) -> str:
+def _fold_blanks(text: str) -> str:
     return "\n".join([line.rstrip(_ODD_BLANKS) for line in _ENDINGS.split(text)]).translate(_FOLDS)
 
 
@@ -257,7 +257,7 @@ class _Lines:
         return Match(start, end, replace(text[start:end], _ending_at(text, start)), alike)
 
 
-def _indented(text: str, old: str, new: str) -> Iterator[Match]:
+def _matches_indented(text: str, old: str, new: str) -> Iterator[Match]:
     """Find the same lines, all of them moved in or out in one way."""
     wanted, closing = _whole_lines(old, new)
     if not any(line.strip() for line in wanted):
@@ -270,13 +270,13 @@ def _indented(text: str, old: str, new: str) -> Iterator[Match]:
         if shift is not None:
 
             def replace(found: str, ending: str, shift: dict[str, str] = shift) -> str:
-                moved = [_moved(line, shift) for line in closing]
-                return _merged(found, [_moved(line, shift) for line in wanted], moved, ending)
+                moved = [_move_line(line, shift) for line in closing]
+                return _merge_lines(found, [_move_line(line, shift) for line in wanted], moved, ending)
 
             yield lines.match(text, range(first, first + len(goal)), replace)
 
 
-def _anchored(text: str, old: str, new: str) -> Iterator[Match]:
+def _matches_by_anchors(text: str, old: str, new: str) -> Iterator[Match]:
     """Find blocks that begin and end with the same lines, and are similar in between."""
     wanted, closing = _whole_lines(old, new)
     if len(wanted) < _FEWEST_ANCHORED or not (wanted[0].strip() and wanted[-1].strip()):
@@ -292,7 +292,7 @@ def _anchored(text: str, old: str, new: str) -> Iterator[Match]:
         if alike >= SIMILAR_ENOUGH and shift is not None:
 
             def replace(found: str, ending: str, shift: dict[str, str] = shift) -> str:
-                return ending.join([_moved(line, shift) for line in closing])
+                return ending.join([_move_line(line, shift) for line in closing])
 
             yield lines.match(text, block, replace, alike)
 
@@ -309,8 +309,8 @@ def _between(lines: Sequence[str], first_line: str, last_line: str, n_lines: int
 _WAYS: Final[dict[How, Callable[[str, str, str], Iterator[Match]]]] = {
     "exact": _exact,
     "tolerant": _tolerant,
-    "indented": _indented,
-    "anchored": _anchored,
+    "indented": _matches_indented,
+    "anchored": _matches_by_anchors,
 }
 
 
@@ -348,25 +348,25 @@ def _shift(wanted: Sequence[str], block: Sequence[str]) -> dict[str, str] | None
     return shift if widths == sorted({*widths}) else None
 
 
-def _moved(line: str, shift: dict[str, str]) -> str:
+def _move_line(line: str, shift: dict[str, str]) -> str:
     indent = _indent(line)
     if not line.strip():
         return line
     near = max((each for each in shift if indent.startswith(each)), key=len, default=None)
     if near is None:
         return _outwards(line, indent, shift)
-    return shift[near] + _converted(indent[len(near) :], shift) + line[len(indent) :]
+    return shift[near] + _convert_indent(indent[len(near) :], shift) + line[len(indent) :]
 
 
 def _outwards(line: str, indent: str, shift: dict[str, str]) -> str:
     """Move a line that is further out than all that were compared, by as much as the outermost of those."""
     ours, theirs = min(shift.items(), key=lambda pair: len(pair[0]))
     missing = ours.removeprefix(indent) if ours.startswith(indent) else ours
-    converted = _converted(missing, shift)
+    converted = _convert_indent(missing, shift)
     return (theirs.removesuffix(converted) if theirs.endswith(converted) else "") + line[len(indent) :]
 
 
-def _converted(blanks: str, shift: dict[str, str]) -> str:
+def _convert_indent(blanks: str, shift: dict[str, str]) -> str:
     """Return blanks in the kind that the file is indented with."""
     for ours, theirs in _steps(shift):
         if {*ours} == {" "} and {*theirs} == {"\t"}:
@@ -388,7 +388,7 @@ def _steps(shift: dict[str, str]) -> Iterator[tuple[str, str]]:
 # -- what stands there afterwards --------------------------------------------------------------------------------------
 
 
-def _merged(found: str, old: Sequence[str], new: Sequence[str], ending: str) -> str:
+def _merge_lines(found: str, old: Sequence[str], new: Sequence[str], ending: str) -> str:
     """Return the new lines; those at the beginning and at the end that are as in the old ones stay as found."""
     endings = _ENDINGS.findall(found)
     texts = _ENDINGS.split(found)

@@ -22,9 +22,9 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from journeyman.content.media import LARGEST_BYTES, checked
+from journeyman.content.media import LARGEST_BYTES, check_file
 from journeyman.proxies import Proxy, ProxyRefused, find_proxy
-from journeyman.toolbox.files import Refusal, capped
+from journeyman.toolbox.files import Refusal, cut_output
 from journeyman.toolbox.page import readable
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import Audio, Base64, Document, Image, ToolResult, Url
@@ -128,7 +128,7 @@ def fetch_tool(
             raise Refusal("timeout", f"{url[:200]} did not answer within {limits.timeout_s:g} s.") from None
         cut = f", only the first {len(answer.body):,} bytes" if answer.is_cut else ""
         about = f"{answer.url}: {answer.status} {answer.reason}, {answer.media_type}{cut}"
-        shown = f"[{about}. Written by strangers.]\n\n{capped(text, spill, 'fetch')}"
+        shown = f"[{about}. Written by strangers.]\n\n{cut_output(text, spill, 'fetch')}"
         return ToolResult(shown, is_error=answer.status >= 400)
 
     # A request can carry words out of the run, so it is no `pure` call, though it may be repeated.
@@ -176,13 +176,13 @@ async def fetched(
     if answer.is_cut:
         raise ValueError(f"{url[:200]} has more than {max_bytes:,} bytes, or has no end. Give a smaller file")
     said = None if answer.media_type in _SAYS_NOTHING else answer.media_type
-    media_type = checked(answer.body, block.type, said, name=url[:200])
+    media_type = check_file(answer.body, block.type, said, name=url[:200])
     return replace(block, source=Base64.of(answer.body, media_type))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PageLimits:
-    """What one fetch may take and do."""
+    """The limits of one fetch: addresses, time, size, redirects, and the headers that are sent."""
 
     allowed: Allowed
     timeout_s: float
@@ -195,7 +195,7 @@ class _PageLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """What came back from one URL."""
+    """The response to a request for one URL, as far as it was read."""
 
     url: str
     status: int
@@ -212,7 +212,7 @@ async def _answer(url: str, limits: _PageLimits) -> _Fetched:
     """Ask for a URL, and for what it redirects to."""
     first = host = _host(url)
     for _ in range(MAX_REDIRECTS + 1):
-        answer = await _asked(url, host, limits)
+        answer = await _request(url, host, limits)
         if answer.target is None:
             return answer
         url = urljoin(url, answer.target)
@@ -236,7 +236,7 @@ def _host(url: str) -> str:
     return host
 
 
-async def _asked(url: str, host: str, limits: _PageLimits) -> _Fetched:
+async def _request(url: str, host: str, limits: _PageLimits) -> _Fetched:
     parts = urlsplit(url)
     proxy = _proxy_for(url)
     addresses = await checked_addresses(host, parts.port or _PORTS[parts.scheme], limits.allowed)
@@ -342,13 +342,13 @@ def _text(answer: _Fetched) -> str:
     if not answer.body:
         return "[Nothing that can be shown as text.]"
     is_html = answer.media_type in ("text/html", "application/xhtml+xml")
-    text = _decoded(answer, is_html=is_html)
+    text = _decode_body(answer, is_html=is_html)
     if is_html:
         text = readable(text[:_MAX_HTML_CHARS], answer.url)
     return text or "[The page has no text.]"
 
 
-def _decoded(answer: _Fetched, *, is_html: bool) -> str:
+def _decode_body(answer: _Fetched, *, is_html: bool) -> str:
     declared = _CHARSET.search(answer.body[:4096]) if is_html and answer.charset is None else None
     charset = answer.charset or (declared.group(1).decode() if declared else "utf-8")
     try:
@@ -370,7 +370,7 @@ async def checked_addresses(host: str, port: int, allowed: Allowed) -> Sequence[
     Raises:
         Refusal: it has none, or any of them must not be asked.
     """
-    found = await _looked_up(host, port)
+    found = await _look_up(host, port)
     if host.lower().rstrip(".") not in allowed.hosts:
         for _, text in found:
             if not allowed.covers(ip_address(text.partition("%")[0])):
@@ -379,7 +379,7 @@ async def checked_addresses(host: str, port: int, allowed: Allowed) -> Sequence[
     return found
 
 
-async def _looked_up(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
+async def _look_up(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -390,7 +390,7 @@ async def _looked_up(host: str, port: int) -> list[tuple[socket.AddressFamily, s
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What may be asked beyond public addresses."""
+    """The hosts and networks that may be fetched from although they are not public."""
 
     hosts: frozenset[str]
     networks: tuple[IPv4Network | IPv6Network, ...]

@@ -1,4 +1,4 @@
-"""Where the files are, which paths may be touched, and how the content of a file becomes a text.
+"""Files for the tools: a port to where they are, a check of the paths that may be touched, and their decoding as text.
 
 Paths are absolute, with `/`. `LocalFiles` opens a path folder by folder and follows no link on the way: nobody can
 redirect a path after it was found to be inside of the workspace and before it is opened. A text becomes bytes again
@@ -99,7 +99,7 @@ class Entry:
 
 @lazy_dataclass(frozen=True)
 class Facts:
-    """What is known of a path without reading the file."""
+    """A path's kind, size and time of change, known without reading the file."""
 
     kind: Kind
     """`file`, `folder`, `link` or `other`."""
@@ -321,7 +321,7 @@ class Reach:
         Raises:
             Refusal: out of the workspace, or it cannot be a path.
         """
-        resolved = self._resolved(path)
+        resolved = self._resolve(path)
         if any(_is_inside(resolved, root) for root in self._roots):
             return Located(resolved, self.shown(resolved), self.files)
         if self._read_only is not None and not writing and path.startswith("/"):
@@ -351,7 +351,7 @@ class Reach:
         prefix = "/" if self.root == "/" else f"{self.root}/"
         return path[len(prefix) :] if path.startswith(prefix) else path
 
-    def _resolved(self, path: str) -> str:
+    def _resolve(self, path: str) -> str:
         if path == "~" or path.startswith("~/"):
             path = os.path.expanduser(path)  # noqa: PTH111  as text: a `Path` would fold `//` and `.` away before the links
         try:
@@ -385,7 +385,7 @@ def _is_inside(path: str, root: str) -> bool:
 
 @lazy_dataclass(frozen=True)
 class Coding:
-    """How a text is written."""
+    """The encoding of a text and its byte order mark: enough to write a file back as it was."""
 
     mark: bytes = b""
     """The byte order mark at its beginning."""
@@ -417,13 +417,13 @@ def text_of(data: bytes, shown: str) -> tuple[str, Coding]:
             "too_large",
             f"{shown} is larger than {MAX_FILE_BYTES // 1024 // 1024} MB. Use a command that reads only a part of it.",
         )
-    found = decoded(data)
+    found = decode_text(data)
     if found is None:
         raise Refusal("not_a_text", f"{shown} is not a text but binary data ({count(len(data), 'byte')}).")
     return found
 
 
-def decoded(data: bytes) -> tuple[str, Coding] | None:
+def decode_text(data: bytes) -> tuple[str, Coding] | None:
     """Return the text with what gives the same bytes again; None if it is none, by its content."""
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
     coding = Coding(mark, encoding)
@@ -473,7 +473,7 @@ def _with_each_ending(old: str, new: str) -> str:
 # -- texts that are too long to show -----------------------------------------------------------------------------------
 
 
-def capped(text: str, spill: Spill | None, stem: str) -> str:
+def cut_output(text: str, spill: Spill | None, stem: str) -> str:
     """Return the beginning of a text that is too long, with a note on where all of it is."""
     lines = text.split("\n")
     kept = first_lines(lines)

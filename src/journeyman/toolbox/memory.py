@@ -1,4 +1,4 @@
-"""What a project says to every agent that works in it: its AGENTS.md files, as texts of the system prompt.
+"""Loads a project's AGENTS.md files, its instructions to every agent that works in it, for the system prompt.
 
 They are read once, when the agent is made, so that all its requests begin in the same way. Nothing above the project is
 read, so a file that somebody left in `/tmp` does not count.

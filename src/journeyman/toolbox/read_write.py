@@ -64,14 +64,14 @@ def read_tool(bench: Bench) -> AnyTool:
         data = located.content()
         media_type = media_type_of(data)
         if media_type in PICTURES:
-            return _shown(located, data, media_type)
+            return _picture_result(located, data, media_type)
         text, _ = text_of(data, located.shown)
-        return _numbered(bench, located, data, lines_of(text), offset=offset, limit=limit)
+        return _number_lines(bench, located, data, lines_of(text), offset=offset, limit=limit)
 
     return tool(read, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="read")
 
 
-def _shown(located: Located, data: bytes, media_type: str) -> ToolResult:
+def _picture_result(located: Located, data: bytes, media_type: str) -> ToolResult:
     if len(data) > MAX_IMAGE_BYTES:
         raise Refusal(
             "too_large",
@@ -83,7 +83,7 @@ def _shown(located: Located, data: bytes, media_type: str) -> ToolResult:
     )
 
 
-def _numbered(bench: Bench, located: Located, data: bytes, lines: list[str], *, offset: int, limit: int) -> str:
+def _number_lines(bench: Bench, located: Located, data: bytes, lines: list[str], *, offset: int, limit: int) -> str:
     if not lines:
         bench.stamps.saw(located.path, data, first=1, last=0, n_lines=0)
         return f"[{located.shown} is empty.]"
@@ -167,12 +167,12 @@ def write_tool(bench: Bench) -> AnyTool:
         """
         located = bench.locate(path, "write")
         with bench.stamps.writing:
-            return _written(bench, located, content)
+            return _write_text(bench, located, content)
 
     return tool(write, effect="idempotent", acts_as="write")
 
 
-def _written(bench: Bench, located: Located, text: str) -> str:
+def _write_text(bench: Bench, located: Located, text: str) -> str:
     facts = located.facts
     coding = PLAIN
     if facts is not None:

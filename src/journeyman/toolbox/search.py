@@ -18,14 +18,14 @@ from journeyman.toolbox.files import (
     MAX_FILE_BYTES,
     Located,
     Refusal,
-    capped,
+    cut_output,
     cut,
-    decoded,
+    decode_text,
     left_out_note,
     lines_of,
     nothing_hidden,
 )
-from journeyman.toolbox.walk import Deadline, checked, compiled, files_below
+from journeyman.toolbox.walk import Deadline, check_pattern, compile_pattern, files_below
 from journeyman.tools.raw_schema import n_repeats
 from journeyman.tools.results import encodable
 from journeyman.tools.tools import AnyTool, tool
@@ -69,16 +69,16 @@ def grep_tool(bench: Bench) -> AnyTool:
             ignore_case: Take small and capital letters as the same.
             context: How many lines to show before and after each.
         """
-        checked(pattern)
+        check_pattern(pattern)
         expression = "".join(f"\\{char}" if char in _SPECIAL else char for char in pattern) if literal else pattern
         expression = f"(?i){expression}" if ignore_case else expression
         matches = _matcher(expression)
         weight = len(expression) + n_repeats(expression)
         deadline = Deadline.from_now()
-        searched, n_hidden = _searched(bench, path, expression, glob=glob, deadline=deadline)
+        searched, n_hidden = _files_to_search(bench, path, expression, glob=glob, deadline=deadline)
         text = _text(_search(searched, matches, deadline, weight), context)
         note = [*left_out_note(n_hidden), *deadline.notes()]
-        text = capped(text, bench.spill, "grep") if text else f"No line matches {pattern}."
+        text = cut_output(text, bench.spill, "grep") if text else f"No line matches {pattern}."
         return "\n".join([text, *note])
 
     return tool(grep, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="grep")
@@ -101,7 +101,7 @@ def _matcher(expression: str) -> Callable[[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class _InFile:
-    """What was found in one file."""
+    """The lines of one file, with the numbers of those that match."""
 
     shown: str
     lines: list[str]
@@ -136,14 +136,14 @@ def _search(
             return
 
 
-def _searched(
+def _files_to_search(
     bench: Bench, path: str, expression: str, *, glob: str | None, deadline: Deadline
 ) -> tuple[Iterable[Located], int]:
     """Return the files to search, and how many are hidden from this call, whether or not they match."""
     located, facts, is_hidden = bench.existing(path)
     if facts.kind == "file":
         return [located], 0
-    wanted = compiled("**" if glob is None else glob)
+    wanted = compile_pattern("**" if glob is None else glob)
     folder = located.path.rstrip("/")
     found = sorted(each for each in files_below(bench, located, deadline, expression) if wanted(each))
     n_hidden = 0
@@ -161,7 +161,7 @@ def _lines(located: Located) -> list[str]:
         data = located.content()
     except (OSError, Refusal):  # no longer there, or not for us
         return []
-    text = None if len(data) > MAX_FILE_BYTES else decoded(data)
+    text = None if len(data) > MAX_FILE_BYTES else decode_text(data)
     return [] if text is None else lines_of(text[0])
 
 
@@ -169,7 +169,7 @@ def _text(found: Iterable[_InFile], context: int) -> str:
     blocks: list[str] = []
     left = MAX_MATCHES
     for each in found:
-        blocks.append("\n".join([each.shown, *_shown(each.lines, each.numbers[:left], context)]))
+        blocks.append("\n".join([each.shown, *_lines_with_context(each.lines, each.numbers[:left], context)]))
         left -= len(each.numbers)
         if left < 0:
             if each.numbers[: left or None] == []:
@@ -178,7 +178,7 @@ def _text(found: Iterable[_InFile], context: int) -> str:
     return "\n\n".join(blocks)
 
 
-def _shown(lines: list[str], numbers: list[int], context: int) -> Iterator[str]:
+def _lines_with_context(lines: list[str], numbers: list[int], context: int) -> Iterator[str]:
     matching, last = {*numbers}, -1
     for number in numbers:
         first = max(last + 1, number - context)
@@ -206,7 +206,7 @@ def glob_tool(bench: Bench) -> AnyTool:
             pattern: The pattern, relative to `path`.
             path: The folder to look in, relative to the workspace.
         """
-        matches = compiled(pattern)
+        matches = compile_pattern(pattern)
         located, facts, is_hidden = bench.existing(path)
         if facts.kind != "folder":
             raise Refusal("not_found", f"{located.shown} is not a folder. Give the folder to look in.")
@@ -214,13 +214,15 @@ def glob_tool(bench: Bench) -> AnyTool:
         found = [each for each in files_below(bench, located, deadline) if matches(each)]
         folder = located.path.rstrip("/")
         open_to_us = [each for each in found if not is_hidden(f"{folder}/{each}")]
-        text = _listed(bench, located, open_to_us) if open_to_us else f"No file in {located.shown} matches {pattern}."
+        text = (
+            _list_paths(bench, located, open_to_us) if open_to_us else f"No file in {located.shown} matches {pattern}."
+        )
         return "\n".join([text, *left_out_note(len(found) - len(open_to_us)), *deadline.notes()])
 
     return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="glob")
 
 
-def _listed(bench: Bench, located: Located, found: list[str]) -> str:
+def _list_paths(bench: Bench, located: Located, found: list[str]) -> str:
     paths = [f"{located.path.rstrip('/')}/{each}" for each in found]
     dated = [(-facts.modified_ns, bench.reach.shown(each)) for each in paths if (facts := located.files.facts(each))]
     lines = [path for _, path in sorted(dated)]

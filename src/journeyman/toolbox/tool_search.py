@@ -70,7 +70,7 @@ def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
             query: Keywords; or `select:name,other_name` for tools by their names; or `/regular expression/`.
             limit: The most tools to return.
         """
-        found, unknown = _found(list(tools.values()), query.strip(), limit)
+        found, unknown = _find_tools(list(tools.values()), query.strip(), limit)
         specs = [
             {"name": each.name, "description": each.description, "input_schema": each.spec.input_schema}
             for each in found
@@ -104,7 +104,7 @@ def _names(tools: dict[str, AnyTool]) -> str:
     return f"There are {len(tools)}: {listed}." if tools else "There are none."
 
 
-def _found(tools: Sequence[AnyTool], query: str, limit: int) -> tuple[list[AnyTool], list[str]]:
+def _find_tools(tools: Sequence[AnyTool], query: str, limit: int) -> tuple[list[AnyTool], list[str]]:
     if query.startswith("select:"):
         names = [name.strip() for name in query.removeprefix("select:").split(",") if name.strip()]
         by_name = {each.name: each for each in tools}

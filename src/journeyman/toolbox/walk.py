@@ -47,7 +47,7 @@ _MAX_PATTERN_CHARS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a search has to end, and what it has left out so that it ends."""
+    """The time at which a search has to end, and the folders that it left out because they lie too deep."""
 
     at: float
     too_deep: list[str] = field(default_factory=list[str])
@@ -88,14 +88,14 @@ def files_below(bench: Bench, located: Located, deadline: Deadline, pattern: str
     prefix = "" if inside == "." or inside.startswith("/") else inside  # empty, too, for what is not inside of the root
     above = _rules_above(located.files, bench.reach.root, prefix, deadline)
     if bench.ripgrep is None or not isinstance(located.files, LocalFiles):
-        return _walked(located, prefix, above, deadline)
+        return _walk(located, prefix, above, deadline)
     search = ["--files", "--", "./"]
     if pattern is not None and not _NOT_BY_LINE.search(pattern):
         search = ["--files-with-matches", "--crlf", "--", pattern, "./"]
     is_all = not any(above.kinds)
     found = _by_ripgrep(bench.ripgrep, search, located.path if is_all else bench.reach.root, deadline)
     if found is None:
-        return _walked(located, prefix, above, deadline)
+        return _walk(located, prefix, above, deadline)
     return iter(found) if is_all else (path[len(prefix) + 1 :] for path in found if path.startswith(f"{prefix}/"))
 
 
@@ -128,13 +128,13 @@ def _rules_above(files: Files, root: str, prefix: str, deadline: Deadline) -> _R
     parts = prefix.split("/") if prefix else []
     for n, name in enumerate(parts):
         deadline.check()
-        rules = _entered(files, root, "/".join(parts[:n]), rules)[1]
+        rules = _read_folder(files, root, "/".join(parts[:n]), rules)[1]
         if name.startswith(".") or rules.leave_out("/".join(parts[: n + 1]), is_folder=True):
             return _Rules()
     return rules
 
 
-def _walked(located: Located, prefix: str, above: _Rules, deadline: Deadline) -> Iterator[str]:
+def _walk(located: Located, prefix: str, above: _Rules, deadline: Deadline) -> Iterator[str]:
     root = located.path.removesuffix(f"/{prefix}") if prefix else located.path
     waiting = [(prefix, above, 0)]
     while waiting:
@@ -144,7 +144,7 @@ def _walked(located: Located, prefix: str, above: _Rules, deadline: Deadline) ->
             deadline.too_deep.append(folder)
             continue
         try:
-            entries, inside = _entered(located.files, root, folder, rules)
+            entries, inside = _read_folder(located.files, root, folder, rules)
         except OSError:  # no longer there, or not for us: ripgrep, too, goes on without it
             continue
         for number, entry in enumerate(entries):
@@ -157,7 +157,7 @@ def _walked(located: Located, prefix: str, above: _Rules, deadline: Deadline) ->
                 waiting.append((path, inside, depth + 1))
 
 
-def _entered(files: Files, root: str, folder: str, rules: _Rules) -> tuple[Sequence[Entry], _Rules]:
+def _read_folder(files: Files, root: str, folder: str, rules: _Rules) -> tuple[Sequence[Entry], _Rules]:
     path = f"{root.rstrip('/')}/{folder}" if folder else root
     entries = files.list(path)
 
@@ -167,7 +167,7 @@ def _entered(files: Files, root: str, folder: str, rules: _Rules) -> tuple[Seque
         except OSError:
             return ""
 
-    return entries, rules.entered(folder, entries, read)
+    return entries, rules.rules_in(folder, entries, read)
 
 
 # -- the rules of ignore files -----------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class _Rules:
                     return verdict
         return False
 
-    def entered(self, folder: str, entries: Sequence[Entry], read: Callable[[str], str]) -> _Rules:
+    def rules_in(self, folder: str, entries: Sequence[Entry], read: Callable[[str], str]) -> _Rules:
         """Return the rules that hold in a folder. `read` gives the text of an ignore file, by its name."""
         kind_of = {entry.name: entry.kind for entry in entries}
         above = (*self.kinds[:2], () if ".git" in kind_of else self.kinds[2])
@@ -230,7 +230,7 @@ def _read_rules(text: str) -> tuple[_Rule, ...]:
 def _rule(line: str) -> _Rule | None:
     line = line if line.endswith("\\ ") else line.rstrip()
     try:
-        expression, leaves_out = _translated(line.rstrip("/"))
+        expression, leaves_out = _translate_pattern(line.rstrip("/"))
         return None if expression is None else _Rule(_whole(expression), leaves_out, line.endswith("/"))
     except (ValueError, re.error):  # ripgrep, too, leaves out a rule that it cannot read
         return None
@@ -246,7 +246,7 @@ _BELOW: Final = f"(?:{_FOLDER}|$)"
 """How pathspec's expressions end. They match what is below a folder, too, which is not wanted here."""
 
 
-def checked(pattern: str) -> None:
+def check_pattern(pattern: str) -> None:
     """Look at the length of a pattern: what it costs to read and to match grows with it.
 
     Raises:
@@ -257,17 +257,17 @@ def checked(pattern: str) -> None:
         raise Refusal("invalid", f"{wrong}. Search for a part of it: {pattern[:40]!r}…")
 
 
-def compiled(pattern: str) -> Callable[[str], bool]:
+def compile_pattern(pattern: str) -> Callable[[str], bool]:
     """Return the test of whole paths, relative to a folder. A pattern without a slash fits a name at any depth.
 
     Raises:
         Refusal: it is no pattern.
     """
-    checked(pattern)
+    check_pattern(pattern)
     stripped = pattern.removeprefix("./")
     anchored = stripped if "/" in stripped.rstrip("/") else f"**/{stripped}"
     try:
-        expression, _ = _translated(f"/{anchored.lstrip('/')}")
+        expression, _ = _translate_pattern(f"/{anchored.lstrip('/')}")
         if expression is None:
             raise re.error("a [ is not closed")
         return _whole(expression)
@@ -287,7 +287,7 @@ def _whole(expression: str) -> Callable[[str], bool]:
     return lambda path: matches(path if path.isascii() else encodable(path))
 
 
-def _translated(pattern: str) -> tuple[str | None, bool]:
+def _translate_pattern(pattern: str) -> tuple[str | None, bool]:
     """Return a pattern as a regular expression, None if it is none, and whether it leaves out what it matches.
 
     pathspec knows no braces, and what it makes of classes may mean something else in a regular expression. So these,

@@ -1,4 +1,4 @@
-"""What the work of a background task may know and tell of its own task, and what may be said when one is started.
+"""The side of a background task that its own work sees: a `TaskContext`, and the options with which a task is started.
 
 Work takes its `TaskContext` as its one argument; `current_background` finds it from further inside. What a task writes
 down goes into a file as JSON lines, if there is one, and the last of it stays in memory. Nothing that goes wrong with
@@ -31,14 +31,14 @@ Record: TypeAlias = str | Mapping[str, object]
 
 
 class Writer(Protocol):
-    """Where the lines go: a text file, or anything like it."""
+    """A text file, or anything like it, to which a task's lines are written."""
 
     def write(self, text: str, /) -> object:
         """Add a text at the end."""
         ...
 
     def close(self) -> object:
-        """Be told that nothing more comes."""
+        """Close it; nothing is written afterwards."""
         ...
 
 
@@ -54,7 +54,7 @@ Receive: TypeAlias = Callable[[str], bool]
 
 
 class TaskOptions(TypedDict, total=False):
-    """What may be said when a task is started."""
+    """The keyword arguments with which a task may be started."""
 
     kind: TaskKind
     """The kind of work; `tool` if it is not given. A `shell` takes no messages."""
@@ -100,7 +100,7 @@ class TaskContext:
 
     @property
     def output(self) -> TaskOutput:
-        """What the task has written. It is opened and closed by `Tasks`."""
+        """The lines that the task has written. `Tasks` opens and closes it."""
         return self._output
 
     def write(self, record: Record) -> None:
@@ -117,7 +117,7 @@ class TaskContext:
         self.change(liveness=liveness, last_sign=datetime.now(UTC))
 
     def exited(self, code: int) -> None:
-        """Say how the shell has ended."""
+        """Note the exit code with which the shell has ended."""
         self.change(exit_code=code)
 
     def change(self, **facts: Any) -> TaskInfo:  # noqa: ANN401 - fields of `TaskInfo`
@@ -133,7 +133,7 @@ class TaskContext:
 
 @lazy_dataclass(frozen=True)
 class TaskResult:
-    """What came out, where a model reads another text of it than that of any value."""
+    """A task's value together with the text that a model reads of it, where that is not the usual one."""
 
     text: str
     value: object
@@ -223,7 +223,7 @@ def in_folder(folder: str | os.PathLike[str]) -> OutputFactory:
     """Return what writes the output of each task to a file of its own in `folder`: `bg-1.jsonl`, or `bg-1-2.jsonl` if
     that one is there already."""
 
-    def opened(id: str, subject: str) -> tuple[Writer, str]:
+    def open_output(id: str, subject: str) -> tuple[Writer, str]:
         make_private_folder(Path(folder))
         names = (f"{id}{f'-{n}' if n > 1 else ''}.jsonl" for n in range(1, 1_000_000))
         for path in (Path(folder) / name for name in names):
@@ -234,4 +234,4 @@ def in_folder(folder: str | os.PathLike[str]) -> OutputFactory:
                 continue
         raise FileExistsError(f"{folder} is full of files of earlier tasks {id}. Use another folder.")
 
-    return opened
+    return open_output

@@ -83,7 +83,7 @@ class BoundedValidator(Generic[T]):
             return (self._adapter.validator if is_cheap else self._verdict).validate_json(input_json)
         if is_cheap not in self._exact:
             schema = reading_digits(_core_of(self._adapter), _copy_schema)
-            self._exact[is_cheap] = _built(schema) if is_cheap else _judging(schema)
+            self._exact[is_cheap] = _build_validator(schema) if is_cheap else _judging(schema)
         with written_numbers(input_json, in_texts="json" in self._kinds):
             return self._exact[is_cheap].validate_json(input_json)
 
@@ -128,16 +128,16 @@ class BoundedValidator(Generic[T]):
             if may_be_deep and _n_levels_of_all(value, most) > most:
                 raise _TooCostly
             if shape.n_visits > _MAX_VISITS:
-                n_looks = n_holders = self._counted(value, n_values, len(input_json))
+                n_looks = n_holders = self._count_looks(value, n_values, len(input_json))
         n_chars_copied = n_holders * shape.n_fields * len(input_json)
         return n_looks <= _MAX_LOOKS_EXPLAINED and n_chars_copied <= _MAX_CHARS_COPIED
 
     def _is_cheap(self, value: object) -> bool:
         if self._shape.n_visits > _MAX_VISITS:
-            return self._counted(value, n_values_of(value, _MAX_LOOKS)) <= _MAX_LOOKS_EXPLAINED
+            return self._count_looks(value, n_values_of(value, _MAX_LOOKS)) <= _MAX_LOOKS_EXPLAINED
         return n_values_of(value, _MAX_LOOKS_EXPLAINED) * self._shape.n_visits <= _MAX_LOOKS_EXPLAINED
 
-    def _counted(self, value: object, n_values: int, n_chars: int = 0) -> float:
+    def _count_looks(self, value: object, n_values: int, n_chars: int = 0) -> float:
         most = max(_MAX_LOOKS, n_values * _MAX_LOOKS_AT_EACH)
         n_looks = self._shape.n_looks(value, most)
         if n_looks > most or n_looks / n_values * n_chars > _MAX_CHARS_COPIED:
@@ -154,7 +154,7 @@ class BoundedValidator(Generic[T]):
             self._names.n_told = 0
             if origin not in self._explainers:
                 rewriter = _Explaining(origin, self._names, drops_references=self._shape.branches)
-                self._explainers[origin] = _built(rewriter.rewrite(_core_of(self._adapter)))
+                self._explainers[origin] = _build_validator(rewriter.rewrite(_core_of(self._adapter)))
             try:
                 self._explainers[origin].validate_python(value)
             except ValidationError as error:
@@ -269,32 +269,32 @@ def _core_of(adapter: TypeAdapter[Any]) -> _Json:
     return cast("_Json", adapter.core_schema)
 
 
-def _built(schema: _Json) -> SchemaValidator:
+def _build_validator(schema: _Json) -> SchemaValidator:
     # The validators that pydantic keeps with each model are not rewritten.
     return SchemaValidator(cast("CoreSchema", schema), _use_prebuilt=False)
 
 
 def _judging(schema: _Json) -> SchemaValidator:
-    return _built(_refusing(_Judging().rewrite(schema, is_final=True)))
+    return _build_validator(_refusing(_Judging().rewrite(schema, is_final=True)))
 
 
 def _copy_schema(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
     """Return a copy of a core schema, with all that it holds rewritten."""
 
-    def held(value: Any) -> Any:  # noqa: ANN401 - a part of a core schema
+    def rewrite_inside(value: Any) -> Any:  # noqa: ANN401 - a part of a core schema
         match value:
             case {"type": str()}:
                 return rewrite(value)
             case dict():
-                return {key: held(each) for key, each in cast("_Json", value).items()}
+                return {key: rewrite_inside(each) for key, each in cast("_Json", value).items()}
             case list():
-                return [held(each) for each in cast("list[Any]", value)]
+                return [rewrite_inside(each) for each in cast("list[Any]", value)]
             case (each, label):  # a member of a union, with its name
-                return (held(each), label)
+                return (rewrite_inside(each), label)
             case _:
                 return value
 
-    return {**schema, **{key: held(schema[key]) for key in _HELD if key in schema}}
+    return {**schema, **{key: rewrite_inside(schema[key]) for key in _HELD if key in schema}}
 
 
 def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:

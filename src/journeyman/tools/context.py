@@ -1,4 +1,4 @@
-"""What a tool may know and ask of its run, and the state that it shares with the calls before and after it.
+"""The `ToolContext`, by which a tool reaches its run, and the state that it shares with the calls before and after it.
 
 State is passed by value: a tool reads a copy, and what it sets is copied in turn, so that a tool that fails, or keeps a
 reference, leaves no trace. Values that cannot change are shared.
@@ -48,7 +48,7 @@ class States:
     """The number of the attempt, from 1."""
 
     def copied(self) -> States:
-        """Return the same in values of its own, or raise a `TypeError` if they cannot be copied."""
+        """Return a deep copy of the states, or raise a `TypeError` if they cannot be copied."""
         return States(isolated(self.run, "run"), isolated(self.attempt, "attempt"), self.number)
 
     def adopt(self, context: ToolContext) -> None:
@@ -58,7 +58,7 @@ class States:
 
 
 class BackgroundTasks(Protocol):
-    """Where a tool starts work that goes on after its call."""
+    """A port that starts work for a tool, which goes on after the tool's call has ended."""
 
     def start(self, work: Work, *, description: str, **options: Unpack[TaskOptions]) -> str:
         """Start `work(task)` and return the id of its task."""
@@ -66,7 +66,7 @@ class BackgroundTasks(Protocol):
 
 
 class Asker(Protocol):
-    """Where a tool asks the user: of the chat in which it is called, or of the durable run."""
+    """A port that puts a tool's question to the user: of the chat in which it is called, or of the durable run."""
 
     async def ask(self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: str = "") -> str | None:
         """Return the user's answer, which need not be one of the options. None: nobody is there.
@@ -81,7 +81,7 @@ current_asker: ContextVar[Asker | None] = ContextVar("journeyman_asker", default
 
 
 class _Named(Protocol):
-    """What a context needs to know of its tool."""
+    """The few properties of a tool that its context reads."""
 
     @property
     def name(self) -> str: ...
@@ -93,7 +93,7 @@ class _Named(Protocol):
 
 @explain_arguments
 class ToolContext(Generic[Given, Asked]):
-    """What a tool may know and ask of its run. A parameter of this type is filled in, unseen by the model.
+    """A tool's access to its run: facts, state, questions. A parameter of this type is filled in, unseen by the model.
 
     `ToolContext[Db]` has `deps` of type `Db`, and `ToolContext[Db, Question]` an `input` of type `Question`. Only an
     agent with such `deps` and `input` may have the tool. Where it asks for deps, it is the first parameter: then type
@@ -163,7 +163,7 @@ class ToolContext(Generic[Given, Asked]):
 
     @property
     def depth(self) -> int:
-        """How many runs are above this one."""
+        """The number of runs above this one."""
         return len(self.path) - 1
 
     @property
@@ -185,7 +185,7 @@ class ToolContext(Generic[Given, Asked]):
 
     @property
     def staged(self) -> Mapping[Which, object]:
-        """What this call has set, for `States.adopt`."""
+        """The states that this call has set, for `States.adopt`."""
         return self._staged or {}
 
     def progress(self, message: str, fraction: float | None = None) -> None:

@@ -111,13 +111,13 @@ def function_or_deps_problem(
         wrong = f"{what}, {name}, cannot be called with {takes}: it takes one more, and the agent declares no deps."
         yield Problem(code, wrong, f"Declare them: Agent(deps=…); or let it take {takes}, and no more.")
         return
-    kind, asked = declared(deps), _annotated(cast("Callable[..., object]", function), n)
+    kind, asked = declared(deps), _parameter_type(cast("Callable[..., object]", function), n)
     if not will_do(kind, asked):
         wrong = f"{what}, {name}, takes deps of type {kind_name(asked)}, and the agent's are {kind_name(kind)}."
         yield Problem("WRONG_DEPS", wrong, "Let both be of one type.")
 
 
-def _annotated(function: Callable[..., object], place: int) -> object:
+def _parameter_type(function: Callable[..., object], place: int) -> object:
     """Return the type of a parameter, by its place; Any, where it says none that can be found."""
     name = positional_parameters(function)[place]
     try:

@@ -1,4 +1,4 @@
-"""What is wrong with a value, as lines that a model can act on: a path, what is expected, what came instead.
+"""Faults of a value as lines that a model can act on: a path, what is expected, what came instead.
 
 Every line is bounded, whatever the model wrote: paths, messages and the values shown.
 """
@@ -21,7 +21,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Rank(IntEnum):
-    """What kind of fault, in the order in which faults are listed."""
+    """The kinds of faults, in the order in which they are listed."""
 
     MISSING = 0
     TYPE = 1
@@ -89,7 +89,7 @@ def issue_lines(faults: Iterable[Fault]) -> tuple[str, ...]:
     places: dict[Path, Fault] = {}
     for fault in sorted(faults, key=lambda fault: fault.rank):
         known = places.get(fault.path)
-        places[fault.path] = fault if known is None else _joined(known, fault)
+        places[fault.path] = fault if known is None else _join_faults(known, fault)
     ordered = sorted(places.values(), key=lambda fault: (fault.rank, _sort_key(fault.path)))
     return tuple(_line(fault) for fault in ordered)
 
@@ -98,7 +98,7 @@ def excerpt(value: object) -> str:
     """Return a short form of a JSON value."""
     match value:
         case str():
-            return _quoted(value)
+            return _quote(value)
         case list() | tuple() | set() | frozenset():
             return f"an array of {len(cast(Sequence[object], value)):,}"
         case dict():
@@ -111,7 +111,7 @@ def excerpt(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     shown = text[:_FOUND_SHOWN].encode("utf-8", "replace").decode()
     more = f"… ({len(text):,} characters)" if len(text) > len(shown) else ""
     return json.dumps(shown, ensure_ascii=False) + more
@@ -195,7 +195,7 @@ def _path_in(root: object, loc: Path, *, missing: bool) -> Path:
 # -- to lines ---------------------------------------------------------------------------------------------------------
 
 
-def _joined(known: Fault, other: Fault) -> Fault:
+def _join_faults(known: Fault, other: Fault) -> Fault:
     """Make one fault of two in the same place: they come from the members of a union, and one must be fixed."""
     text = other.text.removeprefix("should be ") if known.text.startswith("should be ") else other.text
     if text not in known.text:

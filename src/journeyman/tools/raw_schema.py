@@ -62,7 +62,7 @@ class RawSchema:
         Raises:
             InvalidArguments: they do not fit, or the schema itself is faulty; it lists every issue.
         """
-        arguments = _loaded(input_json, subject)
+        arguments = _parse_object(input_json, subject)
         try:
             steps = self._steps(arguments, input_json)
             if steps.most > _MAX_STEPS and steps.counted > _MAX_STEPS:
@@ -106,7 +106,7 @@ class RawSchema:
         return _Steps(self._weight, arguments, input_json)
 
 
-def _loaded(input_json: str | bytes, subject: str) -> dict[str, object]:
+def _parse_object(input_json: str | bytes, subject: str) -> dict[str, object]:
     try:
         value: object = from_json(input_json, allow_inf_nan=False)
     except (ValueError, TypeError) as error:  # TypeError: it holds a lone surrogate
@@ -121,7 +121,7 @@ _DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0[467]|draft/2019-09|dr
 
 
 class _Kind(Protocol):
-    """What jsonschema_rs tells of an error, each for the keyword of that sense."""
+    """The attributes by which jsonschema_rs describes an error; each keyword of a schema sets those that concern it."""
 
     property: str
     unexpected: list[str]
@@ -254,10 +254,10 @@ class _References:
             reference = schema.get(name)
             if isinstance(reference, str):
                 if reference not in self._found:
-                    self._found[reference] = self._resolved(reference.partition("#")[2])
+                    self._found[reference] = self._resolve_pointer(reference.partition("#")[2])
                 yield from self._found[reference]
 
-    def _resolved(self, fragment: str) -> list[object]:
+    def _resolve_pointer(self, fragment: str) -> list[object]:
         if fragment and not fragment.startswith("/"):
             return self._anchors.get(fragment, [])
         found: list[object] = []
@@ -281,7 +281,7 @@ _MOST_BASES: Final = 100
 
 
 class _Weight:
-    """How large a schema is with all its references followed. One inside of what it refers to is followed once."""
+    """A measure of how large a schema is with its references followed; a reference to itself is followed once."""
 
     def __init__(self, document: JsonObject) -> None:
         self.document = document
@@ -293,7 +293,7 @@ class _Weight:
         self._own: dict[int, int] = {}
         n_chars, n_values = self.references.n_chars, self.references.n_values
         in_all = sum(map(n_repeats, self.references.patterns))
-        self.n_parts = 0 if n_values > _MAX_SCHEMA_VALUES else self._followed(document)
+        self.n_parts = 0 if n_values > _MAX_SCHEMA_VALUES else self._count_parts(document)
         if self.n_parts > MAX_SCHEMA_PARTS or n_values > _MAX_SCHEMA_VALUES:
             self.problem = f"has more than {MAX_SCHEMA_PARTS:,} parts, with its references followed"
         elif n_chars > MAX_SCHEMA_CHARS:
@@ -309,7 +309,7 @@ class _Weight:
         known = self._own[id(schema)] = 1 + len(_items(schema.get("required"))) + 4 * _n_values(choices)
         return known
 
-    def _followed(self, value: object) -> int:
+    def _count_parts(self, value: object) -> int:
         if not isinstance(value, dict):
             return 1
         schema = cast("JsonObject", value)
@@ -317,10 +317,10 @@ class _Weight:
             self.is_recursive = self.is_recursive or known == 0
             return known or 1
         self._known[id(schema)] = 0  # until it is known: it may refer to itself
-        held = [] if schema.keys().isdisjoint(_HELD) else [*_held(schema), *self.references.targets(schema)]
+        held = [] if schema.keys().isdisjoint(_HELD) else [*_schemas_in(schema), *self.references.targets(schema)]
         again = 1 if schema.keys().isdisjoint(_AGAIN) else 2
         try:
-            n_parts = self.own(schema) + again * sum(map(self._followed, held))
+            n_parts = self.own(schema) + again * sum(map(self._count_parts, held))
         except RecursionError:
             n_parts = MAX_SCHEMA_PARTS + 1
         self._known[id(schema)] = n_parts
@@ -349,7 +349,7 @@ def n_repeats(pattern: str) -> int:
     return _REPEATS_OF_ANY + max(1, inside) * prod([max(1, number) for is_group, number in found if is_group])
 
 
-def _held(schema: JsonObject) -> Iterator[object]:
+def _schemas_in(schema: JsonObject) -> Iterator[object]:
     """Give the schemas that a schema holds, except for those that it only defines."""
     for name in _LISTED:
         yield from _items(schema.get(name))
@@ -387,7 +387,7 @@ class _Steps:
 
     @cached_property
     def counted(self) -> float:
-        """How many they are, and a few more; infinity if that is too much to count."""
+        """Return the number of comparisons, a little overestimated; infinity if they are too many to count."""
         try:
             return self._of(self._weight.document, self._value)
         except (RecursionError, _TooMany):

@@ -269,7 +269,7 @@ def without_secrets(text: str) -> str:
     for needed, places in _PLACES:
         for word in needed:
             if word in lowered:
-                text = _replaced(text, places)
+                text = _mark_secrets(text, places)
                 break
     return text
 
@@ -283,7 +283,7 @@ def words_without_secrets(error: BaseException) -> str:
 _Places: TypeAlias = Callable[[str], Iterator[tuple[int, int]]]
 
 
-def _replaced(text: str, places: _Places) -> str:
+def _mark_secrets(text: str, places: _Places) -> str:
     pieces: list[str] = []
     end = 0
     for start, stop in places(text):

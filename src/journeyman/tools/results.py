@@ -1,4 +1,4 @@
-"""What the model reads of a call: what the tool returned, or the error it raised, as a `ToolResult`.
+"""Makes the `ToolResult` that the model reads of a call, from what the tool returned or the error that it raised.
 
 A result always has content, since providers refuse one without.
 """
@@ -124,7 +124,7 @@ def _text(value: object) -> str:
     if value is None:
         return ""
     if issubclass(type(value), Iterator) or _has_no_value_yet(value):
-        raise _unfinished(value)
+        raise _no_value_error(value)
     return _json(value)
 
 
@@ -170,7 +170,7 @@ def _plain(value: object) -> object:
 
 def _foreign(value: object) -> str:
     if _has_no_value_yet(value):
-        raise _unfinished(value)
+        raise _no_value_error(value)
     return str(value)
 
 
@@ -179,7 +179,7 @@ def _has_no_value_yet(value: object) -> bool:
     return issubclass(kind, Awaitable | AsyncIterator) and not issubclass(kind, NeverAwaited)
 
 
-def _unfinished(value: object) -> TypeError:
+def _no_value_error(value: object) -> TypeError:
     if inspect.iscoroutine(value):
         value.close()
     return TypeError(
@@ -200,12 +200,12 @@ def _message(error: BaseException) -> str:
         case ValidationError():
             return "".join([f"{error.title} is invalid:", *(f"\n- {line}" for line in issue_lines(faults_of(error)))])
         case _:
-            said = _said(error)
+            said = _error_text(error)
             has_words = not isinstance(error, KeyError) and any(each.isalpha() for each in said)
             return said if has_words or said == type(error).__name__ else f"{type(error).__name__}: {said}"
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a stranger's `__str__`

@@ -55,7 +55,7 @@ class Parameter:
 
 
 class Arguments(Protocol):
-    """What is known of a tool's arguments."""
+    """A port that describes a tool's arguments by a schema, and checks what a model wrote as such."""
 
     @property
     def input_schema(self) -> JsonObject: ...
@@ -265,7 +265,7 @@ class OutputSchema(Generic[T]):
     def dumped_schema(self) -> JsonObject | None:
         """Return the schema of what `dump` gives, not wrapped; None where it cannot be described."""
         try:
-            return _inlined(_json_schema(self._adapter, mode="serialization"))
+            return _inline_reference(_json_schema(self._adapter, mode="serialization"))
         except BUILD_ERRORS:
             return None
 
@@ -293,7 +293,7 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
     """
     try:
         adapter: TypeAdapter[T] = TypeAdapter(form)
-        schema = _inlined(_json_schema(adapter))
+        schema = _inline_reference(_json_schema(adapter))
     except BUILD_ERRORS as error:
         raise DefinitionError(f"The type of {name!r}", [_type_problem("It", form, error)]) from error
     hides = hides_input(adapter.core_schema)
@@ -316,7 +316,7 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
 
 
 class TextInput(OutputSchema[Any]):
-    """What most agents take: a text, or content, which comes out as a tuple of blocks. Described as a text."""
+    """The input of most agents: a text, or content, which `check` returns as a tuple of blocks. Described as a text."""
 
     __slots__ = ()
 
@@ -346,10 +346,10 @@ class TextInput(OutputSchema[Any]):
         """Return a text as it is, and content as its words with a note for each file, which tells it from others."""
         if not isinstance(value, tuple):
             return OutputSchema[Any].told(self, value)
-        return "\n".join([_noted(block) for block in cast("tuple[UserContent, ...]", value)])
+        return "\n".join([_describe_block(block) for block in cast("tuple[UserContent, ...]", value)])
 
 
-def _noted(block: UserContent) -> str:
+def _describe_block(block: UserContent) -> str:
     if isinstance(block, Text):
         return block.text
     if isinstance(block.source, Url):
@@ -450,7 +450,7 @@ def _json_schema(adapter: TypeAdapter[T], mode: JsonSchemaMode = "validation") -
     return schema
 
 
-def _inlined(schema: JsonObject) -> JsonObject:
+def _inline_reference(schema: JsonObject) -> JsonObject:
     """Put the definition in place of a `$ref` at the top, and leave the definitions for those below."""
     reference, definitions = schema.get("$ref"), schema.get("$defs")
     if not isinstance(reference, str) or not isinstance(definitions, dict):

@@ -1,4 +1,4 @@
-"""What a check by a pydantic core schema costs: how often it looks at the values that it is given.
+"""Estimates the cost of a check by a pydantic core schema: how often it looks at the values that it is given.
 
 A union looks at a value once for each member. Where several members lead back to the union, that multiplies with every
 level; everywhere else it is a number that is known from the schema alone.
@@ -87,14 +87,14 @@ class Shape:
         self._definitions: dict[str, _Json] = {}
         self._known: dict[str, _Node] = {}
         self._root = self._node(cast("_Json", schema))
-        every = {self._root, *_reached(self._root)}
+        every = {self._root, *_reachable_nodes(self._root)}
         for node in every:
             node.settle()
         # Where two members of a union lead back to it, every level is looked at twice as often as the one above.
         unions = [node for node in every if len(node.every) > 1]
-        self.n_members = max([len(node.every) for node in unions if node in _reached(node)], default=0)
+        self.n_members = max([len(node.every) for node in unions if node in _reachable_nodes(node)], default=0)
         """The most members of a union whose members may hold it again."""
-        multiplies = any(sum([node in _reached(member) for member in node.every]) > 1 for node in unions)
+        multiplies = any(sum([node in _reachable_nodes(member) for member in node.every]) > 1 for node in unions)
         self.n_visits = float("inf") if multiplies else self._visits(self._root, {})
         """How often each single value is looked at, at most; infinity if that grows with its depth."""
         self.n_fields = 1 + max([len(node.fields) + len(node.named) for node in every])
@@ -104,9 +104,9 @@ class Shape:
 
     def _node(self, schema: _Json) -> _Node:
         node = _Node()
-        return self._filled(node, schema) or node
+        return self._fill(node, schema) or node
 
-    def _filled(self, node: _Node, schema: _Json) -> _Node | None:
+    def _fill(self, node: _Node, schema: _Json) -> _Node | None:
         """Fill a node, or return the one that stands for the schema."""
         self.is_strict |= bool(schema.get("strict") or schema.get("config", {}).get("strict"))
         match schema["type"]:
@@ -114,7 +114,7 @@ class Shape:
                 self._definitions |= {each["ref"]: each for each in schema["definitions"]}
                 return self._node(schema["schema"])
             case "definition-ref":
-                return self._referred(schema["schema_ref"])
+                return self._referenced_node(schema["schema_ref"])
             case "union":
                 choices = cast("list[_Json | tuple[_Json, str]]", schema["choices"])
                 node.every = [self._node(each[0] if isinstance(each, tuple) else each) for each in choices]
@@ -130,10 +130,10 @@ class Shape:
             case "call" | "function-after" | "function-before" | "function-wrap" | "model" | "dataclass":
                 return self._node(schema["arguments_schema" if schema["type"] == "call" else "schema"])
             case _:
-                return self._filled_container(node, schema)
+                return self._fill_container(node, schema)
         return None
 
-    def _filled_container(self, node: _Node, schema: _Json) -> _Node | None:
+    def _fill_container(self, node: _Node, schema: _Json) -> _Node | None:
         match schema["type"]:
             case kind if kind in _FIELDS:
                 given: Any = schema["fields"]
@@ -165,10 +165,10 @@ class Shape:
                 pass
         return None
 
-    def _referred(self, reference: str) -> _Node:
+    def _referenced_node(self, reference: str) -> _Node:
         if reference not in self._known:
             node = self._known[reference] = _Node()
-            if (other := self._filled(node, self._definitions[reference])) is not None:
+            if (other := self._fill(node, self._definitions[reference])) is not None:
                 for name in _Node.__slots__:
                     setattr(node, name, getattr(other, name))
         return self._known[reference]
@@ -178,8 +178,10 @@ class Shape:
     @cached_property
     def branches(self) -> bool:
         """True when a value of a type may hold several of the same type in fields of its own, as a binary tree does."""
-        nodes = _reached(self._root)
-        return any(sum([node in _reached(each) for _, each in (*node.fields, *node.named)]) > 1 for node in nodes)
+        nodes = _reachable_nodes(self._root)
+        return any(
+            sum([node in _reachable_nodes(each) for _, each in (*node.fields, *node.named)]) > 1 for node in nodes
+        )
 
     def _visits(self, node: _Node, known: dict[_Node, float]) -> float:
         if node in known:
@@ -213,7 +215,7 @@ class _Count:
 
     def of(self, node: _Node, value: object) -> int:
         if node.is_json:
-            value = self._loaded(value)
+            value = self._parse_json(value)
         if node.is_leaf or not isinstance(value, _HOLDERS):
             return node.cost
         if not node.is_shared:
@@ -280,7 +282,7 @@ class _Count:
             n_looks += self.of(node, each)
         return n_looks
 
-    def _loaded(self, value: object) -> object:
+    def _parse_json(self, value: object) -> object:
         if not isinstance(value, str | bytes):
             return value
         try:
@@ -307,7 +309,7 @@ def _paths(given: object) -> list[_Path]:
     return [tuple(listed)] if listed and isinstance(listed[0], str) else [tuple(path) for path in listed]
 
 
-def _reached(node: _Node) -> set[_Node]:
+def _reachable_nodes(node: _Node) -> set[_Node]:
     """Return every node that a check by one may come to, itself only if it comes back."""
     reached = set[_Node]()
     waiting = [node]

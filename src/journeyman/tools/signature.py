@@ -1,4 +1,4 @@
-"""What a function says about itself: its name, its description, and its parameters with their types and descriptions.
+"""Reads a function's signature: its name, its description, and its parameters with their types and descriptions.
 
 Takes functions, methods, partials, lambdas and objects with `__call__`, async or not, with annotations as types or as
 text. Docstrings may describe parameters in any of the three usual forms: Google (`Args:`), NumPy (`Parameters`,
@@ -163,13 +163,13 @@ class _Reader:
             self.problems.append(problem)
             return None
         try:
-            annotation = self._resolved(declared.annotation)
+            annotation = self._resolve_annotation(declared.annotation)
         except (NameError, TypeError, SyntaxError, AttributeError, LookupError) as error:
             wrong = f"The type of parameter {name!r} cannot be found: {declared.annotation!r} ({error})."
             hint = "Import it where the function is defined, outside TYPE_CHECKING."
             self.problems.append(Problem("UNRESOLVED_ANNOTATION", wrong, hint))
             return None
-        asked = self._asked_in(annotation)
+        asked = self._injected_arguments(annotation)
         if asked is not None:
             if self.injected is not None:
                 wrong = f"Parameters {self.injected!r} and {name!r} both take a {self._inject.__name__}."
@@ -179,12 +179,12 @@ class _Reader:
         description = descriptions.get(name, "")
         return Parameter(name=name, annotation=annotation, default=declared.default, description=description)
 
-    def _resolved(self, annotation: object) -> object:
+    def _resolve_annotation(self, annotation: object) -> object:
         names = {self._inject.__name__: self._inject, **self._globals}
         try:
-            return _evaluated(annotation, names)
+            return _evaluate(annotation, names)
         except NameError:
-            return _evaluated(annotation, {**names, **self._locals()})
+            return _evaluate(annotation, {**names, **self._locals()})
 
     def _locals(self) -> dict[str, object]:
         """Return what the functions of the same module that are running now can see: a tool is often made in one."""
@@ -196,7 +196,7 @@ class _Reader:
             frame = frame.f_back
         return names
 
-    def _asked_in(self, annotation: object) -> tuple[object, ...] | None:
+    def _injected_arguments(self, annotation: object) -> tuple[object, ...] | None:
         """Return what stands in the brackets of the injected class; None: it is another one."""
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -206,7 +206,7 @@ class _Reader:
         return get_args(annotation) if self._inject in (annotation, get_origin(annotation)) else None
 
 
-def _evaluated(annotation: object, names: dict[str, object]) -> object:
+def _evaluate(annotation: object, names: dict[str, object]) -> object:
     def probe() -> None: ...
 
     probe.__annotations__ = {"it": annotation}

@@ -1,4 +1,4 @@
-"""What no provider can enforce while the model writes: the reason why a schema that is asked for as `strict` is not.
+"""Finds the parts of a `strict` schema that no provider can enforce while the model writes, each with the reason.
 
 Providers make a grammar of a schema, which knows closed objects whose properties are all required, and few keywords.
 What only some of them take is no fault here: the others are sent the schema as usual.

@@ -98,7 +98,7 @@ class ToolOptions(TypedDict, total=False):
 
 @lazy_dataclass(frozen=True)
 class _Binding:
-    """How a tool's arguments are checked, and how they reach its handler."""
+    """The link from a call to a tool's handler: it checks the arguments, and calls the handler with them."""
 
     arguments: Arguments
     call: Callable[[dict[str, object], ToolContext[Any] | None], object]
@@ -172,7 +172,7 @@ class Tool(SentByName, Generic[P, R, Needs]):
     def __post_init__(self) -> None:
         # The caller may go on changing its dict: the model is told and checked by what it was.
         object.__setattr__(self, "input_schema", deepcopy(self.input_schema))
-        binding = self._binding or _bound_raw(deepcopy(self.input_schema), self.handler)
+        binding = self._binding or _bind_raw(deepcopy(self.input_schema), self.handler)
         spec = ToolSpec(
             name=self.name,
             description=self.description,
@@ -205,7 +205,7 @@ class Tool(SentByName, Generic[P, R, Needs]):
 
     @property
     def schema_fault(self) -> str | None:
-        """Why no arguments can be checked by the schema; None if they can, as by every schema of a signature."""
+        """The reason why the schema can check no arguments; None if it can, as every schema of a signature can."""
         arguments = self._binding.arguments
         return arguments.fault() if isinstance(arguments, RawSchema) else None
 
@@ -242,7 +242,7 @@ AnyTool: TypeAlias = Tool[..., object, Any]
 """A tool, whatever its parameters and its result."""
 
 
-def _bound_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:
+def _bind_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:
     given = RawSchema(schema if isinstance(schema, dict) else {})  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
     name, asked = injected_parameter(handler, ToolContext)
     return _Binding(given, _raw_call(handler, name), is_async(handler), wants_context=True, asked=asked)
@@ -326,14 +326,14 @@ def tool(
     """
 
     def decorate(function: Callable[..., Any], /) -> Tool[..., Any, Any]:
-        return _made(function, name, description, options)
+        return _make_tool(function, name, description, options)
 
     return decorate if function is None else decorate(function)
 
 
-def _made(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R, Any]:
+def _make_tool(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R, Any]:
     signature = read_signature(function, ToolContext)
-    fields, problems = _compiled(signature)
+    fields, problems = _compile_fields(signature)
     call = _typed_call(function, signature.injected)
     made: Tool[P, R, Any] = Tool(
         name or signature.name,
@@ -351,7 +351,7 @@ def _made(function: Callable[P, R], name: str, description: str, options: ToolOp
     return made
 
 
-def _compiled(signature: Signature) -> tuple[Fields, list[Problem]]:
+def _compile_fields(signature: Signature) -> tuple[Fields, list[Problem]]:
     try:
         return Fields(signature.parameters), list(signature.problems)
     except DefinitionError as error:

@@ -1,4 +1,4 @@
-"""What a model wrote as arguments, before they are checked: nulls that count as absent, and what is no object at all.
+"""Prepares the arguments that a model wrote for their check: drops nulls that count as absent, and quotes non-objects.
 
 Nothing is changed but what the schema itself says: a null for a property that may be left out and may not be null.
 """

@@ -118,16 +118,17 @@ class _Pages:
             )
         body, media_type, tag = self._files[path]
         headers = {"etag": tag, "cache-control": "no-cache"}
-        if path == "/" and (first := _asked_first(request)):
+        if path == "/" and (first := _preload_links(request)):
             headers["link"] = first
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         return Response(body, media_type=media_type, headers=headers)
 
 
-def _asked_first(request: Request) -> str:
-    """Return what a page asks for as soon as its script runs, for its head: so the browser asks while it still reads
-    the script. In viewer/src/client.ts are the same addresses."""
+def _preload_links(request: Request) -> str:
+    """Return the links in the head of a page, by which the browser asks for data while it still reads the script.
+
+    In viewer/src/client.ts are the same addresses."""
     given, id = request.query_params, request.query_params.get("run", "")
     if not given:
         asked = [f"api/runs?limit={_LISTED}"]
@@ -141,11 +142,13 @@ def _asked_first(request: Request) -> str:
     return ", ".join(f"<{each}>; rel=preload; as=fetch; crossorigin" for each in asked)
 
 
-def _told(work: Callable[[_Viewer, Request], Awaitable[Response]]) -> Callable[[_Viewer, Request], Awaitable[Response]]:
+def _answer_errors(
+    work: Callable[[_Viewer, Request], Awaitable[Response]],
+) -> Callable[[_Viewer, Request], Awaitable[Response]]:
     """Return a handler whose errors are answers."""
 
     @wraps(work)
-    async def told(view: _Viewer, request: Request) -> Response:
+    async def answer(view: _Viewer, request: Request) -> Response:
         try:
             return await work(view, request)
         except StoreError as error:
@@ -161,11 +164,11 @@ def _told(work: Callable[[_Viewer, Request], Awaitable[Response]]) -> Callable[[
         except TooLong:
             return refusal(413, "The body is too long.", "Send less.")
 
-    return told
+    return answer
 
 
 class _Viewer:  # noqa: PLR0904 - one for each address
-    """What is asked for, and who answers."""
+    """The handlers of the viewer's addresses, and the open store that they read."""
 
     def __init__(self, path: Path | str, *, read_only: bool, forms: Mapping[str, Form]) -> None:
         self._path = path
@@ -204,11 +207,11 @@ class _Viewer:  # noqa: PLR0904 - one for each address
             Route(f"{one}/signals", self.say, methods=["POST"]),
         ]
 
-    @_told
+    @_answer_errors
     async def store(self, request: Request) -> Response:
         return _json(await self._reader.read(lambda source: source.store(read_only=self._read_only)))
 
-    @_told
+    @_answer_errors
     async def runs(self, request: Request) -> Response:
         given = request.query_params
         status = given.get("status") or None
@@ -228,16 +231,16 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         before = given.get("before") or None
         return _json(await reader.read(lambda source: source.runs(filters, before=before, limit=limit)))
 
-    @_told
+    @_answer_errors
     async def days(self, request: Request) -> Response:
         n_days = max(1, min(int(_number(request, "days") or 30), _MOST_DAYS))
         return _json(await self._searcher.read(lambda source: source.days(n_days)))
 
-    @_told
+    @_answer_errors
     async def run(self, request: Request) -> Response:
         return _json(await self._reader.read(lambda source: source.run(_id(request))))
 
-    @_told
+    @_answer_errors
     async def events(self, request: Request) -> Response:
         after, limit = int(_number(request, "after") or 0), int(_number(request, "limit") or MOST)
         most, skip = _number(request, "most"), max(0, int(_number(request, "skip") or 0))
@@ -250,27 +253,27 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         )
         return _json({"events": events, "more": more})
 
-    @_told
+    @_answer_errors
     async def event(self, request: Request) -> Response:
         n = _place(request)
         return _json(await self._reader.read(lambda source: source.event(_id(request), n)))
 
-    @_told
+    @_answer_errors
     async def requests(self, request: Request) -> Response:
         return _json({"requests": await self._reader.read(lambda source: source.requests(_id(request)))})
 
-    @_told
+    @_answer_errors
     async def request(self, request: Request) -> Response:
         n = _place(request)
         return _json(await self._reader.read(lambda source: source.pieces(_id(request), n)))
 
-    @_told
+    @_answer_errors
     async def body(self, request: Request) -> Response:
         n = _place(request)
         body = await self._reader.read(lambda source: source.body(_id(request), n))
         return Response(body, media_type="application/octet-stream")
 
-    @_told
+    @_answer_errors
     async def export(self, request: Request) -> Response:
         name, id = request.query_params.get("as", "jsonl"), _id(request)
         write = self._forms.get(name)
@@ -285,23 +288,23 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         headers = {"content-disposition": f'attachment; filename="{run.id}.{ending}"'}
         return Response(text.encode("utf-8", "replace"), media_type=media_type, headers=headers)
 
-    @_told
+    @_answer_errors
     async def signals(self, request: Request) -> Response:
         signals = await self._reader.read(lambda source: source.told(_id(request)))
         return _json({"signals": signals, "read_only": self._read_only})
 
-    @_told
+    @_answer_errors
     async def say(self, request: Request) -> Response:
-        if (refused := self._refused(request)) is not None:
+        if (refused := self._refuse_change(request)) is not None:
             return refused
         id, signal = _id(request), adapter_of(Given).validate_json(await request.body())
         is_durable = await self._reader.read(lambda source: source.has_row(id))
         await self._reader.read(lambda source: source.run(id))  # who is not there is said so
         return _json(await self._steering.say(id, signal, is_durable=is_durable))
 
-    @_told
+    @_answer_errors
     async def forget(self, request: Request) -> Response:
-        if (refused := self._refused(request)) is not None:
+        if (refused := self._refuse_change(request)) is not None:
             return refused
         ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(await request.body()).runs)]
         if len(ids) > MOST:
@@ -317,13 +320,13 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         notice = await self._steering.forget(stored.recordings, stored.durable)
         return _json({"forgotten": len(ids), "notice": notice})
 
-    def _refused(self, request: Request) -> Response | None:
+    def _refuse_change(self, request: Request) -> Response | None:
         """Return the answer to what would change the store and must not; None to what may."""
         if self._read_only:
             return refusal(403, "The store is only looked at here.", "Do it where the store is yours.")
         return None
 
-    @_told
+    @_answer_errors
     async def live(self, request: Request) -> Response:
         id = request.query_params.get("run")
         after = _event_number(request)

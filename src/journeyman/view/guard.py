@@ -1,4 +1,4 @@
-"""Who may ask the viewer for anything: the checks before every request, and the headers of every answer."""
+"""Guards the viewer: checks every request before it is answered, and sets the headers of every answer."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Doorkeeper:
             await self.app(exchange, receive, send)
             return
 
-        async def answered(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -88,13 +88,13 @@ class Doorkeeper:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        refused = self._refused(exchange)
+        refused = self._refuse(exchange)
         if refused is not None:
-            await refused(exchange, receive, answered)
+            await refused(exchange, receive, send_with_headers)
             return
-        await self.app(exchange, _limited(receive), answered)
+        await self.app(exchange, _limit_body(receive), send_with_headers)
 
-    def _refused(self, exchange: Exchange) -> Response | None:
+    def _refuse(self, exchange: Exchange) -> Response | None:
         """Return the answer to what must not be asked; None to what may."""
         headers = Headers(scope=exchange)
         is_page = exchange["method"] == "GET" and not asked_path(exchange).startswith("/api/")
@@ -106,18 +106,18 @@ class Doorkeeper:
             return refusal(unwelcome.status, unwelcome.message, hint, unwelcome.headers)
         if int(headers.get("content-length") or 0) > MOST_BYTES:
             return refusal(413, f"The body is longer than {MOST_BYTES:,} bytes.", "Send less.")
-        return None if self.token is None else self._asked_for(exchange, headers, self.token)
+        return None if self.token is None else self._ask_for_token(exchange, headers, self.token)
 
-    def _asked_for(self, exchange: Exchange, headers: Headers, token: str) -> Response | None:
+    def _ask_for_token(self, exchange: Exchange, headers: Headers, token: str) -> Response | None:
         """Return the answer to whoever does not bring the token, or brings it in the address."""
         given = [value for name, value in _query(exchange) if name == "token"]
         if given and exchange["method"] == "GET":
-            return self._signed_in(exchange, given[-1], token)
+            return self._sign_in(exchange, given[-1], token)
         if asked_path(exchange).startswith("/api/") and not self._is_known(exchange, headers, token):
             return refusal(401, "The token is missing or wrong.", "Open the address that journeyman view has printed.")
         return None
 
-    def _signed_in(self, exchange: Exchange, given: str, token: str) -> Response:
+    def _sign_in(self, exchange: Exchange, given: str, token: str) -> Response:
         """Take the token out of the address, into a cookie."""
         if not hmac.compare_digest(given.encode(), token.encode()):
             return refusal(401, "The token is wrong.", "Open the address that journeyman view has printed.")
@@ -150,11 +150,11 @@ def _query(exchange: Exchange) -> list[tuple[str, str]]:
     return parse_qsl(exchange["query_string"].decode("latin-1"), keep_blank_values=True)
 
 
-def _limited(receive: Receive) -> Receive:
+def _limit_body(receive: Receive) -> Receive:
     """Return what receives no more than the limit, however long it was said to be."""
     n_bytes = 0
 
-    async def limited() -> Message:
+    async def receive_limited() -> Message:
         nonlocal n_bytes
         message = await receive()
         n_bytes += len(message.get("body", b""))
@@ -162,7 +162,7 @@ def _limited(receive: Receive) -> Receive:
             raise TooLong
         return message
 
-    return limited
+    return receive_limited
 
 
 class TooLong(Exception):

@@ -1,4 +1,4 @@
-"""What happens while somebody looks, as a stream of server-sent events.
+"""Streams what happens in the store to browsers, as server-sent events.
 
 One task looks at the store for all who look, and only while there are any; each of them then reads what is new to it.
 """
@@ -38,7 +38,7 @@ _PAGE: Final = 500
 
 @dataclass(slots=True)
 class _Seen:
-    """What somebody who looks at a run has seen of it."""
+    """The part of a run that one browser has been sent: the last event, its document, and the words so far."""
 
     after: int
     run: Document = field(default_factory=dict[str, Any])
@@ -179,7 +179,7 @@ class Live:
                 self._was_refused = True
                 _log.warning("nobody who records can be told that somebody looks: %s", error.message)
 
-    async def _changed(self, mark: int) -> None:
+    async def _wait_for_news(self, mark: int) -> None:
         news = self._news
         if self._mark == mark:
             await news.wait()
@@ -199,13 +199,13 @@ class Live:
                         yield told
                 except (StoreError, LookupError) as error:
                     if not isinstance(error, StoreError) or not error.is_busy:
-                        yield _gone(error)
+                        yield _gone_message(error)
                         return
                 if seen.run.get("status", "live") != "live":
                     return
                 yield b": \n\n"
-                await self._changed(mark)
-            yield _gone(self.gone)
+                await self._wait_for_news(mark)
+            yield _gone_message(self.gone)
 
     async def _of_run(self, id: str, seen: _Seen) -> AsyncGenerator[bytes]:
         """Give what is new in a run: first what has happened, and then how it stands."""
@@ -241,14 +241,14 @@ class Live:
                 except StoreError as error:
                     if error.is_busy:
                         continue
-                    yield _gone(error)
+                    yield _gone_message(error)
                     return
                 changed = [run for id, run in now.items() if known.get(id) != run]
                 known = now
                 yield message("runs", changed) if changed else b": \n\n"
-                await self._changed(mark)
+                await self._wait_for_news(mark)
                 if self.gone is not None:
-                    yield _gone(self.gone)
+                    yield _gone_message(self.gone)
                     return
 
 
@@ -258,6 +258,6 @@ def message(kind: str, value: object, *, id: int | None = None) -> bytes:
     return named + b"event: %b\ndata: %b\n\n" % (kind.encode(), dumped(value).encode())
 
 
-def _gone(error: StoreError | LookupError) -> bytes:
+def _gone_message(error: StoreError | LookupError) -> bytes:
     told = error.message if isinstance(error, StoreError) else str(error.args[0])
     return message("gone", {"error": told, "hint": error.hint if isinstance(error, StoreError) else ""})

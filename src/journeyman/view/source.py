@@ -1,4 +1,4 @@
-"""What the viewer shows of a store: recordings, and durable runs of which there are none. All of it is read in threads.
+"""Reads from a store what the viewer shows: recordings, and durable runs that have none. All of it is read in threads.
 
 Whatever is asked for comes in pages that are bounded in rows and in bytes: a run of any size can be looked at.
 """
@@ -55,7 +55,7 @@ _CALL: Final = re.compile(r"attempt/([0-9]+)/iteration/([0-9]+)/call/([^/]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which runs are wanted."""
+    """The filters of the list of runs: only runs that fit all of them are shown."""
 
     agent: str | None = None
     status: RecordedStatus | None = None
@@ -70,7 +70,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What is stored of some runs."""
+    """The stored parts of some runs: recordings, durable runs, and those that still go on."""
 
     recordings: Sequence[RecordedRun]
     durable: Sequence[str]
@@ -160,13 +160,13 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
             limit=limit,
         )
         if filters.status == "live":
-            recorded = sorted([*recorded, *self._suspended(filters, at)], key=_age, reverse=True)[:limit]
-        both = [self._shown(run) for run in recorded]
+            recorded = sorted([*recorded, *self._find_suspended(filters, at)], key=_age, reverse=True)[:limit]
+        both = [self._to_document(run) for run in recorded]
         if not filters.tool:
             both += self._lone_runs(filters, at, limit)
         return sorted(both, key=lambda run: (run["started"], run["id"]), reverse=True)[:limit]
 
-    def _suspended(self, filters: Filters, at: tuple[float, str] | None) -> Iterator[RecordedRun]:
+    def _find_suspended(self, filters: Filters, at: tuple[float, str] | None) -> Iterator[RecordedRun]:
         """Give the recordings of durable runs that nobody drives, and that have not ended."""
         query = f"status <> 'live' AND id IN (SELECT id FROM jm_runs WHERE {_OPEN})"
         for run in self.recordings.chosen(query, limit=_MOST_LIVE) if self.recordings.has_any else ():
@@ -248,10 +248,10 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         """
         run = self.recording(id)
         if run is not None:
-            return self._shown(run)
+            return self._to_document(run)
         return self._lone_document(self.row(id))
 
-    def _shown(self, run: RecordedRun) -> Document:
+    def _to_document(self, run: RecordedRun) -> Document:
         """Return a recording as the page has it, with what it waits for from a person as far as its newest events tell.
         A durable run that waits for something goes on, though nobody drives it, and so nobody records it."""
         document = run_document(run)
@@ -371,7 +371,9 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         run = self.recording(id)
         if run is None:
             row = self.row(id)
-            lone = [each for each in _lone_events(row, self._answered(id)) if cast("int", each["n"]) > after][skip:]
+            lone = [each for each in _lone_events(row, self._find_answered(id)) if cast("int", each["n"]) > after][
+                skip:
+            ]
             return (lone if most is None else shortened(lone, most)), False
         if skip:
             skipped = self.recordings.file.rows(_NTH, (id, after, skip - 1))
@@ -396,7 +398,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
             after = page[-1]["n"]
         return found, True
 
-    def _answered(self, id: str) -> list[str]:
+    def _find_answered(self, id: str) -> list[str]:
         """Return the ids of the last questions of a durable run that were answered."""
         query = "SELECT dedup FROM jm_signals WHERE run = ? AND kind IN ('approve', 'answer') ORDER BY n DESC LIMIT ?"
         return [row[0] for row in self.recordings.file.rows(query, (id, _EACH_TIME // 4))]
@@ -409,7 +411,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         """
         run = self.recording(id)
         found = [] if run is None else self.recordings.events(run, after=n - 1, limit=1)
-        lone = _lone_events(self.row(id), self._answered(id)) if run is None else ()
+        lone = _lone_events(self.row(id), self._find_answered(id)) if run is None else ()
         documents = [*map(event_document, found), *lone]
         for each in documents:
             if each["n"] == n:
@@ -468,7 +470,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
             query = "SELECT n FROM jm_signals WHERE run = ? AND kind <> 'steer'"  # all but texts are heard at once
             heard = {n: ("taken", "") for (n,) in ([] if is_over else self.recordings.file.rows(query, (id,)))}
             return told(self.recordings, id, heard, is_over=is_over)
-        is_over = self._shown(run)["status"] != "live"
+        is_over = self._to_document(run)["status"] != "live"
         return told(self.recordings, id, outcomes(self.recordings, run), is_over=is_over)
 
     # -- what is live
@@ -487,9 +489,9 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         if self.recordings.has_any:
             top = self._newest()
             going = self.recordings.chosen("status = 'live'", limit=_MOST_LIVE)
-            going += self._suspended(Filters(), None)
+            going += self._find_suspended(Filters(), None)
             new = self.recordings.chosen("n > ?", (newest,), limit=_MOST_LIVE) if newest >= 0 else []
-            found += [self._shown(run) for run in (*going, *new)]
+            found += [self._to_document(run) for run in (*going, *new)]
         else:
             top = 0
         open_ones = f"{_OPEN} AND {self._lone()}"

@@ -1,5 +1,7 @@
-"""What people do in the viewer: what they say to runs, through the signals of the store, so that a run may be in any
-process; and what they forget."""
+"""Carries out what people do in the viewer: they speak to runs, and delete them.
+
+Texts and answers go through the signals of the store, so a run may be in any process.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ _AnyHandle: TypeAlias = "Handle[Any] | RecordedHandle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What somebody says to a run."""
+    """A request that somebody sends to a run: an answer, an approval, a text, or a command such as `stop`."""
 
     kind: Literal["approve", "answer", "steer", "follow_up", "hold", "release", "stop", "withdraw"]
     dedup: str
@@ -45,7 +47,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteeringAnswer:
-    """What became of it."""
+    """The answer to such a request: whether it was taken, and what was done or decided."""
 
     status: Literal["taken", "known", "over"]
     """`known`: somebody has decided already; `over`: the run has ended."""
@@ -55,7 +57,7 @@ class SteeringAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwanted:
-    """What somebody wants to be forgotten."""
+    """A request to delete runs from the store."""
 
     runs: Annotated[list[str], Field(min_length=1)]
     """The ids of the runs."""
@@ -94,10 +96,10 @@ class Steering:
                 if is_durable:
                     handle = await (await self._runs()).get(id)
                 else:
-                    recordings = self._recorded()
+                    recordings = self._open_recordings()
                     handle = RecordedHandle(recordings, await asyncio.to_thread(recordings.find, id))
                 try:
-                    self._answers[key] = SteeringAnswer(status="taken", told=await _said(handle, given))
+                    self._answers[key] = SteeringAnswer(status="taken", told=await _carry_out(handle, given))
                 except RunOver as over:
                     self._answers[key] = SteeringAnswer(status="over", told=str(over))
                 except RunUnknown as unknown:
@@ -123,20 +125,20 @@ class Steering:
                     await (await self._runs()).forget(*durable)
                 except RunUnknown as unknown:
                     raise LookupError(str(unknown)) from unknown
-            return await asyncio.to_thread(self._recorded().forget, recordings) if recordings else None
+            return await asyncio.to_thread(self._open_recordings().forget, recordings) if recordings else None
 
     async def _runs(self) -> Durable:
         if self._durable is None:
             self._durable = await self._open.enter_async_context(Durable(self._path))
         return self._durable
 
-    def _recorded(self) -> Recordings:
+    def _open_recordings(self) -> Recordings:
         if self._recordings is None:
             self._recordings = self._open.enter_context(Recordings(self._path))
         return self._recordings
 
 
-async def _said(handle: _AnyHandle, given: Given) -> str:
+async def _carry_out(handle: _AnyHandle, given: Given) -> str:
     """Say it, and return what was done, as one sentence."""
     who = f"{somebody()} in the viewer"
     match given.kind:

@@ -37,7 +37,7 @@ from journeyman.cli.batch.files import (
     read_lines,
     stream_lines,
 )
-from journeyman.cli.durable import SUSPENDED, StorePlace, answered_here, tell, waiting
+from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
@@ -109,7 +109,7 @@ AskStoreName = Annotated[Flag, Parameter(help="With --durable, wait here for `jo
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How the inputs are read."""
+    """The options of the command line that say how the inputs of a batch are read."""
 
     format: FormatName = None
     separator: SeparatorName = None
@@ -233,7 +233,7 @@ def _allowance(at_once: int, budget: int | None, cost: float | None) -> Allowanc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """What the command line asks for."""
+    """A batch as the command line asks for it: agent, inputs, results, and options."""
 
     agent: Agent[Any, Any, Any]
     loop: AgentLoop
@@ -385,13 +385,13 @@ class _Worker:
         known_by = line.number if line.key is None else sha256(line.key.encode()).hexdigest()[:16]
         id = f"{agent.name}/{place}/{known_by}-{line.digest}"
         try:
-            return await leaving(self._abort, self._driven(self._durable, agent, value, id, host))
+            return await leaving(self._abort, self._drive(self._durable, agent, value, id, host))
         except JourneymanError as error:
             self._troubled.add(line.number)
             context = InternalContext(where="going on with the durable run", error=str(error))
             return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
 
-    async def _driven(  # noqa: PLR0917 - as they are passed on
+    async def _drive(  # noqa: PLR0917 - as they are passed on
         self, durable: Durable, agent: Agent[Any, Any, Any], value: object, id: str, host: Host
     ) -> Result[Any]:
         """Carry out a durable run to its end, or until it waits for a person, where none is waited for."""
@@ -409,7 +409,7 @@ class _Worker:
                 if info.status != "waiting" or not {each.key for each in info.waits_for} - asked:
                     continue
                 asked |= {each.key for each in info.waits_for}
-                if not (isinstance(self._person, Asker) and await answered_here(durable, info, self._person)):
+                if not (isinstance(self._person, Asker) and await answer_here(durable, info, self._person)):
                     self.waiting.append(info)
                     raise _Waits(f"The durable run {id!r} waits for a person.")
         finally:

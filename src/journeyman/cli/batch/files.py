@@ -181,7 +181,7 @@ def format_of(inputs: Path, given: Format | None) -> Format:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """How the inputs are written."""
+    """The form in which the inputs are written: format, separator, and encoding."""
 
     format: Format
     separator: str | None = None
@@ -208,7 +208,7 @@ class Written:
 
     @property
     def between(self) -> str:
-        """What stands between the cells of a row."""
+        """The character between the cells of a row."""
         return self.separator or ("\t" if self.format == "tsv" else ",")
 
 

@@ -8,18 +8,18 @@ from typing import Any, Final, TypeAlias
 
 from journeyman.agent import Agent
 from journeyman.cli.chat.view import SAY, Prompt
-from journeyman.cli.permit.asked import answered as meant_by
 from journeyman.cli.permit.asked import (
     arguments_from,
-    changed_to,
-    chosen,
+    choose_option,
+    describe_change,
     hint,
     misfit,
-    questioned,
+    question_lines,
     shown,
     unclear,
     whole,
 )
+from journeyman.cli.permit.asked import read_answer as meant_by
 from journeyman.cli.show.lines import Line
 from journeyman.errors import InvalidArguments, visible
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
@@ -34,7 +34,7 @@ _EXTENTS: Final = {"session": "for this session", "always": "always"}
 
 @dataclass(slots=True)
 class _Open:
-    """What waits for the user."""
+    """An approval or a question that waits for the user, and how far they are with it."""
 
     asked: Asked
     prompt: Prompt
@@ -46,7 +46,7 @@ class _Open:
 
 
 class Asking:
-    """What waits for the user, oldest first. It all happens in the thread of the chat."""
+    """The approvals and questions that wait for the user, oldest first; used only in the thread of the chat."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Asking:
         if isinstance(asked, ApprovalRequested):
             yield from shown(asked, self._height())
         else:
-            yield from questioned(asked.path, asked.question, asked.options)
+            yield from question_lines(asked.path, asked.question, asked.options)
         self._tell()
 
     def remove(self, answered: Answered) -> Iterator[Line]:
@@ -97,13 +97,13 @@ class Asking:
         """Take a line as an answer. Gives lines where it is none, or not yet."""
         waiting = self._open[id]
         if isinstance(waiting.asked, QuestionAsked):
-            self._answer(id, chosen(waiting.asked.options, text))
+            self._answer(id, choose_option(waiting.asked.options, text))
         elif waiting.is_editing:
-            yield from self._edited(waiting, waiting.asked, text)
+            yield from self._take_edit(waiting, waiting.asked, text)
         else:
-            yield from self._decided(waiting, waiting.asked, text)
+            yield from self._decide(waiting, waiting.asked, text)
 
-    def _decided(self, waiting: _Open, asked: ApprovalRequested, text: str) -> Iterator[Line]:
+    def _decide(self, waiting: _Open, asked: ApprovalRequested, text: str) -> Iterator[Line]:
         match meant_by(asked, text):
             case "modify":
                 self._edit(waiting, visible(asked.arguments, indent=None))
@@ -121,7 +121,7 @@ class Asking:
         waiting.prompt = Prompt("arguments> ", waiting.asked.id, given=given, hint=hint)
         self._tell()
 
-    def _edited(self, waiting: _Open, asked: ApprovalRequested, text: str) -> Iterator[Line]:
+    def _take_edit(self, waiting: _Open, asked: ApprovalRequested, text: str) -> Iterator[Line]:
         if not text.strip():
             waiting.is_editing = False
             waiting.prompt = Prompt("allow? ", asked.id, hint=_hint(asked))
@@ -161,4 +161,4 @@ def _outcome(waiting: _Open, answered: Answered) -> Iterator[Line]:
         extent = "" if waiting.extent == "once" else f" {_EXTENTS[waiting.extent]}: {rule}"
         yield Line(indent=2, text=f"{name} allowed{extent}", style="green", rows=4)
     elif answered.decision == "rewrite":
-        yield from changed_to(name, waiting.edited or {})
+        yield from describe_change(name, waiting.edited or {})

@@ -29,11 +29,11 @@ from journeyman.cancel import Abort
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import NOBODY
 from journeyman.cli.app import Mistake
-from journeyman.cli.chat.commands import ALL, suggested
+from journeyman.cli.chat.commands import ALL, suggest_completions
 from journeyman.cli.chat.dialog import Dialog
 from journeyman.cli.chat.plain import PlainTerminal, lines_of_stdin
 from journeyman.cli.chat.sessions import LATEST, SessionFile
-from journeyman.cli.chat.tree import recalled
+from journeyman.cli.chat.tree import recall_lines
 from journeyman.cli.chat.view import Entry, Keys, View
 from journeyman.cli.ending import Interrupt, TimedEnd, hearing
 from journeyman.cli.loading import load_model
@@ -165,13 +165,11 @@ def _converse(
                 terminal.leave(_TERMINATED)
 
         with log_shown(dialog.say, debug=debug), hearing(hear), closing(loop):
-            loop.run(_conversed_in_terminal(agent, host, dialog, terminal))
+            loop.run(_converse_in_terminal(agent, host, dialog, terminal))
     return dialog.exit_code
 
 
-async def _conversed_in_terminal(
-    agent: Agent[Any, Any, Any], host: Host, dialog: Dialog, terminal: AnyTerminal
-) -> None:
+async def _converse_in_terminal(agent: Agent[Any, Any, Any], host: Host, dialog: Dialog, terminal: AnyTerminal) -> None:
     sessions, before = dialog.sessions, ""
     while True:
         try:
@@ -217,7 +215,7 @@ def _terminal(dialog: Dialog, keys: Keys) -> AnyTerminal:
         raise Mistake(
             f"A chat in a terminal needs {missing}, which is not installed.", f"{install}; or chat with --plain."
         ) from error
-    return open_terminal(dialog.view, keys, partial(suggested, dialog), history=_file_of_entries())
+    return open_terminal(dialog.view, keys, partial(suggest_completions, dialog), history=_file_of_entries())
 
 
 def _file_of_entries() -> Path | None:
@@ -243,7 +241,7 @@ def _greeting(agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, ch
         yield Line(mark="warning", text=sessions.notice, rows=4)
     yield EMPTY
     if chat.messages:
-        yield from recalled(chat.messages)
+        yield from recall_lines(chat.messages)
         if chat.messages[-1].role == "user":
             yield Line(mark="warning", text="The last turn was interrupted. /continue goes on where it was.")
 
@@ -258,7 +256,7 @@ def _converse_plainly(loop: AgentLoop, plain: _Plain, host: Host, *, debug: bool
     interrupt = Interrupt(abort, screen.stopping)
     interrupt.has_ended = True  # nothing runs yet: a signal quits
     with log_shown(screen.say, debug=debug), interrupt.listening(), closing(loop):
-        code = loop.run(_conversed(plain, host, abort, interrupt))
+        code = loop.run(_converse_through_pipe(plain, host, abort, interrupt))
         interrupt.has_ended = True
     return code if interrupt.exit_code is None else interrupt.exit_code
 
@@ -295,7 +293,7 @@ class _Plain:
         self.dialog.hear(event)
 
 
-async def _conversed(plain: _Plain, host: Host, abort: Abort, interrupt: Interrupt) -> int:
+async def _converse_through_pipe(plain: _Plain, host: Host, abort: Abort, interrupt: Interrupt) -> int:
     dialog, sessions = plain.dialog, plain.dialog.sessions
     with asking(plain.agent, nullcontext, dialog.say) as person:
         assert person is not None  # a chat does not wait

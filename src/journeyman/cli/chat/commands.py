@@ -1,4 +1,4 @@
-"""What can be typed with a `/` before it."""
+"""The commands of a chat in the terminal, typed with a `/` before them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Choices: TypeAlias = Callable[[Dialog], Iterator[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What can be typed with a `/` before it."""
+    """A command of a chat: what it does, its help, and the values that may follow it."""
 
     act: Act
     about: str
@@ -78,7 +78,7 @@ def _obey(dialog: Dialog, text: str) -> Iterator[Line]:
         yield from command.act(dialog, rest)
 
 
-def suggested(dialog: Dialog, begun: str) -> list[tuple[str, str]]:
+def suggest_completions(dialog: Dialog, begun: str) -> list[tuple[str, str]]:
     """Return what may follow the name of a command, each with what it is; of `/`, the commands. Any thread may."""
     if begun != "/":
         return list(COMMANDS[begun].choices(dialog)) if begun in COMMANDS else []

@@ -24,7 +24,7 @@ from journeyman.agent import Agent, Host
 from journeyman.chat.chat import Chat
 from journeyman.cli.chat.asking import Asking
 from journeyman.cli.chat.sessions import SessionFile
-from journeyman.cli.chat.tree import ChatTree, folded, said
+from journeyman.cli.chat.tree import ChatTree, fold_rows, user_line
 from journeyman.cli.chat.view import SAY, Entry, Prompt, Status, View
 from journeyman.cli.permit.policy import Policy
 from journeyman.cli.run import parse_input
@@ -52,7 +52,7 @@ _WORD: Final = re.compile(r"""(?<!\S)(@?)("[^"\n]+"|'[^'\n]+'|(?:\\.|[^\s\\])+)"
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """What lines that begin with a `/` ask for."""
+    """The two functions by which a dialog recognises and carries out lines that begin with a `/`."""
 
     knows: Callable[[str], bool]
     """Tells whether a line asks for a command that there is."""
@@ -61,7 +61,7 @@ class Commands:
 
 
 class Dialog:
-    """What goes on between the user and one chat."""
+    """A mediator between the user and one chat: it passes on what is typed, and shows what happens."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Dialog:
         """Listen to the chat."""
         lines: list[Line] = []
         if isinstance(event, _MAY_DELIVER):
-            lines += self._delivered()
+            lines += self._show_delivered()
         if isinstance(event, events.RunStarted) and len(event.path) == 1:
             self.view.begin()
         lines += self._tree.lines(event)
@@ -153,7 +153,7 @@ class Dialog:
         elif isinstance(event, events.ApprovalAnswered | events.QuestionAnswered):
             lines += self._asking.remove(event)
         if isinstance(event, events.ToolFinished):
-            lines += self._folded(event)
+            lines += self._fold_output(event)
         self.view.grow(self._tree.growing)
         self.view.follow(event)
         self.say(lines)
@@ -161,14 +161,14 @@ class Dialog:
         if isinstance(event, events.TurnEnded) and len(event.path) == 1:
             self.view.end()
 
-    def _folded(self, event: events.ToolFinished) -> Iterator[Line]:
+    def _fold_output(self, event: events.ToolFinished) -> Iterator[Line]:
         """Give the last lines of what a command has written."""
         tool = self.agent.plan.tools.get(event.tool_name) if len(event.path) == 1 else None
         if tool is None or tool.acts_as != "bash" or event.is_error:
             return
         rows = event.tool_result.removesuffix("[exit code 0]").rstrip().split("\n")
         self.last_output = "\n".join(rows)
-        yield from folded([row for row in rows if row.strip()])
+        yield from fold_rows([row for row in rows if row.strip()])
 
     def _note_usage(self, event: events.Event) -> None:
         match event:
@@ -209,11 +209,11 @@ class Dialog:
             self._show_queue()
             return
         try:
-            self.say(list(self._entered(entry)))
+            self.say(list(self._enter(entry)))
         except (JourneymanError, KeyError) as error:
             self.say([Line(mark="warning", text=str(error.args[0]), rows=4)])
 
-    def _entered(self, entry: Entry) -> Iterator[Line]:
+    def _enter(self, entry: Entry) -> Iterator[Line]:
         text = entry.text
         if entry.id and not self._asking.is_open(entry.id):
             yield Line(mark="warning", text="Nothing waits for that answer any more.")
@@ -240,7 +240,7 @@ class Dialog:
                 yield Line(mark="warning", text="Only what begins a turn has pictures. Name them again then.", rows=2)
             return
         if self._echoes:
-            yield said(text)
+            yield user_line(text)
         try:
             value = parse_input(self.agent, f"{ran}{text}")
         except InvalidArguments as invalid:
@@ -284,12 +284,12 @@ class Dialog:
 
     def later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do what takes time."""
-        task = asyncio.get_running_loop().create_task(self._guarded(work))
+        task = asyncio.get_running_loop().create_task(self._guard_work(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guard_work(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except JourneymanError as error:
@@ -312,7 +312,7 @@ class Dialog:
 
     def look(self) -> None:
         """Show what waits to be said, what was said of it, and how the chat is."""
-        self.say(list(self._delivered()))
+        self.say(list(self._show_delivered()))
         self._look_at_status()
 
     def withdraw(self) -> tuple[str, ...]:
@@ -322,7 +322,7 @@ class Dialog:
         self.look()
         return withdrawn
 
-    def _delivered(self) -> Iterator[Line]:
+    def _show_delivered(self) -> Iterator[Line]:
         if self._chat is None:
             return
         state = self._chat.state
@@ -332,7 +332,7 @@ class Dialog:
         for each in before:
             if gone[each]:
                 gone[each] -= 1
-                yield said(each[1], note="delivered")
+                yield user_line(each[1], note="delivered")
         if now != before:
             self._show_queue()
 
@@ -359,7 +359,7 @@ class Dialog:
         written: deque[str] = deque(maxlen=_SHELL_LINES)
         ending = "interrupted"
         try:
-            ending = f"exit code {await self._piped(command, written)}"
+            ending = f"exit code {await self._run_command(command, written)}"
         except OSError as error:
             ending = f"not started: {error.strerror}"
         finally:
@@ -375,7 +375,7 @@ class Dialog:
             self.say([Line(indent=2, text=f"{ending}{note}", style="dim", rows=_QUEUED_ROWS), EMPTY])
             self._go_on()
 
-    async def _piped(self, command: str, written: deque[str]) -> int:
+    async def _run_command(self, command: str, written: deque[str]) -> int:
         """Run a command, show its first lines, and return its exit code. Whatever happens, nothing of it goes on."""
         process = await asyncio.create_subprocess_exec(
             "bash", "-c", command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True

@@ -52,7 +52,7 @@ _MARK: Final = "[pasted text "
 
 
 class InputLine:
-    """What the user types."""
+    """The input line of a chat: editing, history, completion, and marks in place of long pastes."""
 
     def __init__(
         self, label: Callable[[], str], suggest: Suggest, *, history: Path | None, on_change: Callable[[], None]
@@ -187,7 +187,7 @@ class InputLine:
 
 
 class _Entered(FileHistory):
-    """What was entered, also in an earlier chat, except for lines with marks: what was pasted is not there any more."""
+    """A history of entered lines that later chats see, too. Lines with marks are left out: their pastes are gone."""
 
     def store_string(self, string: str) -> None:
         if _MARK not in string:

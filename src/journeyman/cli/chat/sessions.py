@@ -1,4 +1,4 @@
-"""Where the conversations of `journeyman chat` are kept, and which one goes on."""
+"""Finds the file in which `journeyman chat` keeps its conversations, and opens the one that goes on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SessionFile:
 
     @property
     def path(self) -> str:
-        """Where they are: a path, or a URL.
+        """The place of the conversations: a path, or a URL.
 
         Raises:
             Mistake: there is no place for them.
@@ -68,7 +68,7 @@ class SessionFile:
 
     @property
     def shown(self) -> str:
-        """What that is called, for messages: without a password."""
+        """The place as messages show it: without a password."""
         return without_password(self.path)
 
     @asynccontextmanager
@@ -86,7 +86,9 @@ class SessionFile:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", StoreRepaired)  # the notice says it
-                    opened = Chat.open(agent, self.path, id=self._wanted(agent), host=host, on_event=on_event)
+                    opened = Chat.open(
+                        agent, self.path, id=self._find_conversation(agent), host=host, on_event=on_event
+                    )
                     chat = await stack.enter_async_context(opened)
             except StoreError as error:
                 hint = error.hint.removesuffix("To begin one of this id, give create=True.").rstrip()
@@ -95,7 +97,7 @@ class SessionFile:
                 self.id, self.notice = chat.session.id, chat.session.notice or ""
             yield chat
 
-    def _wanted(self, agent: Agent[Any, Any, Any]) -> str | None:
+    def _find_conversation(self, agent: Agent[Any, Any, Any]) -> str | None:
         if self.given is None:
             make_folder(Path(self.path).parent)
         if self.resume != LATEST:

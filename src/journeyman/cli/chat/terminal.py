@@ -85,7 +85,7 @@ class Terminal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._closing = Flag()
-        self._line = InputLine(lambda: self._prompt.label, suggest, history=history, on_change=self._typed)
+        self._line = InputLine(lambda: self._prompt.label, suggest, history=history, on_change=self._note_typing)
         self._buffer = self._line.buffer
         self._app = self._application()
         self._thread = Thread(target=lambda: asyncio.run(self._draw()), name="journeyman-terminal", daemon=True)
@@ -104,7 +104,7 @@ class Terminal:
             self._thread.join()
         width = self._size().columns
         self._captured.give_back()
-        os.write(1, self._drawn(self._view.take(), width).encode("utf-8", "replace"))
+        os.write(1, self._draw_lines(self._view.take(), width).encode("utf-8", "replace"))
 
     def interrupt(self) -> None:
         """Do what Ctrl-C does. Any thread may."""
@@ -174,11 +174,11 @@ class Terminal:
         """Print lines for good, above what is drawn again."""
         if lines:
             self._app.renderer.erase()
-            self._output.write_raw(self._drawn(lines).replace("\n", "\r\n"))
+            self._output.write_raw(self._draw_lines(lines).replace("\n", "\r\n"))
             if not self._app.is_running or self._closing.is_set():
                 self._output.flush()
 
-    def _drawn(self, lines: Sequence[Line], width: int | None = None, n_rows: int = 0) -> str:
+    def _draw_lines(self, lines: Sequence[Line], width: int | None = None, n_rows: int = 0) -> str:
         """Lay out lines; of each the last `n_rows` rows, or all if that is 0."""
         self._console.width = width or self._size().columns
         widest = min(self._console.width, WIDEST)
@@ -208,7 +208,7 @@ class Terminal:
         has_tail = Condition(lambda: bool(self._rows))
         status = Window(
             FormattedTextControl(
-                lambda: ANSI(self._drawn([self._view.status.line(self._size().columns - 1)]).rstrip("\n"))
+                lambda: ANSI(self._draw_lines([self._view.status.line(self._size().columns - 1)]).rstrip("\n"))
             ),
             height=1,
             wrap_lines=False,
@@ -238,7 +238,7 @@ class Terminal:
             lines.append(_WAITS)
         elif self._prompt.hint:
             lines.append(Line(text=self._prompt.hint, style="cyan", rows=3))
-        return to_formatted_text(ANSI("\n".join(self._drawn(lines, n_rows=n_rows).splitlines()[-n_rows:])))
+        return to_formatted_text(ANSI("\n".join(self._draw_lines(lines, n_rows=n_rows).splitlines()[-n_rows:])))
 
     # -- what is typed
 
@@ -254,7 +254,7 @@ class Terminal:
             if wanted.given:
                 self._buffer.insert_text(wanted.given)
 
-    def _typed(self) -> None:
+    def _note_typing(self) -> None:
         self._asked_to_leave = False
         if not self._buffer.text:
             self._wake()

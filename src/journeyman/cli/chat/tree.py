@@ -61,7 +61,7 @@ class ChatTree:
     def growing(self) -> list[Line]:
         """The lines of the block that the model is writing."""
         rest = self._blocks.rest()
-        return [] if rest is None else [*spoken([rest], is_first=not self._has_words)]
+        return [] if rest is None else [*model_lines([rest], is_first=not self._has_words)]
 
     def lines(self, event: events.Event) -> list[Line]:
         """Return the lines that `event` adds."""
@@ -84,9 +84,9 @@ class ChatTree:
                         yield from [Line(text=piece, rows=_MANY_ROWS) for piece in pieces]
             case events.RunFailed(metadata=metadata):
                 self._count(metadata)
-                yield from self._broken_off()
+                yield from self._break_off()
             case events.TurnEnded(result=result):
-                yield from self._ended(result)
+                yield from self._end_lines(result)
             case _:
                 pass
 
@@ -96,22 +96,22 @@ class ChatTree:
         match event:
             case events.TextDelta(text=text):
                 for block in self._blocks.add(text) if self._shows_answers else ():
-                    yield from spoken([block], is_first=not self._has_words)
+                    yield from model_lines([block], is_first=not self._has_words)
                     self._has_words = True
                 return
             case events.ModelRestarted():
-                yield from self._broken_off()
+                yield from self._break_off()
             case events.ModelResponded(text=text, stop_reason=reason) if self._shows_answers or reason == "tool_use":
                 is_here = self._has_words or self._blocks.rest() is not None
                 said = self._blocks.finish() if is_here else blocks(text)
-                yield from spoken(said, is_first=not self._has_words)
+                yield from model_lines(said, is_first=not self._has_words)
             case _:
                 pass
         self._blocks, self._has_words = Blocks(), False
 
-    def _broken_off(self) -> Iterator[Line]:
+    def _break_off(self) -> Iterator[Line]:
         if self._has_words or self._blocks.rest() is not None:
-            yield from spoken(self._blocks.finish(), is_first=not self._has_words)
+            yield from model_lines(self._blocks.finish(), is_first=not self._has_words)
             yield Line(text="(broken off)", style="dim")
         self._blocks, self._has_words = Blocks(), False
 
@@ -120,7 +120,7 @@ class ChatTree:
             self._usage = None if metadata.usage is None else self._usage + metadata.usage
         self._seconds += metadata.latency_s
 
-    def _ended(self, result: object) -> Iterator[Line]:
+    def _end_lines(self, result: object) -> Iterator[Line]:
         if isinstance(result, Failure):
             if result.code is ErrorCode.EXECUTION_CANCELLED:
                 yield Line(mark="stopped", name="stopped")
@@ -135,7 +135,7 @@ class ChatTree:
         self._usage, self._seconds = NOTHING_USED, 0.0
 
 
-def spoken(blocks: Iterable[Block], *, is_first: bool = True) -> Iterator[Line]:
+def model_lines(blocks: Iterable[Block], *, is_first: bool = True) -> Iterator[Line]:
     """Give the lines of what the model says, with an empty one before each block but the first."""
     for block in blocks:
         if not is_first and not block.goes_on:
@@ -144,7 +144,7 @@ def spoken(blocks: Iterable[Block], *, is_first: bool = True) -> Iterator[Line]:
         yield Line(text=block.text, rows=_MANY_ROWS, is_markdown=True)
 
 
-def folded(rows: Sequence[str]) -> Iterator[Line]:
+def fold_rows(rows: Sequence[str]) -> Iterator[Line]:
     """Give the last of the rows that a command has written, and say how many are above."""
     if len(rows) > _FOLDED_ROWS:
         yield Line(indent=4, mark="bar", text=f"… {count(len(rows) - _FOLDED_ROWS, 'more line')}: /output", style="dim")
@@ -152,7 +152,7 @@ def folded(rows: Sequence[str]) -> Iterator[Line]:
         yield Line(indent=4, mark="bar", text=row, style="dim", rows=2)
 
 
-def said(text: str, *, note: str = "") -> Line:
+def user_line(text: str, *, note: str = "") -> Line:
     """Return the line of what the user says; of what is long, as a paste is, the beginning and the end."""
     rows = text.strip().split("\n")
     if len(rows) > _PROMPT_ROWS:
@@ -164,7 +164,7 @@ def said(text: str, *, note: str = "") -> Line:
 # -- a conversation that goes on --------------------------------------------------------------------------------------
 
 
-def recalled(messages: Sequence[Message]) -> Iterator[Line]:
+def recall_lines(messages: Sequence[Message]) -> Iterator[Line]:
     """Give the lines of a conversation's end."""
     earlier = len(messages) - _MESSAGES_RECALLED
     if earlier > 0:
@@ -177,9 +177,9 @@ def recalled(messages: Sequence[Message]) -> Iterator[Line]:
             if number and message.text.strip():
                 yield EMPTY
             for block in message.content:
-                yield from _recalled_text(block.text) if isinstance(block, Text) else ()
+                yield from _recall_text(block.text) if isinstance(block, Text) else ()
             continue
-        yield from spoken(blocks(message.text))
+        yield from model_lines(blocks(message.text))
         for block in message.content:
             if isinstance(block, ToolUse):
                 result = results.get(block.id)
@@ -191,15 +191,15 @@ def recalled(messages: Sequence[Message]) -> Iterator[Line]:
     yield EMPTY
 
 
-def _recalled_text(text: str) -> Iterator[Line]:
+def _recall_text(text: str) -> Iterator[Line]:
     """Give the lines of what the user said; or of what the model was told after the user had stopped it."""
     note = text.removeprefix(ABORTED).strip()
     if note.startswith(CUT):
-        yield from spoken(blocks(note.removeprefix(CUT).strip()))
+        yield from model_lines(blocks(note.removeprefix(CUT).strip()))
         yield Line(text="(broken off)", style="dim")
         note = ""
     if text.startswith(ABORTED):
         yield Line(mark="stopped", name="stopped")
         yield EMPTY
     if note:
-        yield said(note)
+        yield user_line(note)

@@ -1,4 +1,4 @@
-"""What is to be seen of a chat: finished lines, the tail below them, and what the input line is for.
+"""The state that a chat in the terminal shows: finished lines, the tail below them, and the prompt of the input line.
 
 The thread of the chat writes it, and the thread of the terminal reads it. Nothing here draws.
 """
@@ -19,7 +19,7 @@ from journeyman.events import Event
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
-    """What the input line is for."""
+    """The prompt of the input line: its label, its hint, and the question that it answers, if there is one."""
 
     label: str
     """The text before the line."""
@@ -47,7 +47,7 @@ _FULL: Final = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What the row below the input line says of the chat."""
+    """The facts in the row below the input line: model, window, mode, cost, and what waits or goes on."""
 
     model: str = ""
     """The name of the model, without its provider."""
@@ -101,7 +101,7 @@ def _short(tokens: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """What the terminal tells. It calls these in its own thread."""
+    """The functions that the terminal calls, in its own thread, when the user enters a line, interrupts or leaves."""
 
     entered: Callable[[Entry], None]
     interrupted: Callable[[], None]
@@ -111,7 +111,7 @@ class Keys:
 
 
 class View:
-    """What is to be seen of a chat. Without a terminal, the lines are printed and the rest is not asked for."""
+    """A buffer between a chat and the screen. Without a terminal its lines are printed, and the rest is not used."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -1,1 +1,1 @@
-"""What the command line lets an agent do by itself, and how it asks about the rest."""
+"""Permissions on the command line: calls that an agent may make by itself, and questions about the others."""

@@ -1,4 +1,4 @@
-"""What is asked about a call, as people see it, and what their answers mean.
+"""Shows people the call that they are asked about, and reads their answers.
 
 An edit is shown as the change that it makes, a new file as its beginning and size, a command with its folder, any other
 call as a table of its arguments; what a screen would not show is written out. Questions of the model's are shown with
@@ -59,7 +59,7 @@ _STYLES: Final = {"+ ": "green", "- ": "red", "  ": "", "@@": "cyan", "$ ": "bol
 
 
 class AskedCall(Protocol):
-    """What is asked about a call: an `Approval`, or the event of one."""
+    """A call that a person is asked about: an `Approval`, or the event of one."""
 
     @property
     def tool_name(self) -> str: ...
@@ -107,7 +107,7 @@ def whole(asked: AskedCall) -> Iterator[Line]:
             yield _in_bar(row[start : start + _PIECE])
 
 
-def changed_to(tool_name: str, arguments: JsonObject) -> Iterator[Line]:
+def describe_change(tool_name: str, arguments: JsonObject) -> Iterator[Line]:
     """Give the lines that tell what a call does with the arguments that a person gave it."""
     rows = list(_rows(tool_name, arguments)) if tool_name in _CHANGES else []
     how = "changed:" if rows else f"changed to {all_arguments(arguments)}"
@@ -185,7 +185,7 @@ def _change(text: str | None, old: str, new: str, *, is_all: bool) -> Iterator[s
     places = [] if text is None else _places(text, old)
     if text is None or not places:
         yield "@@ where it is could not be told @@"
-        yield from _compared(old, new)
+        yield from _compare(old, new)
         return
     for at in places[: _PLACES_SHOWN if is_all else 1]:
         start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at + len(old))
@@ -195,7 +195,7 @@ def _change(text: str | None, old: str, new: str, *, is_all: bool) -> Iterator[s
         yield f"@@ line {text.count(chr(10), 0, start) + 1} @@"
         before = text[:start].split("\n")[-_CONTEXT_ROWS - 1 : -1]
         yield from (f"  {_plain(row)}" for row in before)
-        yield from _compared(block, changed)
+        yield from _compare(block, changed)
         after = text[end + 1 :].split("\n", _CONTEXT_ROWS)[:_CONTEXT_ROWS] if end < len(text) else []
         yield from (f"  {_plain(row)}" for row in after)
     if len(places) > 1:
@@ -214,7 +214,7 @@ def _places(text: str, old: str) -> list[int]:
     return found
 
 
-def _compared(old: str, new: str) -> Iterator[str]:
+def _compare(old: str, new: str) -> Iterator[str]:
     before, after = _plain(old).split("\n"), _plain(new).split("\n") if new else []
     if len(before) + len(after) > _LONGEST_CHANGE:
         yield from (f"- {row}" for row in before)
@@ -223,7 +223,7 @@ def _compared(old: str, new: str) -> Iterator[str]:
         yield from (row for row in ndiff(before, after) if not row.startswith("?"))
 
 
-def questioned(path: RunPath, question: str, options: Sequence[str]) -> Iterator[Line]:
+def question_lines(path: RunPath, question: str, options: Sequence[str]) -> Iterator[Line]:
     """Give the lines of a question of the model's."""
     who = "" if len(path) == 1 else f" for {'/'.join(path[1:])}"
     yield Line(mark="asks", name=f"a question{who}", text=question, rows=_FAULT_ROWS)
@@ -243,7 +243,7 @@ def hint(asked: AskedCall, *, may_stop: bool) -> str:
     return " · ".join([*grants, _OTHERS, "e[x]it the turn" if may_stop else "e[x]it the run"])
 
 
-def answered(asked: AskedCall, text: str) -> Meaning:
+def read_answer(asked: AskedCall, text: str) -> Meaning:
     """Say what a line means as an answer."""
     first, _, rest = text.strip().partition(" ")
     word, reason = first.rstrip(",.:;").lower(), rest.strip()
@@ -264,7 +264,7 @@ def unclear(text: str, meant: str) -> Line:
     return Line(mark="warning", text=f"{one_line(text, 40)!r} is no answer. {meant}", rows=4)
 
 
-def chosen(options: Sequence[str], text: str) -> str:
+def choose_option(options: Sequence[str], text: str) -> str:
     """Return the option with that number, or the text."""
     number = text.strip()
     is_number = number.isascii() and number.isdigit() and 1 <= int(number) <= len(options)

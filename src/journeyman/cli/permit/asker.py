@@ -20,17 +20,17 @@ from rich.console import Console
 from journeyman.agent import Agent
 from journeyman.cli.permit.asked import (
     DENIED,
-    answered,
     arguments_from,
-    chosen,
+    choose_option,
     hint,
     misfit,
-    questioned,
+    question_lines,
+    read_answer,
     shown,
     unclear,
     whole,
 )
-from journeyman.cli.permit.policy import Nobody, watched
+from journeyman.cli.permit.policy import Nobody, find_watched_run
 from journeyman.cli.show.lines import Line, laid_out
 from journeyman.errors import InvalidArguments, visible
 from journeyman.events import ApprovalRequested
@@ -112,30 +112,30 @@ class Asker:
     async def approve(self, approval: Approval) -> Decision:
         """Ask about a call, and return the answer. Whoever follows the run in the viewer is asked, too; the first
         answer counts."""
-        seen = watched()
+        seen = find_watched_run()
         if seen is None:
-            return await self._approved(approval)
-        return await seen.outside.approver(seen.where, beside=self._approved)(approval)
+            return await self._approve(approval)
+        return await seen.outside.approver(seen.where, beside=self._approve)(approval)
 
     async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
         """Ask what the model wants to know, in the same way, and return the answer; None after Ctrl-D."""
-        seen = watched()
+        seen = find_watched_run()
         if seen is None:
-            return await self._told(path, question, options)
-        here = partial(self._told, path, question, options)
+            return await self._ask_question(path, question, options)
+        here = partial(self._ask_question, path, question, options)
         return await seen.outside.ask(path, question, options, call=call, beside=here)
 
-    async def _approved(self, approval: Approval) -> Decision:
+    async def _approve(self, approval: Approval) -> Decision:
         async with self._asks():
-            return await self._asked(_event_of(approval))
+            return await self._ask_approval(_event_of(approval))
 
-    async def _told(self, path: RunPath, question: str, options: Sequence[str]) -> str | None:
+    async def _ask_question(self, path: RunPath, question: str, options: Sequence[str]) -> str | None:
         async with self._asks():
-            self._say(questioned(path, question, options))
+            self._say(question_lines(path, question, options))
             self._say([Line(text="A number or a text." if options else "A text.", style="cyan")])
             while (text := await self._line(_ANSWER)) is not None and not text.strip():
                 pass
-            return None if text is None else chosen(options, text)
+            return None if text is None else choose_option(options, text)
 
     @asynccontextmanager
     async def _asks(self) -> AsyncGenerator[None]:
@@ -149,7 +149,7 @@ class Asker:
                     self._say([Line(text="It is asked no more: it was answered elsewhere, or stopped.", rows=1)])
                     raise
 
-    async def _asked(self, asked: ApprovalRequested) -> Decision:
+    async def _ask_approval(self, asked: ApprovalRequested) -> Decision:
         self._say(shown(asked, os.get_terminal_size(self._terminal).lines or 24))
         meant = hint(asked, may_stop=False)
         self._say([Line(text=meant, style="cyan", rows=3)])
@@ -157,9 +157,9 @@ class Asker:
             text = await self._line(_LABEL)
             if text is None:
                 return Deny(DENIED)
-            match answered(asked, text):
+            match read_answer(asked, text):
                 case "modify":
-                    changed = await self._modified(asked)
+                    changed = await self._modify_arguments(asked)
                     if changed is not None:
                         return changed
                 case "view":
@@ -169,7 +169,7 @@ class Asker:
                 case decision:
                     return decision
 
-    async def _modified(self, asked: ApprovalRequested) -> Decision | None:
+    async def _modify_arguments(self, asked: ApprovalRequested) -> Decision | None:
         """Let the arguments be edited. None: they were left as they are."""
         given = visible(asked.arguments, indent=None)
         edit = _editor()

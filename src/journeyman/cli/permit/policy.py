@@ -123,9 +123,9 @@ class Policy(Permission):
 
     def __init__(self, mode: Mode, approvals: Approvals, rules: FileRules | None = None) -> None:
         allow, deny, ask = rules or FileRules()
-        super().__init__(mode=mode, approvals=approvals, classify=self._classified, allow=allow, deny=deny, ask=ask)
+        super().__init__(mode=mode, approvals=approvals, classify=self._classify_call, allow=allow, deny=deny, ask=ask)
 
-    def _classified(self, request: GateRequest) -> Action:
+    def _classify_call(self, request: GateRequest) -> Action:
         if self.mode == "strict":
             return classify(request)
         if request.acts_as == "call_tool":
@@ -145,7 +145,7 @@ class Watched(NamedTuple):
     where: tuple[RunPath, Place]
 
 
-def watched() -> Watched | None:
+def find_watched_run() -> Watched | None:
     """Return the run that this is done for, if somebody follows it."""
     run = current_run.get()
     outside = None if run is None or run.tape is None else run.tape.outside
@@ -162,7 +162,7 @@ class Nobody:
 
     async def approve(self, approval: Approval) -> Decision:
         """Deny a call. The model reads why."""
-        seen = watched()
+        seen = find_watched_run()
         if seen is not None:
             return await seen.outside.approver(seen.where)(approval)
         self._denied.append(approval)
@@ -170,7 +170,7 @@ class Nobody:
 
     async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
         """Do not answer a question."""
-        seen = watched()
+        seen = find_watched_run()
         answer = None if seen is None else await seen.outside.ask(path, question, options, call=call)
         if answer is None:
             self._unanswered.append(question)

@@ -1,1 +1,1 @@
-"""What is shown of a run in a terminal."""
+"""Shows runs in a terminal: trees, progress, and outlines."""

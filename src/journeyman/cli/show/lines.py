@@ -87,7 +87,7 @@ def laid_out(line: Line, console: Console) -> Iterator[Text]:
     room = width - cell_len(head.plain)
     if room - note_width < 16:
         note_width = 0
-    texts = _wrapped(clean(line.text[:_MOST_CHARS]), room - note_width, line.rows, console)
+    texts = _wrap(clean(line.text[:_MOST_CHARS]), room - note_width, line.rows, console)
     for number, text in enumerate(texts):
         row = head.copy() if number == 0 or line.mark == "bar" else Text(" " * cell_len(head.plain))
         row.append(text, line.style)
@@ -117,7 +117,7 @@ def _head(line: Line, *, unicode: bool) -> Text:
     return head
 
 
-def _wrapped(text: str, width: int, rows: int, console: Console) -> list[str]:
+def _wrap(text: str, width: int, rows: int, console: Console) -> list[str]:
     """Cut `text` into at most `rows` rows of `width` cells; the last ends in … if there was more."""
     if rows == 1:
         row = Text(" ".join(text.split()))
@@ -230,7 +230,7 @@ def ran(given: str, result: str) -> str:
     return f"{now} (changed)" if now == given else f"{now} (changed from {given})"
 
 
-def delegated(given: JsonObject) -> str:
+def describe_delegation(given: JsonObject) -> str:
     """Say what a call that delegates was given: to how many, to whom, or what else it says."""
     match given:
         case {"tasks": [_, *_] as tasks}:

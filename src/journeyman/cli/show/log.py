@@ -1,4 +1,4 @@
-"""What the library logs while a command runs: one line for each record, where the tree goes; tracebacks on demand."""
+"""Shows the library's log while a command runs: one line for each record, where the tree goes; tracebacks on demand."""
 
 from __future__ import annotations
 

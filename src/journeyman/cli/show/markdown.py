@@ -1,4 +1,4 @@
-"""What a model says, as Markdown: cut into blocks while it grows, and laid out in rows of a terminal.
+"""Cuts the Markdown that a model writes into blocks while it grows, and lays them out in rows of a terminal.
 
 What has been cut off never changes again, so it can be printed for good; only the block that grows is drawn again.
 Colours are the terminal's own, and none is a background, so that they can be read on light and on dark.
@@ -94,7 +94,7 @@ class Blocks:
         *whole, rest = (self._line + text).split("\n")
         for line in whole:
             end = yield from self._without_pieces(line)
-            yield from self._added(end.rstrip("\r"))
+            yield from self._add_line(end.rstrip("\r"))
         self._line = yield from self._without_pieces(rest)
 
     def rest(self) -> Block | None:
@@ -113,12 +113,12 @@ class Blocks:
         """Give the blocks that a long line fills, and return what is left of it."""
         while len(line) > _LONGEST_LINE:
             cut = line.rfind(" ", 0, _LONGEST_LINE) + 1 or _LONGEST_LINE
-            yield from self._added(line[:cut])
+            yield from self._add_line(line[:cut])
             yield from self._cut_off()
             line = line[cut:]
         return line
 
-    def _added(self, line: str) -> Iterator[Block]:
+    def _add_line(self, line: str) -> Iterator[Block]:
         is_gap = not self._fence and not line.strip()
         is_after_gap = not self._fence and bool(self._lines) and not self._lines[-1].strip()
         if (is_gap or is_after_gap) and not self._may_hold(line):

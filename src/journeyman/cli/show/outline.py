@@ -12,7 +12,7 @@ from typing import Final
 
 from journeyman.cli.show.lines import EMPTY, Line, Mark, short_usage, usage_sentence
 from journeyman.cli.show.seen import BACKGROUND, SeenIteration, SeenRun, SeenRuns
-from journeyman.cli.show.tree import counted, mark_of
+from journeyman.cli.show.tree import count_work, mark_of
 from journeyman.errors import count
 from journeyman.events import Event, RunFailed, RunResumed, RunStarted
 from journeyman.types import NOTHING_USED, Usage
@@ -52,7 +52,9 @@ class Outline:
         yield EMPTY
         yield Line(name="in all", text=f"· {together.sentence()}")
         yield Line(
-            indent=2, text=usage_sentence(_used_by([run for run in self._roots if run.mode != BACKGROUND])), style="dim"
+            indent=2,
+            text=usage_sentence(_usage_of([run for run in self._roots if run.mode != BACKGROUND])),
+            style="dim",
         )
         if apart.runs:
             yield Line(name="in the background", text=f"· {apart.sentence()}")
@@ -83,7 +85,7 @@ def _head(run: SeenRun, indent: int) -> Line:
     if isinstance(run.ending, RunFailed):
         mark = mark_of(run.ending.error.code)
     mode = f"{run.mode} · " if run.mode else ""
-    took = "did not end by itself" if run.metadata is None else counted(run.metadata).removeprefix("1 attempt, ")
+    took = "did not end by itself" if run.metadata is None else count_work(run.metadata).removeprefix("1 attempt, ")
     usage = None if run.metadata is None else run.metadata.usage
     note = "" if usage is None else short_usage(usage)
     return Line(indent=indent, mark=mark, name=run.path[-1], text=f"· {mode}{took}", note=note)
@@ -113,7 +115,7 @@ def _step(iteration: SeenIteration, indent: int) -> Line:
 
 @dataclass(slots=True)
 class _Sum:
-    """What several runs did together."""
+    """The sum of what several runs did: attempts, iterations, and calls."""
 
     runs: int = 0
     attempts: int = 0
@@ -148,15 +150,15 @@ def _sums(roots: Sequence[SeenRun]) -> tuple[_Sum, _Sum, Usage | None]:
             is_apart = True
         (apart if is_apart else together).add(run)
         stack += [(below, is_apart) for below in run.below]
-    return together, apart, _used_by(background)
+    return together, apart, _usage_of(background)
 
 
-def _used_by(runs: Sequence[SeenRun]) -> Usage | None:
+def _usage_of(runs: Sequence[SeenRun]) -> Usage | None:
     """Return what the runs used with all below them; None when one of them does not say."""
     total = NOTHING_USED
     for run in runs:
         if run.mode == BACKGROUND and run.metadata is None:
-            total += _used_so_far(run)
+            total += _usage_so_far(run)
         elif run.metadata is None or run.metadata.usage is None:
             return None
         else:
@@ -164,9 +166,9 @@ def _used_by(runs: Sequence[SeenRun]) -> Usage | None:
     return total
 
 
-def _used_so_far(run: SeenRun) -> Usage:
+def _usage_so_far(run: SeenRun) -> Usage:
     """Return what a run that has not ended used, with those below that it waits for."""
     if run.metadata is not None and run.metadata.usage is not None:
         return run.metadata.usage
-    below = [_used_so_far(each) for each in run.below if each.mode != BACKGROUND]
+    below = [_usage_so_far(each) for each in run.below if each.mode != BACKGROUND]
     return Usage.total([*below, *[each.usage for each in run.iterations if each.usage is not None]])

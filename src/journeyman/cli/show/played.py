@@ -56,7 +56,7 @@ def cassette_lines(recordings: Recordings, run: RecordedRun, path: RunPath = ())
 
 
 class _Played:
-    """What is read of the events of one run, for a cassette."""
+    """Builds the cassette of one run from its recorded events."""
 
     def __init__(self, path: RunPath) -> None:
         self.target: str | None = None

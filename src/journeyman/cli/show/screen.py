@@ -1,4 +1,4 @@
-"""Where the tree goes: a live terminal, plain lines, or nowhere; and the signals that stop what it shows.
+"""The screens that show a tree: a live terminal, plain lines, or nothing; and the signals that stop what it shows.
 
 In a terminal finished lines are printed above, for good, and only the tail is drawn again, by a thread of its own: ten
 times a second, even while a tool or a validator blocks the event loop. For the same reason a thread hears Ctrl-C and

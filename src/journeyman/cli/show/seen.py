@@ -1,4 +1,4 @@
-"""What has been seen of the runs that go on: one record for each, made of its events.
+"""Records of the runs that are shown, one for each, made of its events.
 
 Everything that shows a run reads these records. What an event changes in them is said here and nowhere else.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journeyman import events
-from journeyman.cli.show.lines import arguments, delegated, duration
+from journeyman.cli.show.lines import arguments, describe_delegation, duration
 from journeyman.errors import count
 from journeyman.result import Metadata, ToolKind
 from journeyman.subagents.calls import NAME as SUBAGENT
@@ -109,7 +109,7 @@ class SeenRun:
 
     @property
     def metadata(self) -> Metadata | None:
-        """What it took; None until it has ended."""
+        """The run's metadata; None until it has ended."""
         return None if self.ending is None else self.ending.metadata
 
     @property
@@ -242,7 +242,7 @@ class SeenRuns:
                     name=event.tool_name,
                     kind=event.kind,
                     input=given,
-                    given=delegated(given) if event.tool_name == SUBAGENT else arguments(given),
+                    given=describe_delegation(given) if event.tool_name == SUBAGENT else arguments(given),
                     since=self._now(),
                 )
                 run.doing = f"running {event.tool_name}"

@@ -1,4 +1,4 @@
-"""What is going on right now, for the last rows of a terminal: the words as they come, the calls under way, the time.
+"""Makes the last rows of a terminal, which show what goes on now: the words as they come, the open calls, the time.
 
 Each sub-agent at work has a row. `Tail` draws nothing, and is not safe to use from two threads at once: those who ask
 for its lines in another thread than that of the events use a lock.

@@ -78,21 +78,21 @@ class Tree:
         if begins:
             self._keep_lines(event)
         is_end = isinstance(event, events.RunSucceeded | events.RunFailed) and path in self._seen.open
-        entries = self._closed(path) if is_end else []
+        entries = self._close_run(path) if is_end else []
         run = self._seen.follow(event)
         if run is None:
-            lines = [_indented(line, path) for line in lines_beside(event)]
+            lines = [_indent(line, path) for line in lines_beside(event)]
             self._last = self._last[:1] if lines else self._last  # what goes on says again which run it is about
             return lines
-        new = [_Entry(path, _indented(line, path), begins) for line in lines_of(run, event)]
+        new = [_Entry(path, _indent(line, path), begins) for line in lines_of(run, event)]
         kept = self._kept.get(path)
         if kept is None:
-            return self._passed_on(path, [*entries, *new])
+            return self._pass_on(path, [*entries, *new])
         if isinstance(event, events.IterationStarted) and (event.attempt, event.iteration) != (1, 1):
             entries = kept.copy()
             kept.clear()
         kept += new
-        return self._passed_on(path, entries)
+        return self._pass_on(path, entries)
 
     def rest(self) -> list[Line]:
         """Return the lines that were kept of runs that have not ended."""
@@ -109,14 +109,14 @@ class Tree:
         if len(event.path) > 1 and (is_shared or (isinstance(event, events.RunStarted) and event.mode in _TOGETHER)):
             self._kept[event.path] = []
 
-    def _closed(self, path: RunPath) -> list[_Entry]:
+    def _close_run(self, path: RunPath) -> list[_Entry]:
         """Return the lines that were kept of a run that has ended, and of those that it took along."""
         entries = self._kept.pop(path, [])
         for below in self._seen.stopped_with(path):
-            entries += [*self._closed(below), _Entry(below, _indented(_STOPPED, below))]
+            entries += [*self._close_run(below), _Entry(below, _indent(_STOPPED, below))]
         return entries
 
-    def _passed_on(self, path: RunPath, entries: list[_Entry]) -> list[Line]:
+    def _pass_on(self, path: RunPath, entries: list[_Entry]) -> list[Line]:
         """Return the lines, or keep them among those of a run above whose lines are kept."""
         for length in range(len(path) - 1, 0, -1):
             if path[:length] in self._kept:
@@ -129,13 +129,13 @@ class Tree:
         lines: list[Line] = []
         for entry in entries:
             if self._last and not entry.names_itself and self._last[: len(entry.path)] != entry.path:
-                lines.append(_indented(Line(text=entry.path[-1], style="dim"), entry.path))
+                lines.append(_indent(Line(text=entry.path[-1], style="dim"), entry.path))
             lines.append(entry.line)
             self._last = entry.path
         return lines
 
 
-def _indented(line: Line, path: RunPath) -> Line:
+def _indent(line: Line, path: RunPath) -> Line:
     return replace(line, indent=line.indent + _DEEPER * (len(path) - 1)) if len(path) > 1 else line
 
 
@@ -146,7 +146,7 @@ def lines_of(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901
     """Give the lines that `event` adds to those of its run; the first column is the run's own."""
     match event:
         case events.RunStarted() | events.RunResumed():
-            yield _begun(run, event)
+            yield _begin_line(run, event)
         case events.MessageCommitted(message=message):
             if message.role == "user" and run.n_prompts == 1:
                 indent = _CHILD if run.is_child else 0
@@ -165,26 +165,26 @@ def lines_of(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901
             note = short_usage(usage)
             yield Line(indent=_ITERATION, name=f"{number}", text=one_line(text), note=note, rows=_WORDS_ROWS)
         case events.HostedToolRan():
-            yield from _hosted(event)
+            yield from _hosted_lines(event)
         case events.ToolFinished():
-            yield from _finished(run, event)
+            yield from _finish_lines(run, event)
         case events.CallAbandoned():
             text = "was stopped and goes on; what it returns is dropped"
             yield Line(indent=_CALL, mark="warning", name=event.tool_name or "model", text=text)
         case events.LayerStarted():
             if run.n_layers == 1:
-                yield _handed_in(run)
+                yield _submission_line(run)
         case events.LayerCompleted(outcome=outcome):
-            yield from _validated(outcome)
+            yield from _layer_lines(outcome)
         case events.RunSucceeded(metadata=metadata):
             yield from _end("done", metadata, run)
         case events.RunFailed():
-            yield from _failed(run, event)
+            yield from _failure_lines(run, event)
         case _:
             pass
 
 
-def _begun(run: SeenRun, event: events.RunStarted | events.RunResumed) -> Line:
+def _begin_line(run: SeenRun, event: events.RunStarted | events.RunResumed) -> Line:
     if isinstance(event, events.RunStarted):
         how = f"· {event.mode} " if event.mode else ""
         text = f"{how}· {event.model}"
@@ -202,15 +202,15 @@ def _attempt(run: SeenRun, number: int) -> Iterator[Line]:
         yield Line(indent=_CHILD if run.is_child else 0, name=f"attempt {number}{of}")
 
 
-def _hosted(event: events.HostedToolRan) -> Iterator[Line]:
+def _hosted_lines(event: events.HostedToolRan) -> Iterator[Line]:
     call = event.call
     asked, mark = one_line(call.asked), "failed" if call.error else "done"
     yield Line(indent=_CALL, mark=mark, name=call.tool, text=asked, style="dim", rows=_WORDS_ROWS, note="hosted")
     if call.error:
-        yield _barred(call.error, "red", rows=_FAULT_ROWS)
+        yield _bar(call.error, "red", rows=_FAULT_ROWS)
 
 
-def _finished(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:
+def _finish_lines(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:
     if run.n_layers and event.kind in ("output", "submit"):
         return  # its layers were shown
     is_draft = event.kind == "output" and not event.is_error
@@ -227,9 +227,9 @@ def _finished(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:
         note="cached" if event.cached else duration(event.duration_s) if event.duration_s >= _NOTABLE_S else "",
     )
     if event.is_error:
-        yield _barred(event.tool_result, "red", rows=_FAULT_ROWS)
+        yield _bar(event.tool_result, "red", rows=_FAULT_ROWS)
     elif is_draft:
-        yield _barred(_preview(*run.drafts), "", rows=_PREVIEW_ROWS)
+        yield _bar(_preview(*run.drafts), "", rows=_PREVIEW_ROWS)
 
 
 def _preview(before: str, text: str) -> str:
@@ -242,31 +242,31 @@ def _preview(before: str, text: str) -> str:
     return "\n".join(new) if new else "nothing"
 
 
-def _handed_in(run: SeenRun) -> Line:
+def _submission_line(run: SeenRun) -> Line:
     """Say what is about to be validated."""
     own = [call for call in run.open_calls if call.kind in ("output", "submit")]
     name, given = (own[-1].name, own[-1].given) if own else ("the answer", "")
     return Line(indent=_CALL, mark="step", name=name, text=given, style="dim")
 
 
-def _validated(outcome: LayerOutcome) -> Iterator[Line]:
+def _layer_lines(outcome: LayerOutcome) -> Iterator[Line]:
     yield Line(indent=_BELOW_CALL, mark="done" if outcome.passed else "failed", text=outcome.name)
     if not outcome.passed:
-        yield replace(_barred(outcome.feedback, "yellow", rows=_FEEDBACK_ROWS), indent=_BELOW_CALL + 2)
+        yield replace(_bar(outcome.feedback, "yellow", rows=_FEEDBACK_ROWS), indent=_BELOW_CALL + 2)
 
 
-def _barred(text: str, style: str, *, rows: int) -> Line:
+def _bar(text: str, style: str, *, rows: int) -> Line:
     return Line(indent=_BELOW_CALL, mark="bar", text=text.strip("\n"), style=style, rows=rows)
 
 
 # -- the end of a run -------------------------------------------------------------------------------------------------
 
 
-def _failed(run: SeenRun, event: events.RunFailed) -> Iterator[Line]:
+def _failure_lines(run: SeenRun, event: events.RunFailed) -> Iterator[Line]:
     yield from _end(mark_of(event.error.code), event.metadata, run)
     if run.is_child:  # of the others, it is said below the tree
         text = f"{event.error.code}: {event.error.message}"
-        yield replace(_barred(text, "red", rows=_FAULT_ROWS), indent=2 * _CHILD)
+        yield replace(_bar(text, "red", rows=_FAULT_ROWS), indent=2 * _CHILD)
 
 
 def mark_of(code: ErrorCode) -> Mark:
@@ -277,17 +277,17 @@ def mark_of(code: ErrorCode) -> Mark:
 def _end(mark: Mark, metadata: Metadata, run: SeenRun) -> Iterator[Line]:
     if run.is_child:
         usage = "" if metadata.usage is None else short_usage(metadata.usage)
-        yield Line(indent=_CHILD, mark=mark, name=mark, text=f"· {counted(metadata)}", note=usage)
+        yield Line(indent=_CHILD, mark=mark, name=mark, text=f"· {count_work(metadata)}", note=usage)
     else:
         yield EMPTY
-        yield Line(mark=mark, name=mark, text=f"· {counted(metadata)}")
+        yield Line(mark=mark, name=mark, text=f"· {count_work(metadata)}")
         yield Line(indent=2, text=usage_sentence(metadata.usage), style="dim")
     for found in metadata.callback_errors[:_CALLBACK_ERRORS]:
         text = one_line(f"raised {type(found.error).__name__}: {found.error}")
         yield Line(indent=2, mark="warning", name=found.callback, text=text)
 
 
-def counted(metadata: Metadata) -> str:
+def count_work(metadata: Metadata) -> str:
     """Say how many attempts, iterations and calls a run of its own took, and how long."""
     took = duration(metadata.latency_s)
     if not metadata.attempts:

@@ -1,5 +1,5 @@
-"""What is said to a run that goes on, durable or recorded, in whichever process: `journeyman steer`, `approve`, `deny`,
-`answer`, `hold` and `release`. The viewer says the same in the same way.
+"""The commands that speak to a run that goes on, durable or recorded, in whichever process: `journeyman steer`,
+`approve`, `deny`, `answer`, `hold` and `release`. The viewer says the same in the same way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import cast
 from pydantic_core import from_json
 
 from journeyman.cli.app import Mistake, Refused
-from journeyman.cli.durable import AnyHandle, find_store, in_store, name_of, question_line, said_to_recording, tell
+from journeyman.cli.durable import AnyHandle, find_store, in_store, name_of, question_line, say_to_recording, tell
 from journeyman.cli.run import Flag, Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.durable.durable import Durable
@@ -24,11 +24,11 @@ def _say(run: str, store: str | None, say: Callable[[AnyHandle], Awaitable[str]]
     """Say something to a run, and print what came of it."""
     Stdout()
     place = find_store(store)
-    if (heard := said_to_recording(place, run, say)) is not None:
+    if (heard := say_to_recording(place, run, say)) is not None:
         tell(heard)
         return 0
 
-    async def said(durable: Durable) -> tuple[str, RunInfo]:
+    async def say_durably(durable: Durable) -> tuple[str, RunInfo]:
         handle = await durable.get(run)
         try:
             return await say(handle), await handle.info()
@@ -37,7 +37,7 @@ def _say(run: str, store: str | None, say: Callable[[AnyHandle], Awaitable[str]]
         except ValueError as error:
             raise Mistake(str(error), "") from error
 
-    words, info = in_store(place, said)
+    words, info = in_store(place, say_durably)
     tell(words)
     if info.status == "ready":
         tell(f"Unless a worker does, go on with it: {place.command('resume', name_of(info))}")
