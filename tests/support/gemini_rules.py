@@ -93,12 +93,12 @@ class Request(StrictRequest):
         around = [first, *self.contents, first]
         return [Exchange(a.where, calls_of(a), responses_of(b)) for a, b in pairwise(around)]
 
-    @property
+    @cached_property
     def answered(self) -> list[tuple[Item, Item]]:
         """The calls, each with the response that stands where its own must."""
         return [pair for e in self.exchanges for pair in zip(e.calls, e.results, strict=False)]
 
-    @property
+    @cached_property
     def parts(self) -> list[Item]:
         return [part for content in self.contents for part in content.each("parts")]
 

@@ -103,12 +103,12 @@ class Request(StrictRequest):
     def tools(self) -> list[Item]:
         return items_of(self.body.get("tools"), "tools")
 
-    @property
+    @cached_property
     def deferred(self) -> list[Item]:
         """The tools that are not in the prompt until a result names them."""
         return [tool for tool in self.tools if tool.data.get("defer_loading") is True]
 
-    @property
+    @cached_property
     def schemas(self) -> list[Item]:
         return [tool.under("input_schema") for tool in self.tools if tool.data.get("type") in (None, "custom")]
 
@@ -123,11 +123,11 @@ class Request(StrictRequest):
         kind = as_text(as_object(self.body.get("thinking")).get("type"))
         return "" if kind == "disabled" else kind
 
-    @property
-    def budget(self) -> float | None:
-        """The budget of manual thinking."""
-        thinking = as_object(self.body.get("thinking"))
-        return as_number(thinking.get("budget_tokens")) if self.thinking == "enabled" else None
+    @cached_property
+    def form(self) -> list[Json]:
+        """The schema that the answer must have, and all schemas inside it."""
+        schema = as_object(as_object(as_object(self.body.get("output_config")).get("format")).get("schema"))
+        return [*_schemas(schema)] if schema else []
 
     @property
     def continues_a_pause(self) -> bool:
@@ -214,6 +214,11 @@ def _against_types(request: Request) -> list[str]:
     return errors
 
 
+def _budget(request: Request) -> float | None:
+    thinking = as_object(request.body.get("thinking"))
+    return as_number(thinking.get("budget_tokens")) if request.thinking == "enabled" else None
+
+
 def _marked(places: Iterable[Item]) -> list[Item]:
     return [place for place in places if as_object(place.data.get("cache_control"))]
 
@@ -224,12 +229,6 @@ def _is_empty(block: Item) -> bool:
 
 def _says_nothing(block: Item) -> bool:
     return block.type == "text" and not block.text("text").strip()
-
-
-def _form(request: Request) -> list[Json]:
-    """Return the schema that an answer must have, and all schemas inside it."""
-    schema = as_object(as_object(as_object(request.body.get("output_config")).get("format")).get("schema"))
-    return [*_schemas(schema)] if schema else []
 
 
 def _schemas(schema: Json) -> Iterator[Json]:
@@ -384,22 +383,22 @@ RULES: tuple[Rule[Request], ...] = (
     # The form of an answer
     Rule(
         "A form has no circle (P structured-outputs)",
-        lambda r: _circles(_form(r)),
+        lambda r: _circles(r.form),
         on("a form", {f"{_FORM}.$defs.Row.properties": {"next": {"$ref": "#/$defs/Row"}}}),
     ),
     Rule(
         "A form has no bounds (P structured-outputs)",
-        lambda r: any(schema.keys() - _FORM_KEYWORDS for schema in _form(r)),
+        lambda r: any(schema.keys() - _FORM_KEYWORDS for schema in r.form),
         on("a form", {f"{_FORM}.properties.total.minimum": 0}),
     ),
     Rule(
         "The objects of a form are closed (P structured-outputs)",
-        lambda r: any(s.get("type") == "object" and s.get("additionalProperties") is not False for s in _form(r)),
+        lambda r: any(s.get("type") == "object" and s.get("additionalProperties") is not False for s in r.form),
         on("a form", {f"{_FORM}.additionalProperties": GONE}),
     ),
     Rule(
         "A form says of what type its parts are (P structured-outputs)",
-        lambda r: any(not s.keys() & {"$ref", "anyOf", "const", "enum", "type"} for s in _form(r)),
+        lambda r: any(not s.keys() & {"$ref", "anyOf", "const", "enum", "type"} for s in r.form),
         on("a form", {f"{_FORM}.properties.total": {"description": "Anything."}}),
     ),
     # Files
@@ -420,12 +419,12 @@ RULES: tuple[Rule[Request], ...] = (
     # Thinking
     Rule(
         "A budget is at least 1024 (P extended-thinking)",
-        lambda r: r.budget is not None and r.budget < 1024,
+        lambda r: (n := _budget(r)) is not None and n < 1024,
         on("thinking turn", {"thinking.budget_tokens": 1023}),
     ),
     Rule(
         "A budget is less than max_tokens (P extended-thinking)",
-        lambda r: r.budget is not None and r.budget >= (r.number("max_tokens") or math.inf),
+        lambda r: (n := _budget(r)) is not None and n >= (r.number("max_tokens") or math.inf),
         on("thinking turn", {"thinking.budget_tokens": 4096}),
     ),
     Rule(

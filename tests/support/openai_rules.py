@@ -157,7 +157,7 @@ class Request(StrictRequest):
                 found.append(Exchange(item.where, calls, []))
         return found
 
-    @property
+    @cached_property
     def functions(self) -> list[Item]:
         """What has the name and the arguments, of each call."""
         return [call.under("function") if call.type == "function" else call for call in self.calls]
@@ -167,12 +167,12 @@ class Request(StrictRequest):
         tools = [tool for tool in items_of(self.body.get("tools"), "tools") if tool.type == "function"]
         return [tool.under("function") for tool in tools] if self.api == "chat" else tools
 
-    @property
+    @cached_property
     def hosted(self) -> list[Item]:
         """The tools that the provider runs."""
         return [each for each in items_of(self.body.get("tools"), "tools") if each.type not in ("function", "custom")]
 
-    @property
+    @cached_property
     def form(self) -> Item:
         """The form of the answer that is asked for; empty if there is none."""
         body = Item("", self.body)
@@ -180,7 +180,14 @@ class Request(StrictRequest):
         form = form if form.data else body.under("text").under("format")
         return form if form.text("type") in ("", "json_schema") else Item("", {})
 
-    @property
+    @cached_property
+    def strict(self) -> list[Item]:
+        """The schemas that are strict, of tools and of the answer, and all schemas inside them."""
+        asked = [tool.under("parameters") for tool in self.tools if tool.data.get("strict") is True]
+        asked += [self.form.under("schema")] if self.form.data.get("strict") is True else []
+        return [each for schema in asked for each in _walk(schema)]
+
+    @cached_property
     def parts(self) -> list[Item]:
         """Every part of content in messages, items and results."""
         return [part for owner in self.items for key in ("content", "output") for part in owner.each(key)]
@@ -234,13 +241,6 @@ def _walk(schema: Item) -> Iterator[Item]:
         yield from _walk(schema.under("items"))
     for option in schema.each("anyOf"):
         yield from _walk(option)
-
-
-def _strict(request: Request) -> Iterator[Item]:
-    """Yield the schemas that are strict, and all schemas inside them."""
-    for tool in request.tools:
-        yield from _walk(tool.under("parameters")) if tool.data.get("strict") is True else ()
-    yield from _walk(request.form.under("schema")) if request.form.data.get("strict") is True else ()
 
 
 def _is_open(schema: Item) -> bool:
@@ -372,22 +372,22 @@ _COMMON_RULES: tuple[Rule[Request], ...] = (
     ),
     Rule(
         "A strict schema has no words but those that are kept (P guides/structured-outputs)",
-        lambda r: (schema for schema in _strict(r) if schema.data.keys() - _STRICT_KEYWORDS),
+        lambda r: (schema for schema in r.strict if schema.data.keys() - _STRICT_KEYWORDS),
         on("strict", lambda r: r.schemas[0].data.update(default={}), lambda r: r.form.under("schema").data.update(x=1)),
     ),
     Rule(
         "A strict schema has no formats but those that are kept (P guides/structured-outputs)",
-        lambda r: (schema for schema in _strict(r) if schema.data.get("format") not in (None, *_STRICT_FORMATS)),
+        lambda r: (schema for schema in r.strict if schema.data.get("format") not in (None, *_STRICT_FORMATS)),
         on("strict", lambda r: r.schemas[0].under("properties").data.update(sql={"type": "string", "format": "uri"})),
     ),
     Rule(
         "A reference in a strict schema stands alone (P guides/structured-outputs)",
-        lambda r: (schema for schema in _strict(r) if "$ref" in schema.data and len(schema.data) > 1),
+        lambda r: (schema for schema in r.strict if "$ref" in schema.data and len(schema.data) > 1),
         on("strict", lambda r: r.schemas[0].under("properties").data.update(sql={"$ref": "#", "description": "More."})),
     ),
     Rule(
         "A strict schema is closed, and all its fields are required (P guides/structured-outputs)",
-        lambda r: filter(_is_open, _strict(r)),
+        lambda r: filter(_is_open, r.strict),
         on(
             "strict",
             lambda r: r.schemas[0].data.pop("additionalProperties"),

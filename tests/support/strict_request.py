@@ -91,17 +91,17 @@ class StrictRequest:
         """Return a number of the body; None for anything else."""
         return as_number(self.body.get(key))
 
-    @property
+    @cached_property
     def calls(self) -> list[Item]:
         """All calls of the conversation."""
         return [call for exchange in self.exchanges for call in exchange.calls]
 
-    @property
+    @cached_property
     def results(self) -> list[Item]:
         """All results of the conversation that stand where calls are answered."""
         return [result for exchange in self.exchanges for result in exchange.results]
 
-    @property
+    @cached_property
     def schemas(self) -> list[Item]:
         """The schemas of the tools that have one."""
         return [tool.under(self.schema_key) for tool in self.tools if tool.data.get(self.schema_key) is not None]
