@@ -76,7 +76,6 @@ MAY_LOAD = {
     "otel": ["httpx2", "mcp", "uvicorn"],
     "serve": ["griffe", "httpx2", "mcp", "uvicorn"],
     "store": ["uvicorn"],
-    "support_tests": ["anthropic", "httpx2", "openai"],
     "tools": ["griffe"],
     "values": ["uvicorn"],
     "view": ["griffe", "httpx2", "uvicorn"],
