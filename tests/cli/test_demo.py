@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.cli.program import Warm, journeyman
 from tests.support.openai_answers import answer, call
-from tests.support.openai_api import OpenAiApi, Service
+from tests.support.servers import OpenAiApi, Service
 
 
 def test_the_demo_says_first_that_a_stand_in_is_at_work_and_hands_in_a_checked_report(

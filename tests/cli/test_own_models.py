@@ -13,7 +13,7 @@ from tests.cli.terminal import terminal
 from tests.support.messages_answers import Raw, raw
 from tests.support.messages_json import Json
 from tests.support.openai_answers import answer, text
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import OpenAiApi
 
 SERVERS: tuple[str, ...] = ("OLLAMA_BASE_URL", "LM_STUDIO_BASE_URL", "LLAMA_CPP_BASE_URL", "VLLM_BASE_URL")
 NOBODY: dict[str, str] = dict.fromkeys(SERVERS, "http://127.0.0.1:9")

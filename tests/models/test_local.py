@@ -32,7 +32,7 @@ from journeyman.result import Failure
 from tests.models.asking import unavailable
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.openai_answers import answer, text
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import OpenAiApi
 
 STAND_INS = Path(__file__).with_name("stand_ins")
 

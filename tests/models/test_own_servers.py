@@ -21,7 +21,7 @@ from tests.models.asking import failure_of
 from tests.support.messages_answers import Raw, raw
 from tests.support.messages_json import Json
 from tests.support.openai_answers import Answer, answer, text
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import OpenAiApi
 
 PROPS: Json = {"default_generation_settings": {"n_ctx": 2_048}, "chat_template_caps": {"supports_tools": True}}
 ROOM = 2_048 - 2_048 // 50 - 8

@@ -34,7 +34,7 @@ _NOTICE: Final = (
 
 
 class Demo(Protocol):
-    """The names that the example's module gives to `journeyman demo`."""
+    """The example of `journeyman demo`: an agent, a question for it, and a notice that says who answers."""
 
     @property
     def agent(self) -> Agent[Any, Any, Any]: ...
