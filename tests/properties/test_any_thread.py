@@ -17,8 +17,11 @@ from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.tools.background import TaskContext
 from tests.support.busy import busy_threads
 from tests.support.players import Told, giving, sleeping
+from tests.support.shares import IS_WHOLE
 
-N_TRIES = 40
+pytestmark = pytest.mark.fuzz
+
+N_TRIES = 40 if IS_WHOLE else 20
 
 
 def talker() -> Agent:
