@@ -1,5 +1,6 @@
 // A recording as it is read and as it grows: its events in pages, its requests, and what comes while it is live.
 
+import { useLayoutEffect, useMemo, useReducer } from "preact/hooks";
 import type { Happened, Run, Sent, Told, Words } from "./api";
 import { eventOf, type EventPage, eventsOf, Failed, FIRST, get, ofRun, query, requestsOf, runOf } from "./client";
 import { Tree } from "./logic/tree";
@@ -198,4 +199,19 @@ export class Recording {
     this.source?.close();
     window.clearTimeout(this.later);
   }
+}
+
+/** A recording that is read as long as whoever asks for it is shown. */
+export function useRecording(id: string): Recording {
+  const [, render] = useReducer<number, void>((n) => n + 1, 0);
+  const recording = useMemo(() => new Recording(id), [id]);
+  useLayoutEffect(() => {
+    const stop = recording.listen(() => render());
+    void recording.open();
+    return () => {
+      stop();
+      recording.close();
+    };
+  }, [recording]);
+  return recording;
 }

@@ -8,6 +8,13 @@ import { blocks, firstOf, inOneLine, list, NOTHING, number, object, sum, text, u
 export type Kind = "root" | "turn" | "run" | "attempt" | "iteration" | "call" | "note" | "ending";
 export type State = "done" | "failed" | "live" | "waits" | "cancelled";
 
+export function stateOf(status: string, isWaiting = false): State {
+  if (isWaiting) return "waits";
+  if (status === "live") return "live";
+  if (status === "failure" || status === "died") return "failed";
+  return status === "cancelled" ? "cancelled" : "done";
+}
+
 export interface Chip {
   text: string;
   look: "plain" | "bad" | "wait" | "accent";

@@ -6,15 +6,14 @@ import { get, ofRun } from "../client";
 import { align, type Pair } from "../logic/compare";
 import { beside, lines } from "../logic/diff";
 import { count, duration, exact, firstLine, money, percent, plural, shortId } from "../logic/format";
+import { requestsByStep, stepKey } from "../logic/requests";
 import type { Step, Tree } from "../logic/tree";
 import { sentTokens, text } from "../logic/values";
 import { titleOf } from "../logic/rows";
-import type { Recording } from "../recording";
+import { type Recording, useRecording } from "../recording";
 import { go, type Route } from "../route";
 import { Loading, Problem, StateIcon, To } from "./parts";
-import { requestsByStep, useRecording } from "./run";
 import { HelpButton, LinkButton, Where } from "./top";
-import { stepKey } from "./tree";
 
 export function Compare({ route }: { route: Route }) {
   const [one = "", other = ""] = (route["compare"] ?? "").split(",");

@@ -1,19 +1,17 @@
 // The conversation as a reader would want it.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Happened } from "../api";
+import type { Happened, Piece, Sent } from "../api";
+import { get, ofRun, parsed } from "../client";
 import { plural } from "../logic/format";
+import { curl } from "../logic/requests";
 import { callText, inOrder, markdown, python, resultText } from "../logic/transcript";
 import type { Tree } from "../logic/tree";
 import { blocks, inOneLine, isObject, object, text } from "../logic/values";
-import { parsed } from "../client";
 import type { Recording } from "../recording";
 import { goOn, now } from "../route";
-import { ResultView } from "./details";
+import { ResultView } from "./pane";
 import { copy, JsonView, LongText, toast } from "./parts";
-import { curl } from "./request";
-import { get, ofRun } from "../client";
-import type { Piece, Sent } from "../api";
 
 const AT_ONCE = 60;
 

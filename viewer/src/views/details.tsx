@@ -1,33 +1,26 @@
 // The right side: what is selected, under tabs that stay while the selection moves.
 
-import { useEffect, useState } from "preact/hooks";
-import type { Facts, Happened, Json, Sent } from "../api";
-import { parsed } from "../client";
+import { useState } from "preact/hooks";
+import type { Facts, Happened, Sent } from "../api";
 import { count, duration, exact, money, percent, plural, size, utc } from "../logic/format";
+import { stepKey } from "../logic/requests";
 import { onlyCall, titleOf } from "../logic/rows";
-import type { Step, Tree } from "../logic/tree";
-import { blocks, inOneLine, isObject, length, list, object, sentTokens, text } from "../logic/values";
+import type { Step } from "../logic/tree";
+import { blocks, inOneLine, length, object, sentTokens, text } from "../logic/values";
 import type { Recording } from "../recording";
-import { href, now, type Route } from "../route";
+import { goOn, href, now, type Route } from "../route";
 import { DraftPane } from "./draft";
 import { EndingPane } from "./ending";
-import { ApprovalCard, asked, WhoDidWhat } from "./operator";
-import { copy, Figure, Icon, JsonView, LongText, StateIcon } from "./parts";
+import { ApprovalCard } from "./operator";
+import { asked, WhoDidWhat } from "./operators";
+import { type PaneGiven, ResultView, useEntire } from "./pane";
+import { copy, Figure, Icon, JsonView, LongText, StateIcon, Tabs } from "./parts";
 import { RequestPane } from "./request";
-import { stepKey } from "./tree";
 
 export interface Tab {
   id: string;
   name: string;
   more?: string;
-}
-
-export interface PaneGiven {
-  recording: Recording;
-  tree: Tree;
-  step: Step;
-  requests: Map<string, Sent>;
-  choose: (key: string) => void;
 }
 
 function iterationOf(step: Step): Step | null {
@@ -155,9 +148,6 @@ export function Details(given: Given) {
   );
 }
 
-import { goOn } from "../route";
-import { Tabs } from "./parts";
-
 function TabsRow({ tabs, tab }: Given) {
   return <Tabs tabs={tabs} at={tab} choose={(id) => goOn({ tab: id }, true)} />;
 }
@@ -199,24 +189,6 @@ function Crumbs({ step, choose }: { step: Step; choose: (key: string) => void })
 function nameOf(step: Step): string {
   if (step.kind === "iteration") return `iteration ${step.iteration}`;
   return step.kind === "attempt" || step.kind === "turn" || step.kind === "ending" || step.kind === "note" ? step.title.toLowerCase() : step.title;
-}
-
-/** An event with all of its texts, once they are here. */
-export function useEntire(recording: Recording, event: Happened | null): Happened | null {
-  const [whole, set] = useState<Happened | null>(event);
-  useEffect(() => {
-    set(event);
-    if (!event) return;
-    let isHere = true;
-    recording
-      .entire(event)
-      .then((each) => isHere && set(each))
-      .catch(() => undefined); // what there is of it is shown
-    return () => {
-      isHere = false;
-    };
-  }, [event?.n, recording]);
-  return whole?.n === event?.n ? whole : event;
 }
 
 function WhereTimeWent({ step, sent }: { step: Step; sent: Sent | undefined }) {
@@ -386,64 +358,6 @@ function CallCard({ call, recording, choose, isOne }: { call: Step; recording: R
         </div>
       </div>
     </section>
-  );
-}
-
-/** What a tool gave: JSON as JSON, text as text. */
-export function ResultView({ value, isError }: { value: Json | undefined; isError: boolean }) {
-  if (Array.isArray(value)) {
-    return (
-      <>
-        {list(value).map((each, n) => (
-          <ResultView key={n} value={isObject(each) && typeof each["text"] === "string" ? each["text"] : each} isError={isError} />
-        ))}
-      </>
-    );
-  }
-  const json = isObject(value) ? undefined : parsed(value);
-  if (json !== undefined) return <JsonView value={json} />;
-  return <TextResult value={text(value)} isError={isError} />;
-}
-
-const REMARK = /^\[.*\]$/;
-const NUMBERED = /^(\s*\d+)(\t| {2}|: ?|[|] )(.*)$/;
-
-function TextResult({ value, isError }: { value: string; isError: boolean }) {
-  const [all, set] = useState(false);
-  if (value.length > 60_000 && !all) {
-    return (
-      <pre class={`text${isError ? " bad" : ""}`}>
-        <LongText text={value} />
-      </pre>
-    );
-  }
-  const lines = value.split("\n");
-  const most = 400;
-  return (
-    <pre class={`text${isError ? " bad" : ""}`}>
-      {lines.slice(0, all ? lines.length : most).map((line, n) => {
-        const found = NUMBERED.exec(line);
-        const isRemark = n > 0 && REMARK.test(line);
-        return (
-          <span class={isRemark ? "remark" : undefined} key={n}>
-            {found ? (
-              <>
-                <span class="remark">{`${found[1] ?? ""}  `}</span>
-                {found[3]}
-              </>
-            ) : (
-              line
-            )}
-            {"\n"}
-          </span>
-        );
-      })}
-      {lines.length > most && !all && (
-        <button type="button" class="fold" onClick={() => set(true)}>
-          {plural(lines.length - most, "more line")}
-        </button>
-      )}
-    </pre>
   );
 }
 

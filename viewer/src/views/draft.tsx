@@ -6,7 +6,7 @@ import { duration, plural } from "../logic/format";
 import { split, underlined } from "../logic/paths";
 import type { Draft, Verdict } from "../logic/tree";
 import { blocks, object, text } from "../logic/values";
-import { type PaneGiven, useEntire } from "./details";
+import { type PaneGiven, useEntire } from "./pane";
 import { StateIcon } from "./parts";
 
 export function DraftPane({ step, draft, recording, tree }: PaneGiven & { draft: Draft }) {

@@ -8,9 +8,9 @@ import { type Gauge, gaugesOf, type Party, partiesOf } from "../logic/gauges";
 import type { RunStep, Step, Tree } from "../logic/tree";
 import { allTokens, isObject, NOTHING, number, object, sentTokens, sum, text, usage } from "../logic/values";
 import type { Recording } from "../recording";
-import { type PaneGiven, ResultView, useEntire } from "./details";
 import { allLayers, VerdictView } from "./draft";
-import { WhoDidWhat } from "./operator";
+import { WhoDidWhat } from "./operators";
+import { type PaneGiven, ResultView, useEntire } from "./pane";
 import { JsonView, StateIcon } from "./parts";
 
 function GaugeRow({ gauge, told }: { gauge: Gauge; told: ComponentChildren }) {

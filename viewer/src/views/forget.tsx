@@ -4,8 +4,8 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Run } from "../api";
 import { Failed, forget } from "../client";
 import { age, plural, size } from "../logic/format";
+import { stateOf } from "../logic/tree";
 import { Problem, StateIcon, toast } from "./parts";
-import { stateOf } from "./run";
 
 const NAMED = 8;
 

@@ -2,13 +2,13 @@
 // it is made, and only for the card that was looked at.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Facts, Signal, SignalAnswer, Told } from "../api";
+import type { Facts, Signal, SignalAnswer } from "../api";
 import { Failed, say } from "../client";
-import { clock, utc } from "../logic/format";
 import type { Step, Tree } from "../logic/tree";
 import { list, object, text } from "../logic/values";
 import type { Recording } from "../recording";
-import { useEntire } from "./details";
+import { asked } from "./operators";
+import { useEntire } from "./pane";
 import { Icon, Key, StateIcon, toast, useKeys } from "./parts";
 import { WouldHappen } from "./would";
 
@@ -60,11 +60,6 @@ function useSettled(on: string): [boolean, { current: HTMLElement | null }] {
 }
 
 type Mode = "asks" | "changes" | "denies";
-
-/** Names what a step asks: what was begun for one question, such as other arguments, is not there for the next. */
-export function asked(step: Step): string {
-  return `${step.key}/${text(step.waiting?.event.facts["id"])}`;
-}
 
 export function ApprovalCard({ recording, step, isPinned = false }: { recording: Recording; step: Step; isPinned?: boolean }) {
   const waiting = step.waiting;
@@ -250,42 +245,6 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
 }
 
 const WAITS: Record<string, string> = { steer: "waits for the next model call", follow_up: "waits for the end of the turn" };
-
-const DID: Record<string, string> = { approve: "answered", answer: "answered", steer: "steered", follow_up: "said for later", hold: "paused it", release: "let it go on", stop: "stopped it", withdraw: "took back" };
-
-const DECIDED: Record<string, string> = { allow: "allowed it", deny: "denied it", rewrite: "allowed it with other arguments" };
-
-function deed(told: Told): string {
-  const [decision = "", ...reason] = told.kind === "approve" ? (told.text ?? "").split(" ") : [];
-  const [did, said] = told.kind === "approve" ? [DECIDED[decision] ?? "answered", reason.join(" ")] : [DID[told.kind] ?? told.kind, told.text];
-  const became = told.state === "taken" ? "" : told.state === "late" ? ", too late" : `, ${told.state}`;
-  return `${did}${said ? ` “${said}”` : ""}${became}`;
-}
-
-/** Who did what, as far as the store tells: what is asked, and what was said. */
-export function WhoDidWhat({ recording, tree }: { recording: Recording; tree: Tree }) {
-  const run = recording.run ?? tree.recording;
-  const did = [
-    { at: run.started, who: run.agent, what: "began" },
-    ...[...tree.waiting.values()].flatMap(({ waiting, title }) => (waiting ? [{ at: waiting.event.at, who: title, what: "asks; whoever answers first decides" }] : [])),
-    ...recording.signals.map((told) => ({ at: told.at, who: told.by, what: deed(told) })),
-  ].toSorted((one, other) => one.at - other.at);
-  return (
-    <section class="did" role="region" aria-label="Who did what">
-      <h3>Who did what</h3>
-      {did.map(({ at, who, what }, n) => (
-        <p class="line" key={n}>
-          <span class="quiet" title={utc(at)}>
-            {clock(at)}
-          </span>
-          <span>
-            <b>{who}</b> {what}
-          </span>
-        </p>
-      ))}
-    </section>
-  );
-}
 
 export function Operator({ recording, tree, isNarrow }: { recording: Recording; tree: Tree; isNarrow: boolean }) {
   const [written, setWritten] = useState("");

@@ -6,13 +6,13 @@ import { Failed, get, ofRun } from "../client";
 import { type CacheLine, cacheLine, isMissed, pricesFrom, read, REASONS, SHORTEST, told, type Whole } from "../logic/cache";
 import { around, lines } from "../logic/diff";
 import { count, exact, money, percent, plural, size } from "../logic/format";
+import { curl, requestsByStep } from "../logic/requests";
 import type { Tree } from "../logic/tree";
 import { list, number, object, sentTokens, text, usage } from "../logic/values";
 import type { Recording } from "../recording";
 import { goOn } from "../route";
-import type { PaneGiven } from "./details";
+import type { PaneGiven } from "./pane";
 import { copy, DiffLine, JsonView, Key, LongText, Problem, useKeys } from "./parts";
-import { requestsByStep } from "./run";
 
 const kept = new Map<string, Promise<Sent & { pieces: Piece[] }>>();
 
@@ -421,17 +421,4 @@ function Changes({ before, now, line, isOpen }: { before: Whole; now: Whole; lin
       ))}
     </div>
   );
-}
-
-/** A request for a shell. The key is left out: it was never kept. */
-export function curl(sent: Sent, body: string): string {
-  const quoted = (told: string) => `'${told.replaceAll("'", "'\\''")}'`;
-  const headers = Object.entries(object(sent.around["headers"]));
-  const key = /anthropic/.test(sent.model) ? 'x-api-key: $ANTHROPIC_API_KEY' : /google/.test(sent.model) ? "x-goog-api-key: $GEMINI_API_KEY" : "authorization: Bearer $OPENAI_API_KEY";
-  return [
-    `curl ${quoted(text(sent.around["url"]))}`,
-    `-H "${key}"`,
-    ...headers.map(([name, value]) => `-H ${quoted(`${name}: ${text(value)}`)}`),
-    `--data-binary ${quoted(body)}`,
-  ].join(" \\\n  ");
 }

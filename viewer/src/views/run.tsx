@@ -1,52 +1,22 @@
 // One run: its head, the tree at the left, and at the right what is selected.
 
-import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Sent } from "../api";
 import { isMissed, told } from "../logic/cache";
 import { allowedMoney, count, duration, exact, money, percent, plural, shortId, clock, utc } from "../logic/format";
+import { requestsByStep } from "../logic/requests";
 import { childrenOf, isFailing, reveal, type Row, rowsOf, selectedAtFirst } from "../logic/rows";
-import type { State, Step, Tree } from "../logic/tree";
-import { number, sentTokens, text } from "../logic/values";
+import { stateOf, type Step, type Tree } from "../logic/tree";
+import { number, sentTokens } from "../logic/values";
 import { embedded } from "../offline";
-import { Recording } from "../recording";
-import { go, goOn, type Route } from "../route";
+import { type Recording, useRecording } from "../recording";
+import { goOn, type Route } from "../route";
 import { Conversation } from "./conversation";
 import { Details, tabsOf } from "./details";
 import { Operator } from "./operator";
-import { announce, copy, Figure, Icon, Key, Loading, Problem, StateIcon, To, toast, useKeys, useNarrow } from "./parts";
+import { announce, copy, Figure, Icon, Key, Loading, Problem, StateIcon, To, useKeys, useNarrow } from "./parts";
 import { HelpButton, LinkButton, Where } from "./top";
-import { stepKey, TreeView } from "./tree";
-
-export function useRecording(id: string): Recording {
-  const [, render] = useReducer<number, void>((n) => n + 1, 0);
-  const recording = useMemo(() => new Recording(id), [id]);
-  useLayoutEffect(() => {
-    const stop = recording.listen(() => render());
-    void recording.open();
-    return () => {
-      stop();
-      recording.close();
-    };
-  }, [recording]);
-  return recording;
-}
-
-/** The requests by the iteration that they belong to; of several, the last. */
-export function requestsByStep(tree: Tree, requests: readonly Sent[]): Map<string, Sent> {
-  const found = new Map<string, Sent>();
-  const runs = new Map<string, Step["run"][]>();
-  for (const run of tree.runs) {
-    const path = run.path.join("/");
-    runs.set(path, [...(runs.get(path) ?? []), run]);
-  }
-  for (const sent of requests) {
-    const known = runs.get(sent.path.join("/")) ?? [];
-    let run = known[0];
-    for (const each of known) if (each.start <= sent.at + 0.0005) run = each;
-    if (run) found.set(stepKey(run, sent.attempt, sent.iteration), sent);
-  }
-  return found;
-}
+import { TreeView } from "./tree";
 
 export function RunPage({ route }: { route: Route }) {
   const recording = useRecording(route["run"] ?? "");
@@ -176,13 +146,6 @@ function Notices({ recording }: { recording: Recording }) {
       )}
     </>
   );
-}
-
-export function stateOf(status: string, isWaiting = false): State {
-  if (isWaiting) return "waits";
-  if (status === "live") return "live";
-  if (status === "failure" || status === "died") return "failed";
-  return status === "cancelled" ? "cancelled" : "done";
 }
 
 function Head({ tree, recording, now }: { tree: Tree; recording: Recording; now: number }) {
@@ -552,5 +515,3 @@ function defaultSplit(rows: readonly Row[], isLive: boolean): number {
   const most = Math.max(320, innerWidth - 520);
   return Math.min(most, hasRuns ? (innerWidth >= 1400 ? 800 : 640) : isLive ? 640 : innerWidth >= 1400 ? 400 : 340);
 }
-
-export { go, text, toast };

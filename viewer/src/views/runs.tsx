@@ -5,11 +5,11 @@ import type { Day, Run, Runs, Store } from "../api";
 import { Failed, get, listPage, query } from "../client";
 import { age, clock, count, duration, exact, money, percent, plural, size, utc } from "../logic/format";
 import { choose } from "../logic/selection";
+import { stateOf } from "../logic/tree";
 import { sentTokens } from "../logic/values";
 import { go, goOn, href, type Route } from "../route";
 import { Forget } from "./forget";
 import { announce, Icon, Key, Loading, Problem, StateIcon, To, useKeys, useNarrow, useWindow } from "./parts";
-import { stateOf } from "./run";
 import { HelpButton } from "./top";
 
 const FILTERS = ["agent", "status", "failed", "since", "cost", "q", "tool", "attempts"] as const;

@@ -3,8 +3,9 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { Sent } from "../api";
 import { count, duration, exact, money, plural, utc } from "../logic/format";
+import { stepKey } from "../logic/requests";
 import { type Row, titleOf } from "../logic/rows";
-import type { RunStep, Step, Tree } from "../logic/tree";
+import type { Step, Tree } from "../logic/tree";
 import { allTokens } from "../logic/values";
 import { Chip, StateIcon, useWidth, useWindow } from "./parts";
 
@@ -250,9 +251,4 @@ function Bars({ step, place, requests, scale, isSelected }: BarGiven) {
       {end > answered && step.children.length > 0 && <b class={`tool${look}`} style={span(answered, end)} />}
     </>
   );
-}
-
-/** Where a request belongs: the same for its iteration. */
-export function stepKey(run: RunStep, attempt: number, iteration: number): string {
-  return `${run.key}/${attempt}.${iteration}`;
 }
