@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.aimock.server import Play, answer, call, refusal
+from tests.cli.program import Done, Warm
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXTRACT = EXAMPLES / "extraction" / "extract.py"
@@ -39,23 +40,17 @@ class Program:
 
     play: Play
     folder: Path
+    warm: Warm
 
     @property
     def environment(self) -> dict[str, str]:
         model = f"anthropic:{self.play.model}"
         return environment(ANTHROPIC_BASE_URL=self.play.url, ANTHROPIC_API_KEY="sk-aimock-any-key", MODEL=model)
 
-    def run(self, path: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def run(self, path: Path, *words: str, stdin: str = "") -> Done:
         """Run it to its end."""
-        return subprocess.run(
-            command(path, *words),
-            cwd=self.folder,
-            env=self.environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        env = {name: value for name, value in self.environment.items() if name.startswith(("ANTHROPIC_", "MODEL"))}
+        return self.warm(*words, cwd=self.folder, stdin=stdin.encode(), env=env, program=path)
 
     @contextmanager
     def running(self, path: Path, *words: str, **more: str) -> Generator[subprocess.Popen[str]]:
@@ -85,8 +80,8 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def program(play: Play, tmp_path: Path) -> Program:
-    return Program(Play(play.name, play.url, model=f"of-{play.name}"), tmp_path)
+def program(play: Play, tmp_path: Path, warm: Warm) -> Program:
+    return Program(Play(play.name, play.url, model=f"of-{play.name}"), tmp_path, warm)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -152,7 +147,7 @@ def test_two_hundred_documents_are_extracted_though_some_fail_and_ctrl_c_stops_i
     assert {f"{line['document']}: done\n" for line in written} >= {line for line in first if line.endswith("done\n")}
 
     done = program.run(EXTRACT, str(folder))
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (done.stderr, done.code) == ("", 0)
     found = lines_of(program.folder / "records.jsonl")
     assert found[: len(written)] == written
     failures = {line["document"]: (line["code"], line["why"]) for line in lines_of(program.folder / "failures.jsonl")}
@@ -182,7 +177,7 @@ def test_sixteen_documents_are_sent_at_a_time_and_none_that_the_budget_of_all_do
         )
         program.play.answers({**fixture, "response": fixture["response"] | {"usage": dear}})
     done = program.run(EXTRACT, str(folder))
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (done.stderr, done.code) == ("", 0)
     assert len(lines_of(program.folder / "records.jsonl")) == 16  # under way before the first was paid
     failed = lines_of(program.folder / "failures.jsonl")
     assert [line["code"] for line in failed] == ["BUDGET_EXCEEDED"] * 4
@@ -204,7 +199,7 @@ def test_the_assistant_asks_before_it_changes_anything_and_is_denied_what_is_for
         answer("#call_6", "It prints the mean now."),
     )
     done = program.run(ASSISTANT, "Mend mean.py.", stdin="y\nn\n")
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (done.stderr, done.code) == ("", 0)
     assert done.stdout == (
         "  git_status: Repository status:\n"
         "  read: 1\tprint(sum([2, 4]) / 3)\n"
@@ -241,7 +236,7 @@ def test_the_crew_goes_on_without_a_scout_that_fails(program: Program) -> None:
         answer("#call_6", "Apples: at noon. Keys: the gardener."),
     )
     done = program.run(CREW, "Apples and keys?")
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (done.stderr, done.code) == ("", 0)
     *shown, answered, used = done.stdout.splitlines()
     assert sorted(shown[:3]) == ["  scout#1 begins", "  scout#2 begins", "  scout#3 begins"]
     failed, *ended = sorted(shown[3:6], key=lambda line: "fails" not in line)
@@ -258,7 +253,7 @@ def test_the_crew_goes_on_without_a_scout_that_fails(program: Program) -> None:
 def test_a_crew_whose_lead_cannot_be_asked_says_why(program: Program) -> None:
     program.play.answers(refusal("Anything?", 401, "authentication_error"))
     done = program.run(CREW, "Anything?")
-    assert done.returncode == 1
+    assert done.code == 1
     assert done.stderr.startswith("API_ERROR: The model call failed (auth, status 401): ")
     assert done.stderr.count("\n") == 1
 

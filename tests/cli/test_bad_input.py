@@ -156,6 +156,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
 }
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("case", CASES)
 def test_bad_usage_is_one_line_and_exit_code_2(case: str, folder: Path, warm: Warm) -> None:
     words, parts = CASES[case]
@@ -384,6 +385,7 @@ def parts_of(line: str) -> list[str]:
     return [MALFORMED[line], " ".join(["See: journeyman", *command_of(line).split(), "--help"])]
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("command", sorted({command_of(line) for line in (*MORE, *MALFORMED)}))
 def test_whatever_is_wrong_on_the_command_line_is_one_line(command: str, folder: Path, warm: Warm) -> None:
     lines = [line for line in (*MORE, *MALFORMED) if command_of(line) == command]

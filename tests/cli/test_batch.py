@@ -348,6 +348,7 @@ def test_text_behind_a_quote_fails_by_its_line_and_the_others_go_on(office: Offi
     assert office.outputs() == {2: None, 3: "Second"}
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize(
     ("agent", "name", "content", "words", "said"),
     [

@@ -365,6 +365,7 @@ def invoices(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Desk:
     return desk
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("words", BAD)
 def test_what_cannot_be_done_is_one_line(words: str, invoices: Desk) -> None:
     code, parts = BAD[words]

@@ -62,6 +62,7 @@ def done(warm: Warm, folder: Path, words: str, *, stdout: int | Path, stderr: in
     return Done(code, "", log.read_text() if log.exists() else "")
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_stdout_that_is_full_is_one_sentence_and_an_exit_code(
     warm: Warm, folder: Path, tmp_path: Path, words: str
@@ -76,6 +77,7 @@ def test_a_stdout_that_is_full_is_one_sentence_and_an_exit_code(
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_reader_who_has_left_is_no_error(warm: Warm, folder: Path, tmp_path: Path, words: str) -> None:
     reading, writing = os.pipe()

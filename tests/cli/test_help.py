@@ -27,6 +27,7 @@ def test_the_help_names_every_command_with_what_it_does(warm: Warm) -> None:
     assert max(len(line) for line in HELP.splitlines()) <= 80
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_says_in_one_sentence_what_it_does_and_names_its_arguments(name: str, warm: Warm) -> None:
     done = warm(*name.split(), "--help", env={"COLUMNS": "200"})

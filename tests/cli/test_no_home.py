@@ -50,6 +50,7 @@ def said(warm: Warm, folder: Path, words: str, home: str | None) -> tuple[int, s
     return code, (folder / "out").read_text()
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("words", [*WORKING, *REFUSED])
 def test_every_command_does_without_a_home_or_says_what_it_needs_one_for(warm: Warm, folder: Path, words: str) -> None:
     code, text = said(warm, folder, words, None)

@@ -24,6 +24,7 @@ def told(warm: Warm, folder: Path, call: str, *words: str, agent: str = "worker"
     return warm("run", f"{AGENTS}:{agent}", call, *words, cwd=folder, env={"XDG_DATA_HOME": str(folder / "data")})
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize(
     ("mode", "call", "made"),
     [

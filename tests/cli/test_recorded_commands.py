@@ -29,7 +29,7 @@ def desk(tmp_path: Path, warm: Warm) -> Callable[..., Done]:
     return lambda *words, **env: warm(*words, cwd=tmp_path, env={"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST, **env})
 
 
-@pytest.fixture(params=["file", "postgres"])
+@pytest.fixture(params=["file", pytest.param("postgres", marks=pytest.mark.seldom(one_in=3, but=()))])
 def desks(request: pytest.FixtureRequest, desk: Callable[..., Done]) -> Callable[..., Done]:
     """Commands on the nearest store, and on one in a database."""
     env = {"JOURNEYMAN_STORE": request.getfixturevalue("emptied")} if request.param == "postgres" else {}
@@ -184,16 +184,26 @@ def planners(tmp_path: Path, warm: Warm) -> Callable[..., Done]:
     return lambda *words, **env: warm(*words, cwd=tmp_path, env={"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST, **env})
 
 
-def test_a_recorded_run_becomes_a_test_that_passes(planners: Callable[..., Done], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "code", "asserted"),
+    [
+        ("planner", 0, "OUTPUT = {'city': 'Oslo', 'days': 3}"),
+        ("down", 1, "result.code is ErrorCode.API_ERROR"),
+        ("lead", 0, "OUTPUT = 'One.'"),
+    ],
+)
+def test_a_recorded_run_becomes_a_test_that_passes(
+    planners: Callable[..., Done], tmp_path: Path, name: str, code: int, asserted: str
+) -> None:
     trip = '{"city": "Oslo", "days": 3}'
-    ends = {"planner": 0, "down": 1, "lead": 0}
-    for name, code in ends.items():
-        assert planners("run", f"agents.py:{name}", trip, "--quiet").code == code
-        done = planners("test", "last", "--out", f"checks/test_{name}.py")
-        assert (done.code, done.stdout) == (0, ""), done.stderr
-    source = (tmp_path / "checks/test_planner.py").read_text()
-    assert "OUTPUT = {'city': 'Oslo', 'days': 3}" in source
-    assert "result.code is ErrorCode.API_ERROR" in (tmp_path / "checks/test_down.py").read_text()
+    assert planners("run", f"agents.py:{name}", trip, "--quiet").code == code
+    done = planners("test", "last", "--out", f"checks/test_{name}.py")
+    assert (done.code, done.stdout) == (0, ""), done.stderr
+    assert asserted in (tmp_path / f"checks/test_{name}.py").read_text()
+
+
+def test_a_run_below_a_recorded_one_becomes_a_test_that_passes(planners: Callable[..., Done]) -> None:
+    assert planners("run", "agents.py:lead", "Go.", "--quiet").code == 0
     inside = planners("test", "last", "agents.py:helper", "--path", "lead/helper#1", "--out", "test_helper.py")
     assert inside.code == 0, inside.stderr
 
@@ -208,6 +218,7 @@ class Path: sys = agent
 """
 
 
+@pytest.mark.share(one_in=2)
 @pytest.mark.parametrize(
     ("module", "name"),
     [("b.py", "agent"), ("my-agent.py", "run_sync"), ("class.py", "Path.sys"), ("pack/host.py", "Host")],
@@ -239,7 +250,7 @@ def test_a_made_test_that_does_not_pass_is_told_so(planners: Callable[..., Done]
 
 
 def test_the_run_of_the_demo_says_where_its_agent_is(warm: Warm, tmp_path: Path) -> None:
-    store = {"JOURNEYMAN_RECORD": "1"}
+    store = {"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST}
     assert warm("demo", "--quiet", cwd=tmp_path, env=store).code == 0
     done = warm("test", "last", cwd=tmp_path, env=store)
     assert (done.code, "It passes: a success." in done.stderr) == (0, True), done.stderr

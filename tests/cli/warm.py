@@ -1,4 +1,5 @@
-"""A process that has imported the command line, and forks a real `journeyman` for everyone who asks at its socket.
+"""A process that has imported the command line and done a few commands, and forks a real `journeyman` for everyone who
+asks at its socket: what is made when it is first needed is there by then, such as constructors and schemas.
 
 It also runs a program of its users, for which a warning is then an error.
 
@@ -23,11 +24,13 @@ import warnings
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from select import select
 from typing import Any, NoReturn, cast
 
 import journeyman.cli
 from journeyman.cli.app import app as commands
+from journeyman.cli.app import execute
 
 _USED_BY_COMMANDS = (
     *("cli.chat.terminal", "cli.permit.editing", "mcp.tools"),
@@ -39,6 +42,26 @@ _USED_BY_THESE = (
     *("filelock", "griffe", "importlib.readers", "rich._emoji_codes", "rich.panel"),
 )
 """Loaded when a command is under way, or when its help is shown."""
+_AGENTS = '''
+from journeyman import Agent, tool
+from journeyman.models.scripted import Scripted, call, say
+
+@tool
+async def look(topic: str) -> str:
+    """Look."""
+    return f"all about {topic}"
+
+answers = [say(call("look", {"topic": "tides"})), say("They rise.")]
+scout = Agent(name="scout", model=Scripted(answers * 9), tools=[look])
+'''
+_FIRST_COMMANDS = (
+    *(
+        "run agents.py:scout Hi --record",
+        "run agents.py:scout Hi --durable --id first",
+        "run agents.py:scout Hi --json",
+    ),
+    *("chat agents.py:scout", "runs", "runs --json", "show last", "run --help", "prune last"),
+)
 
 
 def _become(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
@@ -140,12 +163,44 @@ class Server:
                 asking.sendall(struct.pack("i", os.waitstatus_to_exitcode(status)))
 
 
+def _do_first_commands(folder: Path) -> None:
+    """Do commands in this process, so that nothing is left of them but what is made once.
+
+    Raises:
+        RuntimeError: one has failed, or has left a thread, which a fork would lose.
+    """
+    folder.mkdir()
+    (folder / "agents.py").write_text(_AGENTS)
+    kept = [*map(os.dup, range(3))]
+    path, environment, before = list(sys.path), dict(os.environ), Path.cwd()
+    os.environ["JOURNEYMAN_RECORD"] = "0"
+    os.chdir(folder)
+    with Path(os.devnull).open("r+b") as nothing:
+        for standard in range(3):
+            os.dup2(nothing.fileno(), standard)
+    codes = {words: execute(words.split()) for words in _FIRST_COMMANDS}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for standard, descriptor in enumerate(kept):
+        os.dup2(descriptor, standard)
+        os.close(descriptor)
+    os.chdir(before)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:] = path
+    del sys.modules["agents"]
+    if any(codes.values()) or len(threading.enumerate()) > 1:
+        raise RuntimeError(f"The first commands have failed, or go on: {codes}, {threading.enumerate()}")
+
+
 def main(address: str) -> None:
     """Load what commands need, and serve."""
     for name in commands:
         commands[name]  # loads its module
     for name in (*(f"journeyman.{name}" for name in _USED_BY_COMMANDS), *_USED_BY_THESE):
         import_module(name)
+    _do_first_commands(Path(address).with_name("first"))
+    gc.collect()
     gc.freeze()
     Server(address).serve()
 

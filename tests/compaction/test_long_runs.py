@@ -113,6 +113,7 @@ CLEARING, TRIMMING, SUMMING = ClearToolResults(keep=1), TrimTexts(longest_chars=
 ORDERS = [*permutations((CLEARING, TRIMMING, SUMMING)), (CLEARING, SUMMING), (SUMMING, CLEARING)]
 
 
+@pytest.mark.share(one_in=2)
 @pytest.mark.parametrize("strategies", ORDERS, ids=lambda order: ", ".join(each.name for each in order))
 async def test_a_summary_is_made_of_whole_results_whatever_was_cleared_before(
     strategies: tuple[AnyStrategy, ...],

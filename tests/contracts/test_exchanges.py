@@ -116,6 +116,7 @@ async def test_a_price_gives_every_answer_its_cost(carrier: Examined) -> None:
     assert response.usage.cost == pytest.approx((10 * 3 + 2 * 15) / 1_000_000)
 
 
+@pytest.mark.share(one_in=2)
 @each(*OWN)
 async def test_two_hundred_streams_run_at_once_over_one_client(carrier: Examined) -> None:
     def reply(_: object) -> object:

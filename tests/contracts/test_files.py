@@ -1,5 +1,6 @@
 """Pictures, documents and sounds as input, over every wire: sent as the provider takes them, or refused before."""
 
+import functools
 from collections.abc import Sequence
 
 import pytest
@@ -45,6 +46,11 @@ async def test_a_picture_beside_words_is_sent(name: str) -> None:
     assert PICTURE.source.data in body
 
 
+@functools.cache
+def too_large() -> Image:
+    return Image.from_bytes(png(bytes(40_000_000)))
+
+
 @pytest.mark.parametrize("name", SEEING)
 async def test_a_picture_that_is_too_large_is_refused_before_it_is_sent(name: str) -> None:
     async with CARRIER[name].play([say("Never.")]) as played:
@@ -53,7 +59,7 @@ async def test_a_picture_that_is_too_large_is_refused_before_it_is_sent(name: st
     assert media.image is not None
     if media.largest_request_bytes is None and media.image.largest_bytes > 40_000_000:
         pytest.skip("the service says no limit")
-    refusal = await refused_by(CARRIER[name], "Look.", Image.from_bytes(png(bytes(40_000_000))))
+    refusal = await refused_by(CARRIER[name], "Look.", too_large())
     assert "item 2, image: it has 40,000,0" in refusal
     assert "Make it smaller" in refusal
 

@@ -108,6 +108,7 @@ def cases() -> Iterator[tuple[Carrier, type[Exception]]]:
         yield from ((over_the_bridge, kind) for kind in classes_of(module))
 
 
+@pytest.mark.share(one_in=7)
 @pytest.mark.parametrize("within", [False, True], ids=["instead of an answer", "in the middle of one"])
 @pytest.mark.parametrize(
     ("carrier", "kind"),

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable.processes import Stage, in_file, in_memory, in_postgres
+from tests.durable.processes import IN_POSTGRES, Stage, in_file, in_memory, in_postgres
 
 
-@pytest.fixture(params=["memory", "file", "postgres"])
+@pytest.fixture(params=["memory", "file", IN_POSTGRES])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     """A store, for each engine that there is."""
     if request.param == "postgres":

@@ -8,7 +8,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Gen
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pytest
 
 from journeyman import Agent, Result
 from journeyman.durable.dispatch import Tickets
@@ -40,6 +42,11 @@ from tests.play.clock import VirtualClock
 from tests.support.postgres import PostgresServer
 
 T = TypeVar("T")
+
+OF_THE_ENGINES: Final = ("test_engines.py", "test_signals.py")
+"""What they say, each engine has to do by itself; all else stands on that."""
+IN_POSTGRES: Final = pytest.param("postgres", marks=pytest.mark.seldom(one_in=3, but=OF_THE_ENGINES))
+"""The turn of a test in a database, as the parameter of a fixture."""
 
 START = 1_800_000_000.0
 """The wall clock when the clock of the event loop is at 0, in seconds since 1970."""

@@ -39,6 +39,7 @@ from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.store.store import Store
+from tests.durable.processes import IN_POSTGRES
 from tests.durable.worlds import AsksAbout, World, payer, until, when
 from tests.play import Door, Report, cancelled, existing, failed, following, succeeded, texts
 from tests.support.invariants_history import history_faults
@@ -47,7 +48,7 @@ WEEK_S = 7 * 24 * 3600.0
 NOW = 1.8e9
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", IN_POSTGRES])
 def process(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Durable]:
     """Returns what opens one store as another process would."""
     memory = Memory()

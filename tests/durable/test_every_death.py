@@ -419,7 +419,7 @@ def _timeless(value: Any) -> Any:  # noqa: ANN401 - JSON, or records of children
             return value
 
 
-def _deaths(kind: str, n_written: int, *, one_in: int = 4) -> Sequence[int]:
+def _deaths(kind: str, n_written: int, *, one_in: int = 6) -> Sequence[int]:
     """Return after how many steps to die: with each kind of agent, others."""
     return thinned(range(1, n_written + 1), one_in, first=[*_KINDS].index(kind))
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 @pytest.mark.timeout(160)
 @pytest.mark.parametrize(("dispatcher", "seed"), _CASES)
 def test_every_job_ends_once_whatever_becomes_of_its_workers_and_the_database(dispatcher: str, seed: int) -> None:
-    words = ("--jobs", "200" if _IS_LONG else "40", "--seed", str(seed), "--dispatcher", dispatcher)
+    words = ("--jobs", "200" if _IS_LONG else "24", "--seed", str(seed), "--dispatcher", dispatcher)
     done = subprocess.run(
         [sys.executable, "-m", "tests.durable.fleet", *words], capture_output=True, text=True, check=False
     )

@@ -97,7 +97,7 @@ async def test_three_workers_let_no_more_of_a_queue_go_on_at_once_than_it_lets(s
     async with stage.durable() as one, stage.durable() as two, stage.durable() as three:
         for process in stage.processes:
             process.after = look
-        n_runs = 8
+        n_runs = 6
         handles = [await one.start(agent, f"{n}", queue="batch" if n % 4 else "default") for n in range(n_runs)]
         queues = {"batch": Queue(at_once=2), "default": Queue()}
         stop = asyncio.Event()
@@ -114,8 +114,8 @@ async def test_three_workers_let_no_more_of_a_queue_go_on_at_once_than_it_lets(s
 
 @virtual_clock
 async def test_what_a_replay_takes_of_the_memory_is_bounded_by_what_is_stored(stage: Stage) -> None:
-    # K24, with 500 steps: each allocation is traced, which takes its time
-    n_iterations, n_asked, world = 100 if stage.is_elsewhere else 250, 0, World()
+    # K24, with 250 steps: each allocation is traced, which takes its time
+    n_iterations, n_asked, world = 100 if stage.is_elsewhere else 125, 0, World()
 
     async def answer(_: object) -> Answer:
         nonlocal n_asked

@@ -256,7 +256,7 @@ WORKS: dict[str, tuple[Work, object]] = {
 }
 
 
-@pytest.mark.share(one_in=3)
+@pytest.mark.share(one_in=7)
 @pytest.mark.parametrize("lost", range(10))
 @pytest.mark.parametrize("name", WORKS)
 async def test_a_lost_answer_changes_nothing(postgres: PostgresServer, emptied: str, name: str, lost: int) -> None:

@@ -117,7 +117,7 @@ class Bench:
         return Outcome(self.n_made, str(result.code), result.metadata.usage.total_tokens)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=settings().max_examples // 4)
 @given(
     hostile=_HOSTILE, calls=st.integers(1, 8), tokens=st.sampled_from([None, 2_000, 20_000]), dies_in=st.integers(1, 8)
 )

@@ -74,6 +74,7 @@ async def test_members_are_runs_that_rest_between_turns_and_write_to_one_another
             assert isinstance(await (await durable.get(each.id)).result(), Success), "it ends when its leader does"
 
 
+@pytest.mark.share(one_in=2)
 @pytest.mark.timeout(160)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_wherever_the_process_dies_no_mail_is_lost_and_none_is_read_twice(after: bool) -> None:

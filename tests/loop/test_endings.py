@@ -236,6 +236,7 @@ def failing(*, later: bool) -> Callbacks:
     return Callbacks(**{name: fails(name) for name in NAMES})
 
 
+@pytest.mark.share(one_in=2)
 @pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
 @every_ending
 async def test_callbacks_that_all_fail_change_no_ending_and_are_all_reported(

@@ -384,6 +384,7 @@ SHAPES: dict[str, tuple[object, dict[str, object], object]] = {
 }
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("reflecting", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_an_output_may_be_of_any_type_or_look_like_nothing_and_is_asked_for_as_an_object(

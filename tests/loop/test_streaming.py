@@ -261,6 +261,7 @@ UNDER = {
 }
 
 
+@pytest.mark.share(one_in=4)
 @pytest.mark.parametrize("interrupt", ["KeyboardInterrupt", "SystemExit"])
 @pytest.mark.parametrize("under", UNDER)
 def test_an_interrupt_leaves_no_traceback_of_asyncios(interrupt: str, under: str) -> None:

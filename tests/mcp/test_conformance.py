@@ -15,6 +15,7 @@ FITTING = {"initialize": 1, "tools_call": 1, "elicitation-sep1034-client-default
 """The scenarios, and how many checks each has."""
 
 
+@pytest.mark.share(one_in=2)
 @pytest.mark.parametrize("scenario", FITTING)
 async def test_the_client_passes_a_scenario_of_the_conformance_suite(scenario: str, warm: Warm, tmp_path: Path) -> None:
     client = shlex.join(warm.command(program=Path(__file__).parent / "conforming.py"))

@@ -290,6 +290,7 @@ FLOODS = {
 }
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
 async def test_a_flood_leaves_others_their_turn(flood: bytes) -> None:
     async with RawServer(http(START + flood)) as server:

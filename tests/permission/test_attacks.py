@@ -108,6 +108,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.share(one_in=2)
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=list(COMMANDS))
 async def test_no_rule_allows_a_command_that_is_not_plain(workshop: Workshop, command: str) -> None:
     modes: dict[Mode, int] = {"balanced": 1, "strict": 0, "auto": 1}

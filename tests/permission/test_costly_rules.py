@@ -53,6 +53,7 @@ COSTLY: dict[str, tuple[str, Callable[[int], Action]]] = {
 }
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize(("rule", "make"), COSTLY.values(), ids=COSTLY)
 def test_a_rule_with_many_stars_costs_time_in_proportion(rule: str, make: Callable[[int], Action]) -> None:
     every = Rules([rule], [rule], [rule], ROOTS)

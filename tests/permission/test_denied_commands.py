@@ -64,6 +64,7 @@ async def test_options_before_a_denied_subcommand_do_not_hide_it(shell: StubShel
         assert await gate.decide(request("bash", command=command)) == Allow(), command
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("command", INNOCENT)
 async def test_nobody_is_asked_about_an_everyday_command(command: str) -> None:
     gate = Permission(mode="trust", deny=["Bash(denied *)"], roots=[Path.cwd()])

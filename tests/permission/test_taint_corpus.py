@@ -8,6 +8,7 @@ from tests.permission.injections import SUITES, Suite, played
 BY_NAME = [pytest.param(suite, id=suite.name) for suite in SUITES]
 
 
+@pytest.mark.share(one_in=2)
 @pytest.mark.parametrize("suite", BY_NAME)
 async def test_what_a_stranger_wants_is_asked_about_and_the_task_is_done_all_the_same(suite: Suite) -> None:
     outcomes = {"tried": 0, "asked": 0, "passed": 0}
@@ -23,6 +24,7 @@ async def test_what_a_stranger_wants_is_asked_about_and_the_task_is_done_all_the
     assert outcomes == {"tried": n_attacks, "asked": n_attacks, "passed": 0}
 
 
+@pytest.mark.share(one_in=2)
 @pytest.mark.parametrize("suite", BY_NAME)
 async def test_with_nobody_to_ask_a_stranger_gets_nothing_and_who_only_looks_loses_nothing(suite: Suite) -> None:
     looking = [task for task in suite.tasks if not task.changes]

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 _FUZZ = os.environ.get("JOURNEYMAN_FUZZ")
 
-N_EXAMPLES = int(_FUZZ or 75)
+N_EXAMPLES = int(_FUZZ or 40)
 """Of the tests with the mark `fuzz`."""
 
 patient = pytest.mark.timeout(3_600 if _FUZZ else 300)

@@ -16,9 +16,12 @@ from journeyman.inbox import Receipt
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.tools.background import TaskContext
 from tests.support.busy import busy_threads
+from tests.support.shares import IS_WHOLE
 from tests.tasks.works import Told, giving, sleeping
 
-N_TRIES = 40
+pytestmark = pytest.mark.fuzz
+
+N_TRIES = 40 if IS_WHOLE else 20
 
 
 def talker() -> Agent:

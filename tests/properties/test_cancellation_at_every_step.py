@@ -63,11 +63,13 @@ STOPPED_OTHERWISE: dict[str, tuple[World, Plan, str]] = {
 
 
 # A21, A22, A23, A39, R36, D21, D22, design 4.7
-@pytest.mark.parametrize(("plan", "ends"), STOPPED.values(), ids=STOPPED)
-def test_a_stop_at_any_step_ends_the_run_or_the_result_is_finished(plan: Plan, ends: str) -> None:
-    found = endings(EVERYTHING, plan)
+@pytest.mark.fuzz
+@pytest.mark.parametrize("how", STOPPED)
+def test_a_stop_at_any_step_ends_the_run_or_the_result_is_finished(how: str) -> None:
+    plan, ends = STOPPED[how]
+    found = endings(EVERYTHING, plan, one_in=2, first=[*STOPPED].index(how))
     assert set(found) == {"Success", ends}
-    assert found[ends] > 100
+    assert found[ends] > 50
 
 
 # A21, A22, A23, A39, R36, R79, D21, D22, design 4.7
@@ -75,9 +77,9 @@ def test_a_stop_at_any_step_ends_the_run_or_the_result_is_finished(plan: Plan, e
 @pytest.mark.parametrize("way", STOPPED_OTHERWISE)
 def test_two_stops_or_a_deadline_at_any_step_end_the_run_or_the_result_is_finished(way: str) -> None:
     world, plan, ends = STOPPED_OTHERWISE[way]
-    found = endings(world, plan, one_in=3, first=[*STOPPED_OTHERWISE].index(way))
+    found = endings(world, plan, one_in=5, first=[*STOPPED_OTHERWISE].index(way))
     assert set(found) == {"Success", ends}
-    assert found[ends] > 33
+    assert found[ends] > 20
 
 
 @pytest.mark.fuzz
@@ -90,12 +92,12 @@ def test_an_abort_and_then_a_cancellation_end_as_the_cancellation() -> None:  # 
 @pytest.mark.fuzz
 def test_a_run_inside_a_tool_of_another_run_is_stopped_with_it_at_any_step() -> None:  # design 4.5
     nested = replace(EVERYTHING, tools=(ToolPlan(name="look", acts=(Act("nested run"),)), *EVERYTHING.tools[1:]))
-    assert set(endings(nested, stopped.abort, one_in=2)) == {"Success", "EXECUTION_CANCELLED"}
-    assert set(endings(nested, stopped.cancel, one_in=2, first=1)) == {"Success", "CancelledError"}
+    assert set(endings(nested, stopped.abort, one_in=4)) == {"Success", "EXECUTION_CANCELLED"}
+    assert set(endings(nested, stopped.cancel, one_in=4, first=2)) == {"Success", "CancelledError"}
 
 
 @pytest.mark.fuzz
 def test_a_stream_is_stopped_at_any_step_with_whoever_reads_it() -> None:  # R74, design 4.14
     streamed = replace(EVERYTHING, watch="stream")
-    assert set(endings(streamed, stopped.abort, one_in=2)) == {"Success", "EXECUTION_CANCELLED"}
-    assert set(endings(streamed, stopped.cancel, one_in=2, first=1)) == {"Success", "CancelledError"}
+    assert set(endings(streamed, stopped.abort, one_in=4)) == {"Success", "EXECUTION_CANCELLED"}
+    assert set(endings(streamed, stopped.cancel, one_in=4, first=2)) == {"Success", "CancelledError"}

@@ -100,6 +100,7 @@ SYNC_PLACES = (
 PLACES = [*((where, "async") for where in ASYNC_PLACES), *((where, "sync") for where in SYNC_PLACES)]
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("how", ["abort", "cancel"])
 @pytest.mark.parametrize(("where", "form"), PLACES)
 def test_a_function_of_the_user_may_stop_the_run(  # A22, D22

@@ -368,6 +368,7 @@ MUCH: Mapping[str, Json] = {
 }
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("name", MUCH)
 async def test_health_is_answered_while_a_large_body_is_taken(name: str) -> None:
     threads = itertools.count()
@@ -398,6 +399,7 @@ async def longest_step_s(stop: asyncio.Event) -> float:
     return longest_s
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("name", TOO_MUCH)
 async def test_while_a_body_just_below_the_limit_is_refused_the_event_loop_serves_others(name: str) -> None:
     body = json.dumps(asked("r", "Hi.") | TOO_MUCH[name][0], separators=(",", ":"))

@@ -59,6 +59,7 @@ OPENING: dict[str, Callable[[str], Awaitable[None]]] = {
 }
 
 
+@pytest.mark.share(one_in=5)
 @pytest.mark.parametrize("kind", OPENING)
 @pytest.mark.parametrize("given", REFUSED)
 async def test_what_is_no_address_is_refused_everywhere_and_not_repeated(

@@ -1,13 +1,12 @@
 """Stores, recorders, sessions and connections that were opened before the process forked."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from journeyman.record import Recordings
+from tests.cli.program import Warm
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -48,15 +47,16 @@ def refused(work):
 """
 
 
-def complete(path: Path, body: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + body, str(path)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def complete(warm: Warm, path: Path, body: str) -> None:
+    program = path.with_name("program.py")
+    program.write_text(HEAD + body, encoding="utf-8")
+    done = warm(path, program=program)
+    assert done.code == 0, done.stderr
 
 
-def test_a_recorder_of_the_parent_begins_anew_in_a_forked_child(tmp_path: Path) -> None:
+def test_a_recorder_of_the_parent_begins_anew_in_a_forked_child(warm: Warm, tmp_path: Path) -> None:
     complete(
+        warm,
         tmp_path / "runs.db",
         """
 recorder = Recorder(path)
@@ -106,8 +106,9 @@ asyncio.run(whole())
 
 
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
-def test_a_fork_waits_for_the_work_of_other_threads(kind: str, tmp_path: Path) -> None:
+def test_a_fork_waits_for_the_work_of_other_threads(kind: str, warm: Warm, tmp_path: Path) -> None:
     complete(
+        warm,
         tmp_path / "unused",
         f"""
 import threading
@@ -150,8 +151,9 @@ for lock in (first, second):
     )
 
 
-def test_a_fork_does_not_wait_for_ever(tmp_path: Path) -> None:
+def test_a_fork_does_not_wait_for_ever(warm: Warm, tmp_path: Path) -> None:
     complete(
+        warm,
         tmp_path / "unused",
         """
 import threading
@@ -176,8 +178,11 @@ end.set()
     )
 
 
-def test_a_recording_that_was_begun_before_the_fork_ends_in_the_child_with_the_reason(tmp_path: Path) -> None:
+def test_a_recording_that_was_begun_before_the_fork_ends_in_the_child_with_the_reason(
+    warm: Warm, tmp_path: Path
+) -> None:
     complete(
+        warm,
         tmp_path / "runs.db",
         """
 recorder = Recorder(path)
@@ -199,8 +204,9 @@ recorder.close()
     )
 
 
-def test_a_session_and_a_store_are_refused_in_a_child_and_go_on_in_the_parent(tmp_path: Path) -> None:
+def test_a_session_and_a_store_are_refused_in_a_child_and_go_on_in_the_parent(warm: Warm, tmp_path: Path) -> None:
     complete(
+        warm,
         tmp_path / "chats.db",
         """
 store = Store(path)
@@ -231,8 +237,9 @@ store.close()
     )
 
 
-def test_a_child_leaves_the_connections_of_its_parent_open(tmp_path: Path) -> None:
+def test_a_child_leaves_the_connections_of_its_parent_open(warm: Warm, tmp_path: Path) -> None:
     complete(
+        warm,
         tmp_path / "unused",
         """
 from journeyman.connect import connect

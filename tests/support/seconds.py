@@ -13,8 +13,6 @@ from typing import Final
 import pytest
 
 MOST_S: Final = 2.0
-ROOMS: Final = ("chat", "durable", "record", "serve", "store", "support_tests", "team", "view")
-"""Those whose list is complete."""
 _BUSY: Final = 3.0
 """By how much a second of a slow processor that is shared may be longer than one here."""
 _RESTARTS: Final = "it waits for the end of the database, and so is told all that this has done by then"
@@ -27,7 +25,7 @@ REASONS: Final[dict[str, str]] = {
         "strace looks at each call of the system that a whole run makes"
     ),
     "durable/test_fleet.py::test_every_job_ends_once_whatever_becomes_of_its_workers_and_the_database": (
-        "forty jobs, whose workers are killed again and again"
+        "two dozen jobs, whose workers are killed again and again"
     ),
     "durable/test_postgres.py::test_a_run_goes_on_when_the_database_was_stopped_in_the_middle": _RESTARTS,
     "store/test_postgres_sessions.py::test_a_chat_goes_on_when_the_database_was_stopped_in_the_middle": _RESTARTS,
@@ -40,6 +38,13 @@ REASONS: Final[dict[str, str]] = {
     "serve/test_processes.py::test_a_signal_ends_the_calls_first_and_then_the_server": (
         "each case starts the command from nothing, as a user does"
     ),
+    "cli/test_recorded_commands.py::test_recordings_are_compared_followed_exported_and_forgotten": (
+        "twenty commands, each a process of its own"
+    ),
+    "mcp/test_servers_of_others.py::test_git_and_time_and_with_npm_five_servers_at_once": (
+        "five programs of others are started twice"
+    ),
+    "test_docs.py::test_the_blocks_of_a_page_run_and_print_what_it_shows": "some pages start servers, or pytest",
     "durable/test_scheduler.py::TestScheduler": "its examples are whole histories of a store, made by Hypothesis",
     "durable/test_scheduler.py::TestSchedulerOnBoth": "its examples are whole histories of a store, made by Hypothesis",
 }
@@ -57,7 +62,7 @@ def counted(test: str, *, most_s: float = _BUSY * MOST_S, is_asked: bool = _IS_A
     if len(sys.modules) - n_loaded > _MANY_MODULES:
         return
     spent_s, name = _spent_s() - before_s, test.removeprefix("tests/").partition("[")[0].removesuffix("::runTest")
-    if is_asked and spent_s > most_s and name.partition("/")[0] in ROOMS and name not in REASONS:
+    if is_asked and spent_s > most_s and name not in REASONS:
         pytest.fail(
             f"It took {spent_s:.1f} s of a processor; a test may take {most_s:g} s. Make it smaller, give it the mark"
             " `share`, or say in tests/support/seconds.py why it has to take so long."

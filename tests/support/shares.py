@@ -1,15 +1,19 @@
 """Tests that try much the same many times: `make test` tries a share, chosen by the seed `SHARE`; `make fuzz`, all.
 
 The share is a diagonal that moves with the seed: if one case in five is tried, five seeds in a row try every case. A
-test whose cases are parameters has the mark `share`; who names it on the command line gets all of its cases.
+test whose cases are parameters has the mark `share`; a parameter that gives any test one more turn, such as another
+engine, has the mark `seldom`. Who names a test on the command line gets all of its cases.
 """
 
 import os
+import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
 import pytest
+
+from tests.support.turns import name_of
 
 T = TypeVar("T")
 
@@ -38,11 +42,15 @@ def thinned(cases: Sequence[T], one_in: int, *, first: int = 0) -> Sequence[T]:
 def beyond_share(items: Sequence[pytest.Item], *, seed: int = SEED) -> set[pytest.Item]:
     """Return the cases that are not in the share. Nobody has shuffled them yet; `make fuzz` finds all by their mark."""
     tables = defaultdict[str, list[pytest.Item]](list)
+    beyond: set[pytest.Item] = set()
     for item in items:
         if item.get_closest_marker("share") is not None:
             item.add_marker(pytest.mark.fuzz)
             tables[item.nodeid.partition("[")[0]].append(item)
-    beyond: set[pytest.Item] = set()
+        elif (seldom := item.get_closest_marker("seldom")) and item.path.name not in seldom.kwargs["but"]:
+            item.add_marker(pytest.mark.fuzz)
+            if (zlib.crc32(name_of(item.nodeid).encode()) + seed) % seldom.kwargs["one_in"]:
+                beyond.add(item)
     for table in tables.values():
         [one_in] = [mark.kwargs["one_in"] for mark in table[0].iter_markers("share")]
         beyond |= {*table} - {*share_of(table, one_in, seed=seed)}

@@ -15,10 +15,11 @@ FOR_TYPES: Final = "typing/"
 """Programs for the type checkers, which are what fails there."""
 
 
-def functions(tree: ast.Module) -> list[Function]:
+def functions(holder: ast.Module | ast.ClassDef) -> list[Function]:
     """Return the functions of a module and of its classes."""
-    bodies = [tree.body, *[each.body for each in ast.walk(tree) if isinstance(each, ast.ClassDef)]]
-    return [each for body in bodies for each in body if isinstance(each, Function)]
+    classes = [each for each in holder.body if isinstance(each, ast.ClassDef)]
+    own = [each for each in holder.body if isinstance(each, Function)]
+    return [*own, *[each for inner in classes for each in functions(inner)]]
 
 
 def reached(body: Sequence[ast.stmt], above: Mapping[str, ast.expr] = MappingProxyType({})) -> Iterator[ast.AST]:

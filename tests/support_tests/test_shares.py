@@ -44,6 +44,25 @@ def test_of_a_test_with_the_mark_each_seed_leaves_other_cases_and_of_others_none
     assert [bool([*each.iter_markers("fuzz")]) for each in (*plain, *cases)] == [False] * 9 + [True] * 9
 
 
+def test_a_turn_that_is_seldom_is_tried_by_one_seed_in_so_many_and_always_in_the_files_that_are_named(
+    request: pytest.FixtureRequest,
+) -> None:
+    def planted(name: str, *but: str) -> pytest.Item:
+        parent = request.node.parent
+        made = pytest.Function.from_parent(parent, name=name, callobj=lambda: None)  # pyright: ignore[reportUnknownMemberType] - of pytest
+        made.add_marker(pytest.mark.seldom(one_in=3, but=but))
+        return made
+
+    turns = [planted(f"test_{n}[postgres]") for n in range(30)]
+    tried = [[each for each in turns if each not in beyond_share(turns, seed=seed)] for seed in range(3)]
+    assert sorted(each.name for share in tried for each in share) == sorted(each.name for each in turns)
+    assert all(tried)
+    here = [planted(f"test_{n}[postgres]", "test_shares.py") for n in range(30)]
+    assert beyond_share(here) == set()
+    assert {bool([*each.iter_markers("fuzz")]) for each in turns} == {True}
+    assert {bool([*each.iter_markers("fuzz")]) for each in here} == {False}
+
+
 @pytest.mark.share(one_in=9)
 @pytest.mark.parametrize("n", range(9))
 def test_of_a_table_in_nine_cases_make_test_tries_that_of_its_seed(request: pytest.FixtureRequest, n: int) -> None:

@@ -65,6 +65,7 @@ def test_that_fails():
 """
 
 
+@pytest.mark.share(one_in=2)
 @pytest.mark.parametrize(
     ("ci", "counts"), [("", "2 skipped, 1 xfailed, 1 error"), ("1", "1 failed, 1 skipped, 1 xfailed, 1 error")]
 )

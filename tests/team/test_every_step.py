@@ -196,7 +196,7 @@ async def run_checked(plan: Plan) -> int:
 def test_something_happens_before_every_step(what: What) -> None:  # S3, S16.6
     async def scenario() -> int:
         steps = await run_checked(Plan(writes=tuple(WRITES), slow_s=1.0))
-        names, one_in = (NAMES, 16) if what in ("stop", "cancel") else (NAMES[-1:], 10)
+        names, one_in = (NAMES, 25) if what in ("stop", "cancel") else (NAMES[-1:], 16)
         for step, name in thinned([*product(range(1, steps + 1), names)], one_in, first=WHATS.index(what)):
             await run_checked(Plan(writes=tuple(WRITES), slow_s=1.0, disturbances=(Disturbance(step, what, name),)))
         return steps

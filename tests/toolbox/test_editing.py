@@ -146,6 +146,7 @@ async def test_an_edit_that_would_change_nothing_is_refused(player: Player, fold
     assert told == "a.py is already as it would be after this edit."
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize(
     ("text", "old"),
     [

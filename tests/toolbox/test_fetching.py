@@ -362,6 +362,7 @@ def test_any_page_becomes_some_text(html: str) -> None:
     assert isinstance(readable(html, "https://example.org/"), str)
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize(
     "piece",
     [

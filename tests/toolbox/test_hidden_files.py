@@ -73,6 +73,7 @@ async def test_without_a_rule_nothing_is_left_out(root: Path, name: str) -> None
     assert "left out" not in text
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize(("name", "tried"), [("read", 60), ("grep", 60), ("write", 60)])
 async def test_a_link_that_is_flipped_between_gate_and_tool_opens_nothing_denied(
     root: Path, name: str, tried: int

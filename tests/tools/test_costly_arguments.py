@@ -201,6 +201,7 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
 }
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize(("annotation", "written"), HOSTILE.values(), ids=HOSTILE)
 async def test_no_wrong_value_stalls_the_loop(annotation: TypeForm[object], written: str) -> None:
     fields, output = Fields([Parameter(name="it", annotation=annotation)]), output_schema(annotation)
@@ -288,6 +289,7 @@ def expected(annotation: TypeForm[object], written: str) -> str:
         return ""
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("annotation", TYPES.values(), ids=TYPES)
 def test_a_long_value_becomes_exactly_what_pydantic_makes_of_it(annotation: TypeForm[object]) -> None:
     judge = padded(annotation)

@@ -553,6 +553,7 @@ HOSTILE = {
 
 
 # D43, R23
+@pytest.mark.share(one_in=5)
 @pytest.mark.parametrize("annotation", [int, float, Node, object, Nested, dict[str, float]], ids=str)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_arguments_are_refused_with_a_short_text(annotation: TypeForm[object], text: str) -> None:

@@ -160,9 +160,9 @@ def _import(name: str) -> ModuleType:
 
 
 def _execute(path: Path, name: str) -> ModuleType:
-    for module in list(sys.modules.values()):
-        if getattr(getattr(module, "__spec__", None), "origin", None) == str(path):
-            return module  # its agents, named one by one, may know one another
+    for known in [sys.modules.get(each) for each in list(sys.modules) if each.endswith(name)]:
+        if known is not None and getattr(getattr(known, "__spec__", None), "origin", None) == str(path):
+            return known  # its agents, named one by one, may know one another
     # A file named like a module that is loaded, or could be, must not stand in its place.
     taken = name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier()
     spec = spec_from_file_location(f"journeyman_file_{name}" if taken else name, path)
