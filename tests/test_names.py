@@ -430,9 +430,9 @@ def test_tests_use_what_users_can() -> None:
         ),
         ("monkeypatch.setattr(f'journeyman.durable.{place}', 0)", {"setattr journeyman.durable."}),
         ("PROGRAM = '''\n    from journeyman import forks\n    forks._PATIENCE_S = 0.05\n'''", {"_PATIENCE_S"}),
-        ("class A:\n    def f(self, other): return self._x + other._x", set()),
-        ("row._replace(n=1).__class__", set()),
-        ("monkeypatch.setattr(sys, 'path', [])", set()),
+        ("class A:\n    def f(self, other): return self._x + other._x", set[str]()),
+        ("row._replace(n=1).__class__", set[str]()),
+        ("monkeypatch.setattr(sys, 'path', [])", set[str]()),
     ],
 )
 def test_a_planted_look_behind_the_door_is_found(source: str, found: set[str]) -> None:
