@@ -14,10 +14,9 @@ from typing import Any
 import orjson
 
 from tests.support import gemini_answers as gemini
-from tests.support.gemini_api import GeminiApi
 from tests.support.messages_answers import answer, by_turn
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json
+from tests.support.servers import GeminiApi, MessagesApi
 
 
 async def serve(script: list[list[Json]], delay_s: float, api: str) -> None:

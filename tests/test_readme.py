@@ -15,8 +15,8 @@ import uvicorn
 from journeyman.serve import AgentApp
 from tests.support import pages
 from tests.support.messages_answers import Answer, answer, by_turn, tool_use
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json
+from tests.support.servers import MessagesApi
 
 README = pages.ROOT / "README.md"
 PROGRAMS = dict(pages.programs(README))

@@ -20,8 +20,8 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.store import Store
 from tests.play import Door
 from tests.support.messages_answers import Answer, answer, tool_use
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json
+from tests.support.servers import MessagesApi
 
 LINES_AT_MOST = 80
 

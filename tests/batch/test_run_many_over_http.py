@@ -6,8 +6,8 @@ from journeyman import Agent, run_many
 from journeyman.models.anthropic import AnthropicModel
 from tests.play import succeeded
 from tests.support.messages_answers import Reply, answer, cut, fault
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list, as_object
+from tests.support.servers import MessagesApi
 
 SEED = 20_261_123
 

@@ -64,14 +64,6 @@ async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage, door: D
     assert stage.n_requests == 1
 
 
-async def test_a_typed_agent_hands_in_one_output_for_each_prompt(stage: Stage) -> None:
-    answers = [call("output", total=1, id="a"), call("output", total=2, id="b")]
-    async with chatting(stage.model(answers), output=Output(Report)) as chat:
-        assert (await chat.prompt("One.")).unwrap() == Report(total=1)
-        assert (await chat.prompt("Two.")).unwrap() == Report(total=2)
-    assert transcript(stage.messages(1))[-1] == ("user", "#a: Accepted.", "Two.")
-
-
 async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -> None:
     async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Both answered."])) as chat:
         assert (await chat.prompt("One.")).code == "API_ERROR"
@@ -128,13 +120,6 @@ async def test_the_conversation_can_be_replaced_between_turns(stage: Stage) -> N
         assert chat.messages == tuple(other)
         await chat.prompt("Two?")
     assert transcript(stage.messages(1)) == [("user", "Other?"), ("assistant", "Other."), ("user", "Two?")]
-
-
-async def test_continuing_goes_on_where_the_last_turn_failed() -> None:
-    async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Here I am."])) as chat:
-        await chat.prompt("One.")
-        assert (await chat.continue_()).unwrap() == "Here I am."
-        assert script_of(chat) == [("user", "One."), ("assistant", "Here I am.")]
 
 
 @pytest.mark.parametrize("history", [[], [Message("user", (Text("One?"),)), Message("assistant", (Text("One."),))]])

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.program import Warm, assert_one_error_line
 from tests.cli.terminal import terminal
 from tests.support.messages_answers import answer, text, tool_use
-from tests.support.messages_api import MessagesApi
+from tests.support.servers import MessagesApi
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 GREETING = "def greet(name):\n    # says hello\n    return 'Hello ' + name\n\n\nprint(greet('Ada'))\n"

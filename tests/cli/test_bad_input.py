@@ -11,7 +11,7 @@ import pytest
 from journeyman.cli import COMMANDS
 from journeyman.cli.app import app
 from tests.cli.program import AGENTS, Done, Warm, assert_one_error_line, command, environment
-from tests.support.messages_api import MessagesApi
+from tests.support.servers import MessagesApi
 
 SEVERAL = AGENTS.with_name("several.py")
 FILES = {

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.program import AGENTS, Done, Warm, assert_one_error_line, timeless
 from tests.support.messages_answers import answer, fault, tool_use
-from tests.support.messages_api import MessagesApi
+from tests.support.servers import MessagesApi
 
 TRIP = '{"city": "Oslo", "days": 3}'
 

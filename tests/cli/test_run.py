@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cli.program import AGENTS, Warm, journeyman
 from tests.support.files import JPEG, PNG
 from tests.support.messages_answers import answer
-from tests.support.messages_api import MessagesApi
+from tests.support.servers import MessagesApi
 
 
 def test_a_text_is_printed_as_it_is_and_nothing_else_is_on_stdout() -> None:

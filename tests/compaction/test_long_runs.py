@@ -19,9 +19,9 @@ from tests.compaction.small_window import MARK, SmallWindow, calls, chain, looke
 from tests.play import Recorder, succeeded, texts
 from tests.properties.examples import patient
 from tests.support.messages_answers import Reply, answer, thinking, tool_use
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_rules import judge
+from tests.support.servers import MessagesApi
 
 WINDOW = 32_000
 ROOM = Settings(max_tokens=2_000)

@@ -27,8 +27,8 @@ from tests.play import on_virtual_clock, succeeded
 from tests.properties.examples import examples, patient
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_memory import Memory
-from tests.support.messages_request import Request as Judged
-from tests.support.messages_rules import violations
+from tests.support.messages_rules import Request as Judged
+from tests.support.messages_rules import judge
 
 WIRE = AnthropicModel("claude-test", api_key="k")
 HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01", "content-type": "application/json"}
@@ -112,7 +112,7 @@ class Provider:
             return say(summary_call(facts=["f" * self.world.summary_size]), usage=Usage(requests=1))
         raw = WIRE.body(request)
         judged = Judged(as_object(orjson.loads(raw)), HEADERS, self.memory)
-        self.faults += violations(judged, bind_thinking=True)
+        self.faults += judge(judged.body, HEADERS, memory=self.memory, bind_thinking=True)
         self.bodies.append(judged.body)
         self.requests.append(list(request.messages))
         content = self.content(next(self.script, None))

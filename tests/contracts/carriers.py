@@ -21,11 +21,9 @@ from tests.contracts import makers
 from tests.contracts.makers import CLAUDE, GPT, Maker
 from tests.support import gemini_answers as gemini
 from tests.support import openai_answers as openai
-from tests.support.gemini_api import GeminiApi
 from tests.support.loopback import Recorded
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_object
-from tests.support.openai_api import OpenAiApi, Service
+from tests.support.servers import GeminiApi, MessagesApi, OpenAiApi, Service
 from tests.support.stage_wire import reply_of
 
 ROUTED_CLAUDE: Final = "anthropic/claude-sonnet-5.5"

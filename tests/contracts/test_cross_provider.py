@@ -33,14 +33,12 @@ from tests.contracts.makers import CLAUDE, GEMINI, GPT, KEY
 from tests.properties.examples import examples, patient
 from tests.support import gemini_answers as gemini
 from tests.support import gemini_rules, messages_rules, openai_rules
-from tests.support.gemini_api import GeminiApi
 from tests.support.invariants_history import history_faults
 from tests.support.loopback import Recorded
 from tests.support.messages_answers import Reply
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list, as_object, as_text
 from tests.support.openai_answers import Answer
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import GeminiApi, MessagesApi, OpenAiApi
 from tests.support.stage_wire import reply_of
 
 pytestmark = patient

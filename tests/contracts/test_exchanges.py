@@ -23,10 +23,8 @@ from tests.play import cancelled
 from tests.support import gemini_answers as gemini_says
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.gemini_api import GeminiApi
 from tests.support.messages_answers import cut, html_page, raw, stall
-from tests.support.messages_api import MessagesApi
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import GeminiApi, MessagesApi, OpenAiApi
 
 PRICE: Final = Price(input=3, output=15)
 

@@ -21,7 +21,7 @@ from journeyman.models.scripted import call, say
 from journeyman.types import Image, Text, Thinking, ToolUse, Url, UserContent
 from tests.contracts.carriers import CARRIERS, Carrier
 from tests.contracts.conversations import NOTE, PAPER, PIXEL, draw, fail
-from tests.support import gemini_rules, strict_schema
+from tests.support import strict_schema
 from tests.support.loopback import Recorded
 from tests.support.messages_json import Json, as_object
 
@@ -116,7 +116,7 @@ def sdk_type_errors(name: str, body: Json) -> list[str]:
     if name.startswith("anthropic"):
         return strict_schema.messages_type_errors(body)
     if "google" in name or "gemini" in name:
-        return gemini_rules.type_errors(body)
+        return strict_schema.gemini_type_errors(body)
     api: strict_schema.Api = "responses" if name.startswith("openai-responses") else "chat"
     if name.startswith("openrouter"):
         body = as_object(strict_schema.without_marks(body))

@@ -21,7 +21,7 @@ from tests.models.asking import QUERY, Json, unavailable
 from tests.play import existing, instance_of, succeeded
 from tests.support.files import PNG
 from tests.support.openai_answers import Answer, Counted, answer, call, fault, reasoning
-from tests.support.openai_api import OpenAiApi, Service
+from tests.support.servers import OpenAiApi, Service
 
 _OPENAIS_OWN: Final = frozenset({"store", "metadata", "prediction", "service_tier"})
 

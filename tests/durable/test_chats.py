@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Chat, Failure, Success, ask_user, run
+from journeyman import Agent, Chat, Failure, Success, run
 from journeyman.compaction import TrimTexts
 from journeyman.durable import Durable, Worker
 from journeyman.errors import ChatBusy, RunDiffers, RunOver, StoreError
-from journeyman.events import ApprovalAnswered, ApprovalRequested, Event, QuestionAsked, TextDelta
+from journeyman.events import ApprovalAnswered, ApprovalRequested, Event, TextDelta
 from journeyman.gate import Allow, Deny
-from journeyman.models.scripted import Answer, call
+from journeyman.models.scripted import Answer
 from journeyman.session import turn_name
 from tests.durable.processes import START, Process, Stage, in_memory
 from tests.durable.talks import ID, talked
@@ -371,22 +371,6 @@ async def test_what_a_turn_asks_is_answered_here_or_from_elsewhere(stage: Stage,
     answers = [(event.decision, event.reason) for event in heard if isinstance(event, ApprovalAnswered)]
     assert len([event for event in heard if isinstance(event, ApprovalRequested)]) == 1
     assert answers == [("allow", "") if who == "here" else ("deny", "not today")]
-
-
-@virtual_clock
-async def test_a_question_of_the_model_is_answered_in_the_chat(stage: Stage) -> None:
-    agent = Agent(
-        name="clerk", model=following(call("ask_user", question="Which year?", id="Q"), "Noted."), tools=[ask_user]
-    )
-    async with stage.durable() as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
-
-        def answer(event: Event) -> None:
-            if isinstance(event, QuestionAsked):
-                chat.answer(event.id, "2024")
-
-        chat.subscribe(answer)
-        result = await chat.prompt("Go.")
-        assert texts(result) == ["2024"]
 
 
 async def test_a_turn_is_stopped_from_elsewhere_and_streamed_and_the_model_changed(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from tests.durable.processes import Stage
 from tests.durable.worlds import World, do
 from tests.play import cancelled, following, virtual_clock
 from tests.support.messages_answers import answer
-from tests.support.messages_api import MessagesApi
+from tests.support.servers import MessagesApi
 
 
 @virtual_clock

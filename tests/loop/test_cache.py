@@ -21,17 +21,6 @@ class Counter:
         return f"{word} {len(self.seen)}"
 
 
-async def test_nothing_is_cached_unless_asked_for(stage: Stage) -> None:  # R75
-    counter = Counter()
-
-    @tool(thread=False, effect="pure")
-    def count(word: str) -> str:
-        return counter(word)
-
-    await run(talker(stage.model([[call("count", word="a"), call("count", word="a")], "Done."]), tools=[count]), "Go.")
-    assert counter.seen == ["a", "a"]
-
-
 async def test_the_same_call_is_answered_from_the_cache(stage: Stage, recorder: Recorder) -> None:  # R75
     counter = Counter()
 
@@ -166,12 +155,3 @@ async def test_equal_calls_at_the_same_time_share_one_execution(
     assert stage.tool_results(1) == [ToolResult(text, bool(failing), f"f{n}") for n in range(4)]
     assert len(inside.seen) == 1 + len(failing)
     assert result.metadata.tools["find"].cache_hits == (3 if failing else 4)
-
-
-async def test_a_result_that_is_used_again_answers_its_own_call(stage: Stage) -> None:  # R75, A37
-    @tool(effect="pure", cache="run")
-    async def blocks() -> ToolResult:
-        return ToolResult("same", tool_use_id="of the first")
-
-    await run(talker(stage.model([[call("blocks", id="a"), call("blocks", id="b")], "Done."]), tools=[blocks]), "Go.")
-    assert stage.tool_results(1) == [ToolResult("same", tool_use_id="a"), ToolResult("same", tool_use_id="b")]

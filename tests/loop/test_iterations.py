@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Callbacks, ErrorCode, Failure, Limits, Output, Settings, Success, ToolContext, run, tool
+from journeyman import Agent, ErrorCode, Failure, Limits, Output, Settings, Success, ToolContext, run, tool
 from journeyman.endings import InvalidResponseContext, IterationsContext, RefusedContext, TruncatedContext
 from journeyman.events import IterationStarted
 from journeyman.model import Facts, Part, Request, Response
@@ -320,16 +320,6 @@ async def test_a_refusal_is_one_with_its_category_and_its_words(stage: Stage, ty
     assert runs == []
 
 
-async def test_a_refusal_in_a_later_iteration_keeps_what_was_gathered(stage: Stage) -> None:  # A30, A31, A46
-    model = stage.model([report(99), call("look", id="a"), stopped("No more.", reason="refusal", detail="bio")])
-    failure = failed(await run(reporter(model), "Go."))
-    assert end_of(failure) == (RefusedContext(refusal="bio", text="No more."), 2, 2)
-    assert failure.metadata.usage is not None
-    assert failure.metadata.usage.requests == 3
-    assert failure.candidate == {"total": 99}
-    assert transcript(failure.history)[-2:] == [("user", "#a: found here"), ("assistant", "No more.")]
-
-
 @pytest.mark.parametrize(("reason", "detail"), [("end_turn", None), ("stop_sequence", "###"), ("other", "on_strike")])
 async def test_any_other_stop_leaves_the_calls_alone_and_is_invalid(
     stage: Stage, reason: StopReason, detail: str | None
@@ -342,16 +332,6 @@ async def test_any_other_stop_leaves_the_calls_alone_and_is_invalid(
     told = "stop_sequence: ###" if reason == "stop_sequence" else detail or reason
     not_run = f"Error: not run, because the response stopped with {told!r}."
     assert transcript(failure.history)[-1] == ("user", f"#a! {not_run}", f"#b! {not_run}")
-
-
-async def test_a_stop_that_this_library_does_not_know_is_invalid_and_told_by_its_own_name(stage: Stage) -> None:  # A30
-    seen: list[str] = []
-    callbacks = Callbacks(on_model_response=lambda context, response: seen.append(response.stop_reason))
-    model = stage.model([stopped("Hm.", report(1), reason="other", detail="coffee_break")])
-    failure = failed(await run(reporter(model), "Go.", callbacks=callbacks))
-    assert end_of(failure) == (invalid("other", "coffee_break"), 1, 1)
-    assert "coffee_break" in failure.error.message
-    assert seen == ["other"]
 
 
 SEARCHING = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}')

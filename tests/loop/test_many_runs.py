@@ -16,8 +16,8 @@ from tests.play.recorder import Recorder, check_balance, transcript
 from tests.play.results import failed
 from tests.play.stage import Stage
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list
+from tests.support.servers import MessagesApi
 
 
 def total(states: States) -> object:

@@ -12,8 +12,7 @@ from journeyman.models.bridge.model import BridgeModel
 from tests.models.raw_server import RawServer
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.messages_api import MessagesApi
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import MessagesApi, OpenAiApi
 
 KEY = "sk-very-secret-key"
 

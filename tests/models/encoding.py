@@ -3,11 +3,13 @@
 from typing import Any, TypeAlias
 
 import orjson
+from hypothesis import strategies as st
 
+from journeyman import ToolResult
 from journeyman.model import CachePolicy, Prefix, Request, Settings, ToolSpec
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import OpenAIChatModel, OpenAIModel
-from journeyman.types import Block, JsonObject, Message, Text
+from journeyman.types import Block, JsonObject, Message, Opaque, Text, Thinking, ToolUse
 from tests.models.asking import HELLO, QUERY, Json
 from tests.support import messages_rules, openai_rules
 
@@ -57,3 +59,34 @@ def closed(**properties: JsonObject) -> JsonObject:
 
 
 PLAIN: JsonObject = {"type": "string", "description": "a name"}
+
+
+_ITEM = '{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA=="}'
+_KEPT: tuple[tuple[Block, ...], ...] = (
+    *((), (Thinking("Hm.", "sig", "anthropic"),), (Opaque("elsewhere", '{"type":"x"}'),)),
+    *[(Thinking("Hm.", f"{_ITEM}\n{pair}", "openai"),) for pair in ("function_call fc_1", "message msg_1")],
+)
+"""What only one provider can read."""
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[Message, ...]]:
+    """Growing histories, each as it is when a request is made; answers pause, and bring what one provider reads."""
+    texts, marks, kept = st.text(max_size=12), st.booleans(), st.sampled_from(_KEPT)
+    written = st.lists(st.sampled_from(["{}", '{"sql": "1"}']), max_size=30)
+    pauses = st.lists(st.tuples(st.sampled_from(["Wait. ", "So\n", "x"]), st.booleans()), max_size=2)
+    messages: list[Message] = [user(Text("Begin."), Text(draw(texts), cache_mark=draw(marks)))]
+    requests: list[tuple[Message, ...]] = [tuple(messages)]
+    for turn in range(draw(st.integers(1, 5))):
+        for number, (text, think) in enumerate(draw(pauses)):
+            blocks = (Thinking("t", "sig", "anthropic"),) * think + (Text(text),)
+            messages.append(assistant(*blocks, continues=number > 0))
+            requests.append(tuple(messages))
+        calls = [ToolUse(f"t:{turn}_{n}", "query", arguments) for n, arguments in enumerate(draw(written))]
+        said = (*draw(kept), Text(draw(texts)), Text("Done."), *calls, *draw(kept))
+        messages.append(assistant(*said, continues=messages[-1].role == "assistant"))
+        results = [ToolResult(draw(texts) + ".", draw(marks), call.id) for call in calls]
+        spoken = [Text("Next.", cache_mark=draw(marks))] * draw(st.integers(0 if calls else 1, 2))
+        messages.append(user(*results, *spoken))
+        requests.append(tuple(messages))
+    return requests

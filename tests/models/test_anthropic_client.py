@@ -27,7 +27,7 @@ from tests.models.asking import HELLO, ask, everything_said_by, failure_of, requ
 from tests.models.raw_server import RawServer, closing_after, http
 from tests.play import instance_of, raising
 from tests.support import messages_answers as says
-from tests.support.messages_api import MessagesApi
+from tests.support.servers import MessagesApi
 
 KEY = "sk-ant-api03-very-secret"
 PIXEL = Image(Base64("iVBORw==", "image/png"))

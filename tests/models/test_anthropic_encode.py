@@ -1,6 +1,5 @@
 """Requests as the Messages API gets them: exact bytes, cache marks, and what is settled so that nothing is refused."""
 
-from itertools import pairwise
 from typing import Any, cast
 
 import orjson
@@ -14,7 +13,7 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai import OpenAIModel
 from journeyman.types import JsonObject, Message, Opaque, Text, Thinking, ToolResult, ToolUse
 from tests.models.asking import HELLO, QUERY
-from tests.models.encoding import assistant, body_of, closed, faults_of, request, strict_tool, user
+from tests.models.encoding import assistant, body_of, closed, faults_of, histories, request, strict_tool, user
 
 SONNET = AnthropicModel("claude-sonnet-5-5", api_key="sk-ant-key")
 MARK = {"type": "ephemeral"}
@@ -131,38 +130,6 @@ def test_stored_messages_keep_their_white_space() -> None:
 
 
 # -- the beginning stays the same --------------------------------------------------------------------------------------
-
-
-TEXTS = st.text(max_size=12)
-CALLS = st.lists(st.sampled_from(["{}", '{"sql": "1"}']), max_size=30)
-PAUSES = st.lists(st.tuples(st.sampled_from(["Wait. ", "So\n", "x"]), st.booleans()), max_size=2)
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[tuple[Message, ...]]:
-    """Growing histories, each as it is when a request is made."""
-    messages: list[Message] = [user(Text("Begin."), Text(draw(TEXTS), cache_mark=draw(st.booleans())))]
-    requests: list[tuple[Message, ...]] = [tuple(messages)]
-    for turn in range(draw(st.integers(1, 5))):
-        for number, (text, think) in enumerate(draw(PAUSES)):
-            blocks = (Thinking("t", "sig"),) * think + (Text(text),)
-            messages.append(assistant(*blocks, continues=number > 0))
-            requests.append(tuple(messages))
-        calls = [ToolUse(f"t{turn}_{n}", "query", arguments) for n, arguments in enumerate(draw(CALLS))]
-        messages.append(assistant(Text(draw(TEXTS)), Text("Done."), *calls, continues=messages[-1].role == "assistant"))
-        results = [ToolResult(draw(TEXTS) + ".", tool_use_id=call.id) for call in calls]
-        spoken = [Text("Next.", cache_mark=draw(st.booleans()))] * draw(st.integers(0 if calls else 1, 2))
-        messages.append(user(*results, *spoken))
-        requests.append(tuple(messages))
-    return requests
-
-
-@given(histories())
-def test_a_request_begins_with_the_bytes_of_the_one_before(requests: list[tuple[Message, ...]]) -> None:  # M8
-    bodies = [SONNET.body(request(*messages, system=(Text("Be brief."),))) for messages in requests]
-    for earlier, later in pairwise(bodies):
-        assert earlier.endswith(b"]}]}")
-        assert later.startswith(earlier.removesuffix(b"]}]}"))
 
 
 @given(histories(), st.lists(st.booleans(), max_size=3), st.sampled_from(["auto", "explicit"]))

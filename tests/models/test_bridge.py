@@ -46,8 +46,7 @@ from tests.models.decoding import summed
 from tests.play import instance_of, succeeded
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.messages_api import MessagesApi
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import MessagesApi, OpenAiApi
 
 PIXEL = Image(Base64("iVBORw==", "image/png"))
 PAPER = Document(Base64("JVBERi0xLjQ=", "application/pdf"), "Plan")

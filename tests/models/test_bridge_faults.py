@@ -22,12 +22,10 @@ from tests.contracts.test_foreign_exceptions import classes_of, made
 from tests.models import asking
 from tests.models.asking import everything_said_by
 from tests.models.bridging import ANTHROPIC, CHAT, KEY, Service, address, each, over
-from tests.models.raw_server import Answer as RawAnswer
-from tests.models.raw_server import RawServer, closing_after, hanging_after
 from tests.support import messages_answers as anthropic_says
-from tests.support.messages_answers import cut, html_page, insert, raw, stall
-from tests.support.messages_api import MessagesApi
+from tests.support.messages_answers import cut, insert, stall
 from tests.support.openai_answers import fault
+from tests.support.servers import MessagesApi
 
 
 async def failure_of(model: BridgeModel, collector: Collector | None = None) -> ProviderError:
@@ -64,13 +62,6 @@ async def test_a_refusal_is_mapped_and_costs_nothing(
     assert len(api.requests) == 1  # nothing is retried unseen
     assert "not with [key]" in str(error)
     assert error.request_id == "req_1"
-
-
-@each
-async def test_a_proxys_page_is_mapped_by_its_status(service: Service) -> None:
-    async with service.server([html_page(502)]) as api:
-        error = await failure_of(over(api, service.name))
-    assert (error.kind, error.status) == ("overloaded", 502)
 
 
 @pytest.mark.parametrize(
@@ -138,44 +129,6 @@ async def test_an_error_event_is_mapped_by_its_label() -> None:
     for label, kind in [("overloaded_error", "overloaded"), ("rate_limit_error", "rate_limited")]:
         async with MessagesApi([anthropic_says.broken_off(whole, after_events=6, error_type=label)]) as api:
             assert (await failure_of(over(api, ANTHROPIC.name))).kind == kind
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        pytest.param(html_page(200), id="a page"),
-        pytest.param(raw(b"\xff\x00" * 300, content_type="image/png"), id="garbage"),
-        pytest.param(raw(b"", content_type="application/json"), id="an empty body"),
-        pytest.param(raw(b"garbage\n\n", content_type="text/event-stream"), id="no events"),
-    ],
-)
-@each
-async def test_what_is_no_answer_is_a_failure(service: Service, reply: Any) -> None:  # noqa: ANN401 - as its server
-    async with service.server([reply], judging=False) as api:
-        error = await failure_of(over(api, service.name))
-    assert error.kind in ("unknown", "stream_cut")
-
-
-# -- connections -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        pytest.param(closing_after(b""), "network", id="closed without a word"),
-        pytest.param(closing_after(b"garbage\r\n\r\n"), "network", id="no HTTP"),
-        pytest.param(hanging_after(b"HTTP/1.1 200"), "timeout", id="hangs within the head"),
-    ],
-)
-@each
-def test_what_is_no_http_is_mapped(service: Service, answer: RawAnswer, kind: str) -> None:
-    async def failed() -> ProviderError:
-        async with RawServer(answer) as server:
-            return await failure_of(over(server, service.name))
-
-    error = on_patient_clock(failed)
-    assert (error.kind, error.status) == (kind, None)
-    assert service.name.partition(":")[2] in str(error)
 
 
 # -- nothing foreign ---------------------------------------------------------------------------------------------------

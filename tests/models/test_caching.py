@@ -17,8 +17,7 @@ from journeyman.result import dump_document, result_document
 from tests.play import existing, succeeded
 from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import answer, thinking, tool_use
-from tests.support.messages_api import MessagesApi
-from tests.support.openai_api import OpenAiApi, Service
+from tests.support.servers import MessagesApi, OpenAiApi, Service
 
 MARK = b',"cache_control":{"type":"ephemeral"}'
 PRICE = Price(input=3, output=15, cache_read=0.3, cache_write=3.75)

@@ -27,7 +27,7 @@ from journeyman.tools.redaction import Secret
 from journeyman.types import Base64, Image, Text, Thinking, ToolResult
 from tests.play import failed, succeeded, virtual_clock
 from tests.support.messages_answers import answer, cut, fault, stall, thinking, tool_use
-from tests.support.messages_api import MessagesApi
+from tests.support.servers import MessagesApi
 
 AnyAgent: TypeAlias = Agent[Any, Any]
 Patch: TypeAlias = pytest.MonkeyPatch

@@ -27,8 +27,7 @@ from tests.models.raw_server import RawServer, http
 from tests.play import failed, instance_of, virtual_clock
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.messages_api import MessagesApi
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import MessagesApi, OpenAiApi
 
 ROOT = Path(__file__).parents[2]
 NAME = "anthropic:claude-sonnet-5-5"

@@ -2,30 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from journeyman.errors import ProviderError
-from journeyman.model import Part
 from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.anthropic import decode as anthropic
-from journeyman.models.google import decode as google
 from journeyman.models.openai import OpenAIChatModel, OpenAIModel
-from journeyman.models.openai import chat_decode as chat
-from journeyman.models.openai import responses_decode as responses
 from journeyman.models.openai.endpoint import VLLM
-from journeyman.models.sse import Parser
 from journeyman.types import Block, ToolUse, dump_messages, load_messages
-from tests.contracts.fault_wires import GEMINI_EVENTS
 from tests.models import test_anthropic_decode as by_anthropic
 from tests.models import test_openai_chat_decode as by_chat
 from tests.models import test_openai_responses_decode as by_responses
 from tests.models.asking import HELLO
-from tests.models.decoding import Json, fed, summed
+from tests.models.decoding import Json
 from tests.models.encoding import AnyModel, assistant, body_of
 
 Calls = Callable[..., tuple[Block, ...]]
@@ -123,63 +111,3 @@ def call_in(body: Json) -> Json:
         return body["input"][-1]
     last = body["messages"][-1]
     return last["tool_calls"][0] if "tool_calls" in last else last["content"][0]
-
-
-STREAMS: dict[str, tuple[bytes, Callable[[], Any]]] = {
-    "anthropic": (by_anthropic.stream_of(by_anthropic.EVERYTHING), anthropic.Decoder),
-    "google": (GEMINI_EVENTS.whole, lambda: google.Decoder("google:m")),
-    "responses": (by_responses.stream_of(by_responses.EVERYTHING), lambda: responses.Decoder("openai")),
-}
-
-
-@pytest.mark.parametrize("name", STREAMS)
-@given(places=st.lists(st.integers(0, 12_000), max_size=8))
-def test_an_answer_means_the_same_wherever_its_bytes_are_cut(name: str, places: list[int]) -> None:
-    stream, new = STREAMS[name]
-    cuts = sorted({0, len(stream), *(place for place in places if place < len(stream))})
-    parser, decoder = Parser(1_000_000), new()
-    parts: list[Part] = []
-    for first, last in pairwise(cuts):
-        parts += decoder.parts(parser.feed(stream[first:last]))
-    assert summed(parts) == summed(fed(new(), [data for _, data in Parser(1_000_000).feed(stream)]))
-
-
-BUSY = b'{"error": {"message": "Busy", "type": "server_error"}}'
-SORRY = b'{"type": "error", "error": {"type": "overloaded_error", "message": "Sorry."}}'
-FAILED = b'{"status": "failed", "output": [], "error": {"code": "server_error"}}'
-UNAVAILABLE = b'{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}'
-OOPS = b'{"error": {"code": "server_error", "message": "Oops"}}'
-
-
-@pytest.mark.parametrize(
-    ("decoder", "document", "kind", "said"),
-    [
-        (anthropic.Decoder, SORRY, "overloaded", "Sorry."),
-        (anthropic.Decoder, b'{"object": "chat.completion"}', "unknown", "it is not a message"),
-        (anthropic.Decoder, b"[]", "unknown", "it is not a message"),
-        (anthropic.Decoder, b"", "stream_cut", "cannot be read"),
-        (anthropic.Decoder, b"<html>", "stream_cut", "cannot be read"),
-        (chat.Decoder, b"{}", "unknown", "it is not a chat completion"),
-        (chat.Decoder, b'{"choices": []}', "unknown", "it is not a chat completion"),
-        (chat.Decoder, b"<html>", "stream_cut", "<html>"),
-        (chat.Decoder, BUSY, "overloaded", "Busy"),
-        (chat.Decoder, b'{"error": "model not loaded"}', "unknown", "model not loaded"),
-        (google.Decoder, b"", "stream_cut", "cannot be read"),
-        (google.Decoder, b"<html>", "stream_cut", "cannot be read"),
-        (google.Decoder, b"[]", "unknown", "it is not an answer of generateContent"),
-        (google.Decoder, b'{"object": "chat.completion"}', "unknown", "it is not an answer of generateContent"),
-        (google.Decoder, b'{"candidates": []}', "stream_cut", "it has no candidates, and does not say why"),
-        (google.Decoder, UNAVAILABLE, "overloaded", "The model is overloaded."),
-        (google.Decoder, b"[" + UNAVAILABLE + b"]", "overloaded", "The model is overloaded."),
-        (responses.Decoder, b"", "stream_cut", "cannot be read"),
-        (responses.Decoder, b"[]", "unknown", "it is not a response"),
-        (responses.Decoder, b'{"object": "chat.completion"}', "unknown", "it is not a response"),
-        (responses.Decoder, OOPS, "overloaded", "Oops"),
-        (responses.Decoder, FAILED, "overloaded", "no message"),
-    ],
-)
-def test_a_document_that_is_no_answer_is_an_error(decoder: Any, document: bytes, kind: str, said: str) -> None:  # noqa: ANN401
-    with pytest.raises(ProviderError) as caught:
-        (decoder() if decoder is anthropic.Decoder else decoder("openai")).document(document)
-    assert caught.value.kind == kind
-    assert said in str(caught.value)

@@ -6,10 +6,12 @@ What only one API has is in its own file. The exact bytes of one rich conversati
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
 
 from journeyman import Document, ProviderError, ToolResult, Usage
 from journeyman.model import Settings, ThinkingLevel
@@ -25,10 +27,33 @@ from journeyman.models.openai import (
     OpenAIChatModel,
     OpenAIModel,
 )
-from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
+from journeyman.types import (
+    Base64,
+    Block,
+    Image,
+    JsonObject,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolUse,
+    Url,
+)
 from tests.contracts.test_cross_provider import calls_and_results
 from tests.models.asking import HELLO, QUERY, Json
-from tests.models.encoding import PLAIN, AnyModel, assistant, body_of, closed, faults_of, request, strict_tool, user
+from tests.models.encoding import (
+    PLAIN,
+    AnyModel,
+    assistant,
+    body_of,
+    closed,
+    faults_of,
+    histories,
+    request,
+    strict_tool,
+    user,
+)
 
 SONNET = AnthropicModel("claude-sonnet-5-5", api_key="k")
 CHAT = OpenAIChatModel("gpt-4.1", api_key="k")
@@ -317,6 +342,21 @@ def test_what_the_service_does_not_take_is_a_text_that_says_what_is_missing(
 ) -> None:
     [message] = conversation_of(body_of(adapter("m", endpoint=endpoint), user(block)))
     assert message["content"] == [text(said) if adapter is OpenAIChatModel else input_text(said)]
+
+
+# -- the beginning stays the same --------------------------------------------------------------------------------------
+
+
+@each
+@given(requests=histories())
+def test_a_request_begins_with_the_bytes_of_the_one_before(  # M8
+    model: AnyModel, requests: list[tuple[Message, ...]]
+) -> None:
+    end = b"]}]}" if model is SONNET else b"]}"  # the last message of Anthropic's may go on
+    bodies = [model.body(request(*messages, system=(Text("Be brief."),))) for messages in requests]
+    for earlier, later in pairwise(bodies):
+        assert earlier.endswith(end)
+        assert later.startswith(earlier.removesuffix(end))
 
 
 # -- fields and settings -----------------------------------------------------------------------------------------------

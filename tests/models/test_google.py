@@ -22,9 +22,9 @@ from tests.contracts.makers import vertex as made_on_vertex
 from tests.models.asking import Json, ask, everything_said_by, failure_of, known_of, request, unavailable
 from tests.play import failed, instance_of, make_tool, raising, succeeded
 from tests.support.gemini_answers import answer, call, fault, signed, text, thought
-from tests.support.gemini_api import GeminiApi
 from tests.support.gemini_rules import DUMMIES
 from tests.support.messages_answers import Raw, html_page, insert, raw
+from tests.support.servers import GeminiApi
 
 VARIABLES: Final = (
     *("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),

@@ -22,8 +22,8 @@ from tests.models.asking import Json, ask, request
 from tests.models.raw_server import RawServer, http
 from tests.play import existing, succeeded
 from tests.support.gemini_answers import Counted, answer, call, event, signed, thought
-from tests.support.gemini_api import GeminiApi
 from tests.support.gemini_rules import Memory, judge
+from tests.support.servers import GeminiApi
 
 
 @tool

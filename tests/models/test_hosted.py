@@ -29,9 +29,7 @@ from tests.play import existing, failed, make_tool, succeeded
 from tests.support import gemini_answers as gemini
 from tests.support import messages_answers as messages
 from tests.support import openai_answers as openai
-from tests.support.gemini_api import GeminiApi
-from tests.support.messages_api import MessagesApi
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import GeminiApi, MessagesApi, OpenAiApi
 
 BERLIN: Final = Location(city="Berlin", country="DE")
 SEARCHED: Final[list[Json]] = [

@@ -24,9 +24,9 @@ from tests.models.asking import HELLO, ask, everything_said_by, failure_of, requ
 from tests.models.raw_server import RawServer, hanging_after, http
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.messages_answers import cut, insert, raw
+from tests.support.messages_answers import cut, raw
 from tests.support.openai_answers import Counted, answer, call, item, reasoning, text
-from tests.support.openai_api import OpenAiApi, Service
+from tests.support.servers import OpenAiApi, Service
 
 SOURCE: dict[str, object] = {"type": "url_citation", "url": "https://example.com", "title": "t"}
 CITED = {**SOURCE, "start_index": 0, "end_index": 4}
@@ -356,16 +356,6 @@ async def test_an_answer_that_breaks_off_after_its_usage_keeps_it() -> None:
         error = await failure_of(model)
     seen = Usage(requests=1, input_tokens=25, output_tokens=2, exact=False)
     assert (error.kind, error.usage) == ("stream_cut", seen)
-
-
-async def test_a_failed_answer_keeps_the_use_that_it_told() -> None:
-    told: JsonObject = {"usage": {"input_tokens": 25, "output_tokens": 4}, "output": []}
-    failed = {"status": "failed", "error": {"code": "server_error", "message": "Oops"}, **told}
-    reply = insert(_whole, sse({"type": "response.failed", "response": failed}), after_events=4)
-    async with OpenAiApi([reply], judging=False) as api, RESPONSES.model(api.url) as model:
-        error = await failure_of(model)
-    assert (error.kind, error.type) == ("overloaded", "server_error")
-    assert error.usage == Usage(requests=1, input_tokens=25, output_tokens=4, exact=False)
 
 
 # -- the official SDK as oracle ----------------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAM
 from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
 from tests.models.asking import HELLO, QUERY
 from tests.models.encoding import JUDGED_HEADERS, Json, assistant, body_of, request, user
-from tests.support.openai_request import Service
-from tests.support.openai_rules import judge
+from tests.support.openai_rules import Service, judge
 
 GPT = OpenAIChatModel("gpt-4.1", api_key="sk-key")
 PNG = b64encode(b"\x89PNG").decode()

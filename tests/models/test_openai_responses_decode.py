@@ -1,17 +1,16 @@
 """Answers of the Responses API as parts, from events and from whole documents."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
 import pytest
 
-from journeyman.errors import ProviderError
 from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
 from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, ToolUse, Usage
-from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
+from tests.models.decoding import Json, Part, UsageSeen, fed, summed
 from tests.models.test_openai_responses_encode import items_of
 from tests.support.openai_answers import Answer, answer, call, item, reasoning, refusal, text
 from tests.support.openai_sse import responses_parts
@@ -132,15 +131,6 @@ EVERYTHING = answer(
 )
 
 
-def test_pieces_that_nobody_looks_at_are_left_out() -> None:
-    for_display = {TextPart, ThinkingPart, InputPart}
-    parts = streamed(EVERYTHING, deltas=False)
-    assert not for_display & {type(part) for part in parts}
-    assert parts == [part for part in streamed(EVERYTHING) if type(part) not in for_display]
-    fed = decoded([created(), *whole(0, message("Hi"), delta("output_text", "Hi")), over()], Decoder("x", deltas=False))
-    assert not for_display & {type(part) for part in fed}
-
-
 def test_every_kind_of_item_is_read_whole() -> None:  # A41
     content = summed(streamed(EVERYTHING)).content
     kinds = [type(block) for block in content]
@@ -154,15 +144,6 @@ def test_every_kind_of_item_is_read_whole() -> None:  # A41
         ("query", {"sql": 'select "ü😀"', "deep": {"list": [1, 2.5, None]}}),
         ("ping", {}),
     ]
-
-
-def test_an_answer_in_one_piece_has_the_same_parts_but_for_the_pieces() -> None:
-    [document] = responses_parts(EVERYTHING, stream=False, encrypted=True, model="gpt-x", seed=1)
-    parts = Decoder("openai").document(document)
-    assert summed(parts) == summed(streamed(EVERYTHING))
-    assert shown(parts) == shown(streamed(EVERYTHING))
-    quiet = Decoder("openai", deltas=False).document(document)
-    assert quiet[1:] == streamed(EVERYTHING, deltas=False)[1:]
 
 
 def shown(parts: Iterable[Part]) -> tuple[str, str, str]:
@@ -379,26 +360,6 @@ def test_items_without_numbers_are_taken_as_they_come() -> None:
 # -- stop reasons ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("status", "details", "expected"),
-    [
-        ("completed", None, ResponseFinished("end_turn")),
-        ("incomplete", {"reason": "max_output_tokens"}, ResponseFinished("max_tokens")),
-        ("incomplete", {"reason": "content_filter"}, ResponseFinished("refusal", "content_filter")),
-        ("incomplete", {"reason": "steered"}, ResponseFinished("other", "steered")),
-        ("incomplete", None, ResponseFinished("other", "incomplete")),
-    ],
-)
-def test_a_stop_reason_is_translated(status: str, details: Json | None, expected: ResponseFinished) -> None:  # M7, A30
-    last = over(status, incomplete_details=details)
-    assert decoded([created(), *whole(0, message("Hi")), last])[-1] == expected
-
-
-def test_a_document_that_is_not_an_answer_yet_says_so() -> None:
-    document = orjson.dumps({"object": "response", "status": "queued", "output": [], "usage": None})
-    assert Decoder("openai").document(document)[-1] == ResponseFinished("other", "queued")
-
-
 def test_a_refusal_keeps_what_was_said() -> None:
     response = summed(streamed(answer("Well,", refusal("I cannot."))))
     assert response.content == (Text("Well,"), Text("I cannot.", extra={"refusal": True}))
@@ -415,67 +376,10 @@ def test_a_call_that_was_cut_off_is_no_reason_to_call() -> None:
 # -- usage -------------------------------------------------------------------------------------------------------------
 
 
-def test_cached_input_is_counted_apart() -> None:
-    usage = usage_of(
-        {
-            "input_tokens": 100,
-            "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
-            "output_tokens": 50,
-            "output_tokens_details": {"reasoning_tokens": 40},
-            "total_tokens": 150,
-        }
-    )
-    assert usage == Usage(
-        requests=1, input_tokens=10, output_tokens=50, cache_read_tokens=60, cache_write_tokens=30, reasoning_tokens=40
-    )
-    assert usage.total_tokens == 150
-
-
-def test_what_was_never_reported_is_unknown_and_not_zero() -> None:  # X20
-    usage = usage_of({"input_tokens": 25, "output_tokens": 9, "input_tokens_details": {"cached_tokens": None}})
-    assert (usage.cache_read_tokens, usage.cache_write_tokens, usage.reasoning_tokens) == (None, None, None)
-    assert usage.exact
-    assert usage_of({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 0}}).cache_read_tokens == 0
-    assert not usage_of({"input_tokens": 25}).exact
-    assert not usage_of({}).exact
-
-
-def test_a_price_gives_the_cost() -> None:
-    price = Price(input=2, output=10, cache_read=0.5)
-    told = {"input_tokens": 2_000_000, "input_tokens_details": {"cached_tokens": 1_000_000}, "output_tokens": 1_000_000}
-    assert usage_of(told, price).cost == pytest.approx(12.5)
-    assert usage_of(told).cost is None
-
-
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
-def failure_of(events: Sequence[Json | bytes], decoder: Decoder | None = None) -> ProviderError:
-    return failed(decoder or Decoder("openai"), events)
-
-
 TEXT = whole(0, message("Hi"), delta("output_text", "Hi"))
-
-
-@pytest.mark.parametrize(
-    ("events", "said"),
-    [
-        pytest.param([], "it is empty", id="nothing"),
-        pytest.param([b"[DONE]"], "it is empty", id="only a mark"),
-        pytest.param([created(), *TEXT], "ended before it was complete", id="no last event"),
-        pytest.param([created(), *TEXT, b"[DONE]"], "ended before it was complete", id="a mark instead"),
-        pytest.param([created(), *TEXT[:2], over()], "item 0 was begun and never finished", id="an open item"),
-        pytest.param([created(), b'{"type": "response.outp'], "cannot be read", id="cut JSON"),
-        pytest.param([created(), b'{"type": "\xff"}'], "cannot be read", id="invalid UTF-8"),
-        pytest.param(TEXT, "it has no beginning", id="an item without its answer"),
-        pytest.param([done(0, message("Hi"))], "it has no beginning", id="a whole item without its answer"),
-        pytest.param([over()], "it has no beginning", id="an end without its answer"),
-    ],
-)
-def test_an_answer_that_is_not_whole_is_a_cut_stream(events: list[Json | bytes], said: str) -> None:
-    error = failure_of(events)
-    assert error.kind == "stream_cut"
-    assert said in str(error)
 
 
 def test_what_comes_after_the_last_event_is_not_read() -> None:
@@ -486,53 +390,8 @@ def test_what_comes_after_the_last_event_is_not_read() -> None:
     assert parts[-1] == ResponseFinished("end_turn")
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        b"[]",
-        b"3",
-        b'{"type": 3}',
-        b"{}",
-        b'{"type": "response.output_text.delta", "delta": 3}',
-        b'{"type": "response.function_call_arguments.delta", "delta": "x", "output_index": []}',
-        b'{"type": "response.new.delta", "delta": "x"}',
-    ],
-)
-def test_events_of_other_forms_are_ignored(event: bytes) -> None:
-    assert summed(decoded([created(), event, *TEXT, over()])).content == (Text("Hi"),)
-
-
 def test_items_of_other_forms_do_no_harm() -> None:
     odd: list[Any] = [message(content=3), {"type": "reasoning", "summary": {}}, {"type": "function_call"}, 3]
     events: list[Json] = [{"type": "response.output_item.done", "output_index": {}, "item": output} for output in odd]
     content = summed(decoded([created(), *events, over()])).content
     assert [type(block) for block in content] == [ToolUse]
-
-
-SLOW = {"code": "rate_limit_exceeded", "message": "Slow"}
-FLAT = {"type": "error", "code": "server_error", "message": "Oops", "param": None}
-NESTED = {"type": "error", "error": {"type": "tokens", **SLOW}}
-
-
-@pytest.mark.parametrize(
-    ("event", "kind", "type", "said"),
-    [
-        (FLAT, "overloaded", "server_error", "broke off with server_error: Oops"),
-        (NESTED, "rate_limited", "rate_limit_exceeded", "broke off with rate_limit_exceeded: Slow"),
-        ({"error": {"message": "Oops", "code": 502}}, "overloaded", None, "broke off with 502: Oops"),
-        ({"type": "error", "code": None, "message": "Oops"}, "unknown", None, "broke off with an error: Oops"),
-        (over("failed", error=SLOW), "rate_limited", "rate_limit_exceeded", "Slow"),
-        (over("failed", error={"code": "invalid_prompt", "message": "No"}), "content_filtered", "invalid_prompt", "No"),
-        (over("failed", error=None), "unknown", None, "no message"),
-    ],
-)
-def test_an_error_within_an_answer_is_told_by_its_code(event: Json, kind: str, type: str | None, said: str) -> None:
-    error = failure_of([created(), *TEXT, event])
-    assert (error.kind, error.type) == (kind, type)
-    assert said in str(error)
-
-
-def test_a_failed_answer_tells_what_it_used() -> None:
-    decoder = Decoder("openai")
-    failure_of([created(), over("failed", error={"code": "server_error", "message": "x"})], decoder)
-    assert decoder.usage() == Usage(requests=1, input_tokens=25, output_tokens=9)

@@ -28,7 +28,7 @@ from tests.play.results import cancelled, failed, succeeded
 from tests.play.stage import Stage, broken
 from tests.play.tools import make_tool
 from tests.support.messages_answers import answer, fault
-from tests.support.messages_api import MessagesApi
+from tests.support.servers import MessagesApi
 
 KINDS: tuple[ProviderErrorKind, ...] = get_args(ProviderErrorKind)
 CHEAP, DEAR = Price(input=1, output=10), Price(input=100, output=1_000)

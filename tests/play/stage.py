@@ -26,8 +26,8 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, Policy, say
 from journeyman.types import Block, Message, Price, Text, ToolResult
 from tests.support.messages_answers import Reply
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_text
+from tests.support.servers import MessagesApi
 from tests.support.stage_wire import neutral, reply_of, request_of
 
 MODEL_NAME: Final = "claude-sonnet-5-5"

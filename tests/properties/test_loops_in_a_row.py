@@ -9,8 +9,8 @@ import pytest
 
 from tests.properties.loops_in_a_row import ENDINGS, LOOPS
 from tests.support.messages_answers import Reply, answer, fault, stall, text, tool_use
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list, as_object, as_text
+from tests.support.servers import MessagesApi
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -23,10 +23,10 @@ from tests.properties.world_run import WorldRun
 from tests.support import messages_answers as messages
 from tests.support.counting_loop import CountingRealLoop
 from tests.support.messages_answers import Answer, Reply
-from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json
 from tests.support.run_record import Reply as Heard
 from tests.support.run_record import RunRecord
+from tests.support.servers import MessagesApi
 
 T = TypeVar("T")
 

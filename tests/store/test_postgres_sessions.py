@@ -124,15 +124,6 @@ async def test_no_secret_is_in_the_tables_of_redacted_sessions(emptied: str) -> 
     assert (b"Lovelace" in bodies, b"hunter2" in bodies, bodies.count(b"[redacted]") > 3) == (False, False, True)
 
 
-async def test_every_text_comes_back_also_with_what_postgres_refuses(emptied: str) -> None:
-    odd = "a\0b␛0c'\"%s {} \\ é🎉"
-    async with Chat.open(talker(), emptied, id="a", create=True) as chat:
-        await chat.prompt(odd)
-        chat.follow_up(odd)
-    async with Chat.open(talker(), emptied, id="a") as chat:
-        assert (chat.messages[0].text, chat.state.follow_ups) == (odd, (odd,))
-
-
 # -- damage ------------------------------------------------------------------------------------------------------------
 
 

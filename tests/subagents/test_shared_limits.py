@@ -50,7 +50,7 @@ class Played:
     def report(self, request: Request, share: float) -> Usage:
         """Return what one answer used."""
         allowed = request.max_tokens or 0
-        usage = Usage(requests=1, output_tokens=round(allowed * share))
+        usage = Usage(requests=1, input_tokens=1, output_tokens=max(1, round(allowed * share)))
         self.usages.append(usage)
         self.surplus += max(0, usage.output_tokens - allowed)
         return usage

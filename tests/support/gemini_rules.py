@@ -1,24 +1,30 @@
-"""The judge of Gemini requests: all rules of `generateContent` in order, and the pure function that applies them.
+"""What `generateContent` refuses: a request as rules see it, and the table of rules.
 
-Types come from `google-genai`, rules that other providers have as well from `strict_request.py`. Each rule yields one
-text per fault and names its source: S2, S3 and S4 are the sections of the measured wire (683 recorded exchanges), with
-the number of exchanges that show it; R is a report of a refusal.
+S2, S3 and S4 in the sources are sections of the measured wire (683 recorded exchanges), with the number of exchanges
+that show it; R is a report of a refusal.
 """
 
-import base64
-import binascii
-import itertools
 import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
-
 from tests.support.messages_json import Json, as_list, as_number, as_object, as_text
-from tests.support.strict_request import SHARED_RULES, Exchange, Item, Rule, StrictRequest, broken_rules, items_of
-from tests.support.strict_request import rules_of as _rules_of
+from tests.support.strict_request import (
+    GONE,
+    SHARED_RULES,
+    Exchange,
+    Item,
+    Rule,
+    StrictRequest,
+    broken_rules,
+    items_of,
+    on,
+)
+from tests.support.strict_schema import gemini_type_errors
 
 DUMMIES: Final = ("c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=",)
 """What is taken in place of a signature: `skip_thought_signature_validator` in base64 (S4: 11 taken)."""
@@ -27,10 +33,6 @@ _DATA: Final = frozenset(
     | {"toolCall", "toolResponse"}
 )
 _FILES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf"})
-_FIELDS: Final = frozenset(
-    {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings", "cachedContent"}
-    | {"labels", "serviceTier"}
-)
 
 
 class Memory:
@@ -52,12 +54,11 @@ class Request(StrictRequest):
     tool_name = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}\Z")
     schema_key = "parametersJsonSchema"
     not_on_top = ()
-    call_key = result_key = "id"
 
-    def __init__(self, model: str, body: Json, headers: Mapping[str, str], memory: Memory) -> None:
+    def __init__(self, model: str, body: Json, headers: Mapping[str, str], memory: Memory | None = None) -> None:
         super().__init__(body, headers)
         self.model = model
-        self.memory = memory
+        self.memory = Memory() if memory is None else memory
 
     @property
     def is_late(self) -> bool:
@@ -68,25 +69,50 @@ class Request(StrictRequest):
     def contents(self) -> list[Item]:
         return items_of(self.body.get("contents"), "contents")
 
+    @property
+    def system(self) -> list[Item]:
+        key = "systemInstruction"
+        return [Item(key, as_object(self.body[key]))] if key in self.body else []
+
     @cached_property
     def tools(self) -> list[Item]:
-        return [
-            each for tool in items_of(self.body.get("tools"), "tools") for each in tool.each("functionDeclarations")
-        ]
+        return [each for tool in self.all_tools for each in tool.each("functionDeclarations")]
+
+    @cached_property
+    def all_tools(self) -> list[Item]:
+        return items_of(self.body.get("tools"), "tools")
+
+    @property
+    def hosted(self) -> list[Item]:
+        """The tools that the provider runs."""
+        return [tool for tool in self.all_tools if "functionDeclarations" not in tool.data]
 
     @cached_property
     def exchanges(self) -> Sequence[Exchange]:
         first = Item("", {})  # what answers nothing
         around = [first, *self.contents, first]
-        return [Exchange(a.where, calls_of(a), responses_of(b)) for a, b in itertools.pairwise(around)]
+        return [Exchange(a.where, calls_of(a), responses_of(b)) for a, b in pairwise(around)]
 
-    @property
+    @cached_property
+    def answered(self) -> list[tuple[Item, Item]]:
+        """The calls, each with the response that stands where its own must."""
+        return [pair for e in self.exchanges for pair in zip(e.calls, e.results, strict=False)]
+
+    @cached_property
     def parts(self) -> list[Item]:
         return [part for content in self.contents for part in content.each("parts")]
 
     @property
     def config(self) -> Json:
         return as_object(self.body.get("generationConfig"))
+
+    @property
+    def thinking(self) -> Json:
+        return as_object(self.config.get("thinkingConfig"))
+
+    @property
+    def calling(self) -> Json:
+        return as_object(as_object(self.body.get("toolConfig")).get("functionCallingConfig"))
 
 
 def calls_of(content: Item) -> list[Item]:
@@ -100,194 +126,50 @@ def responses_of(content: Item) -> list[Item]:
 
 
 def judge(model: str, body: Json, headers: Mapping[str, str], *, memory: Memory | None = None) -> list[str]:
-    """Return every violation in a request to a model, each as `rule: text`; none means that the API would take it."""
-    return broken_rules(RULES, Request(model, body, headers, memory or Memory()))
+    """Return every violation in a request to a model; none means that the API would take it."""
+    return broken_rules(RULES, Request(model, body, headers, memory))
 
 
-# -- types -------------------------------------------------------------------------------------------------------------
+# -- what rules look for -----------------------------------------------------------------------------------------------
 
 
-@cache
-def _types() -> Mapping[str, TypeAdapter[object]]:
-    from google.genai import types  # noqa: PLC0415 - it takes seconds; who judges nothing needs it not
-
-    return {
-        "contents": TypeAdapter(list[types.Content]),
-        "systemInstruction": TypeAdapter(types.Content),
-        "tools": TypeAdapter(list[types.Tool]),
-        "toolConfig": TypeAdapter(types.ToolConfig),
-        "generationConfig": TypeAdapter(types.GenerationConfig),
-        "safetySettings": TypeAdapter(list[types.SafetySetting]),
-    }
+def _is_of_the_other(part: Item, role: str) -> bool:
+    is_models = bool({"functionCall", "thought", "thoughtSignature"} & part.data.keys())
+    return (is_models and role != "model") or ("functionResponse" in part.data and role != "user")
 
 
-def prepare() -> None:
-    """Load the official types, which takes long."""
-    _types()
+def _is_no_object(result: Item) -> bool:
+    return not isinstance(result.data.get("response"), dict) or len(result.under("response").data) > 1
 
 
-def type_errors(body: Json) -> list[str]:
-    """Return what the types of `google-genai` have against a body, each error with its path."""
-    found: list[str] = [f"{name}: unknown name" for name in sorted(body.keys() - _FIELDS)]
-    for name, adapter in _types().items():
-        if name in body:
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")  # so the types tell of a word that no enum has
-                    adapter.validate_python(body[name], by_alias=True, by_name=False)
-            except UserWarning as warning:
-                found.append(f"{name}: {warning}")
-            except ValidationError as error:
-                errors = error.errors(include_url=False)
-                found += [f"{name}.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in errors]
-    return found
-
-
-def types_fit(request: Request) -> Iterator[str]:
-    """The body has the types of google-genai 3.4.0, and no other key (S2: 400 "Unknown name", R)."""
-    yield from type_errors(request.body)
-
-
-# -- contents ----------------------------------------------------------------------------------------------------------
-
-
-def there_is_a_content(request: Request) -> Iterator[str]:
-    """At least one content (S3)."""
-    if not request.contents:
-        yield "contents: contents is not specified"
-
-
-def roles_are_known(request: Request) -> Iterator[str]:
-    """A role is user or model (S2: one 400)."""
-    for content in request.contents:
-        if content.role not in ("user", "model"):
-            yield f"{content.where}: Please use a valid role: user, model."
-
-
-def the_user_begins_and_ends(request: Request) -> Iterator[str]:
-    """The first and the last content are the user's (S3: 653 of 653)."""
-    if [content.role for content in (*request.contents[:1], *request.contents[-1:])] not in ([], ["user", "user"]):
-        yield "contents: single turn requests end with a user role"
-
-
-def contents_have_parts(request: Request) -> Iterator[str]:
-    """No content without parts (S3: 653 of 653)."""
-    system = Item("systemInstruction", as_object(request.body.get("systemInstruction")))
-    for content in [*request.contents, *([system] if "systemInstruction" in request.body else [])]:
-        if not content.each("parts"):
-            yield f"{content.where}: must include at least one parts field"
-
-
-def a_part_has_one_data_field(request: Request) -> Iterator[str]:
-    """One data field per part (S2: 652 of 653)."""
-    for part in request.parts:
-        if len(found := sorted(part.data.keys() & _DATA)) != 1:
-            yield f"{part.where}: must have exactly one data field, has {found}"
-
-
-def texts_say_something(request: Request) -> Iterator[str]:
-    """An empty text stands only where a signature is on it (S3: "must have a text parameter")."""
-    for part in request.parts:
-        if part.data.get("text") == "" and "thoughtSignature" not in part.data:
-            yield f"{part.where}: must have a text parameter"
-
-
-def only_the_model_calls_and_thinks(request: Request) -> Iterator[str]:
-    """Calls and thoughts are the model's, responses the user's (S3)."""
-    for content in request.contents:
-        for part in content.each("parts"):
-            is_models = bool({"functionCall", "thought", "thoughtSignature"} & part.data.keys())
-            if (is_models and content.role != "model") or ("functionResponse" in part.data and content.role != "user"):
-                yield f"{part.where}: {sorted(part.data)} in a content of the {content.role}"
-
-
-def a_turn_of_calls_follows_the_user(request: Request) -> Iterator[str]:
-    """A call turn comes immediately after a user turn or after a function response turn (S3: 653 of 653)."""
-    for before, content in zip(request.contents, request.contents[1:], strict=False):
-        if calls_of(content) and before.role != "user":
-            yield f"{content.where}: function call turn comes immediately after a user turn or a function response turn"
-
-
-def responses_stand_alone(request: Request) -> Iterator[str]:
-    """No other part beside responses (S3: mixed 0; pydantic-ai#4210)."""
-    for content in request.contents:
-        if responses_of(content) and len(responses_of(content)) != len(content.each("parts")):
-            yield f"{content.where}: function responses beside other parts"
-
-
-def there_are_as_many_responses_as_calls(request: Request) -> Iterator[str]:
-    """All calls are answered in the next content (S3: 372 call turns)."""
-    for exchange in request.exchanges:
-        if len(exchange.calls) != len(exchange.results):
-            yield (
-                f"{exchange.where}: the number of function response parts is not equal to the number of function call"
-                f" parts: {len(exchange.results)}, {len(exchange.calls)}"
-            )
-
-
-def responses_bear_the_names_of_their_calls(request: Request) -> Iterator[str]:
-    """The name is repeated, in the order of the calls; ids are on both or on neither (S3: 230 and 27)."""
-    for exchange in request.exchanges:
-        for call, response in zip(exchange.calls, exchange.results, strict=False):
-            for key in ("name", "id"):
-                if call.data.get(key) != response.data.get(key):
-                    yield f"{response.where}.{key}: {response.data.get(key)!r}, not {call.data.get(key)!r}"
-
-
-def a_response_is_an_object(request: Request) -> Iterator[str]:
-    """`response` is an object, of `output` or of `error` (S3: 397 of 397)."""
-    for exchange in request.exchanges:
-        for result in exchange.results:
-            if not isinstance(result.data.get("response"), dict) or len(as_object(result.data["response"])) > 1:
-                yield f"{result.where}.response: {result.data.get('response')!r}"
-
-
-def arguments_are_an_object(request: Request) -> Iterator[str]:
-    """`args` is an object, and the name one of a tool (S2, S5: 291 of 291)."""
-    for exchange in request.exchanges:
-        for call in exchange.calls:
-            if not isinstance(call.data.get("args", {}), dict) or not Request.tool_name.match(call.text("name")):
-                yield f"{call.where}: {call.data!r}"
-
-
-# -- signatures --------------------------------------------------------------------------------------------------------
-
-
-def calls_of_the_turn_are_signed(request: Request) -> Iterator[str]:
-    """The first call of each step of the current turn has a signature (S4: none of 122 lacks one)."""
-    if not request.is_late:
-        return
-    for content in reversed(request.contents):
+def _unsigned_calls(request: Request) -> Iterator[Item]:
+    for content in reversed(request.contents if request.is_late else ()):
         if content.role == "user" and not responses_of(content):
             return
-        for part in [part for part in content.each("parts") if "functionCall" in part.data][:1]:
-            if not part.text("thoughtSignature"):
-                name = part.under("functionCall").text("name")
-                yield f"{part.where}: Function call is missing a thought_signature in functionCall parts: {name}"
+        first = [part for part in content.each("parts") if "functionCall" in part.data][:1]
+        yield from (part for part in first if not part.text("thoughtSignature"))
 
 
-def signatures_come_back_where_they_came(request: Request) -> Iterator[str]:
-    """A signature is one that was given, in its own part (S4: 354 returned), or stands for one on a call (11)."""
+def _strange_signatures(request: Request) -> Iterator[str]:
     for part in request.parts:
         signature = part.text("thoughtSignature")
         if not signature or (signature in DUMMIES and "functionCall" in part.data):
             continue
-        try:
-            base64.b64decode(signature, validate=True)
-        except binascii.Error:
-            yield f"{part.where}.thoughtSignature: Base64 decoding failed"
         served = request.memory.parts.get(signature)
-        if served is None:
+        if not _is_base64(signature):
+            yield f"{part.where}.thoughtSignature: Base64 decoding failed"
+        elif served is None:
             yield f"{part.where}: Corrupted thought signature."
         elif not _is_same(part.data, served):
             yield f"{part.where}: served {served}, came back {part.data}"
 
 
-def thoughts_bear_no_signature(request: Request) -> Iterator[str]:
-    """A thought has none (S4: 0 of 27)."""
-    for part in request.parts:
-        if part.data.get("thought") and "thoughtSignature" in part.data:
-            yield f"{part.where}: a thought with a signature"
+def _is_base64(text: str) -> bool:
+    try:
+        b64decode(text, validate=True)
+    except Error:
+        return False
+    return True
 
 
 def _is_same(part: Json, served: Json) -> bool:
@@ -297,83 +179,220 @@ def _is_same(part: Json, served: Json) -> bool:
     return {key: value for key, value in part.items() if key != "thoughtSignature"} == served
 
 
-# -- tools and settings ------------------------------------------------------------------------------------------------
+def _is_strange_file(part: Item) -> bool:
+    inline = part.under("inlineData")
+    kind = inline.text("mimeType")
+    is_known = kind.startswith(("audio/", "text/", "video/")) or kind in _FILES
+    return bool(inline.data) and not (is_known and _is_base64(inline.text("data")))
 
 
-def functions_are_declared_together(request: Request) -> Iterator[str]:
-    """One element has all functions, and a list of tools has some (S2: 455)."""
-    tools = items_of(request.body.get("tools"), "tools")
-    if len([tool for tool in tools if "functionDeclarations" in tool.data]) > 1 or request.body.get("tools") == []:
-        yield "tools: function declarations are not in one element"
+def _about(model: str, config: Json) -> Callable[[Request], object]:
+    return lambda request: vars(request).update(model=model, body={**request.body, "generationConfig": config})
 
 
-def a_function_has_one_schema(request: Request) -> Iterator[str]:
-    """`parametersJsonSchema`, and not `parameters` beside it (S2); `$schema` is not among its words (R)."""
-    for tool in request.tools:
-        if "parameters" in tool.data or "$schema" in tool.under("parametersJsonSchema").data:
-            yield f"{tool.where}: parameters, or $schema"
+# -- the table ---------------------------------------------------------------------------------------------------------
 
+_FILE: Final = "contents.0.parts.1.inlineData"
+_PART: Final = "contents.1.parts.1"
+_RESPONSE: Final = "contents.2.parts.0.functionResponse"
+_FUNCTION: Final = "tools.0.functionDeclarations.0"
+_LEVELS: Final = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
+_THINKS: Final[Json] = {"thinkingConfig": {"thinkingLevel": "LOW"}}
+_ANSWER: Final[Json] = {"functionResponse": {"id": "1", "name": "a", "response": {"output": "1"}}}
 
-def a_mode_has_its_functions(request: Request) -> Iterator[str]:
-    """A mode needs declarations, and allowed names are declared (S2, R)."""
-    calling = as_object(as_object(request.body.get("toolConfig")).get("functionCallingConfig"))
-    if calling and not request.tools:
-        yield "toolConfig: Function calling config is set without function_declarations."
-    if undeclared := {*map(as_text, as_list(calling.get("allowedFunctionNames")))} - {
-        tool.text("name") for tool in request.tools
-    }:
-        yield f"toolConfig: allowed functions {sorted(undeclared)} are not declared"
-
-
-def file_searches_have_a_store(request: Request) -> Iterator[str]:
-    """A search of files names where they are (G file-search)."""
-    for tool in items_of(request.body.get("tools"), "tools"):
-        if "fileSearch" in tool.data and not as_list(tool.under("fileSearch").data.get("fileSearchStoreNames")):
-            yield f"{tool.where}: fileSearchStoreNames is empty"
-
-
-def hosted_tools_stand_beside_functions_with_a_flag(request: Request) -> Iterator[str]:
-    """On the Developer API, 3.x wants the flag (S5: 7 taken); 2.5 does not combine them (R)."""
-    hosted = [tool for tool in items_of(request.body.get("tools"), "tools") if "functionDeclarations" not in tool.data]
-    flag = as_object(request.body.get("toolConfig")).get("includeServerSideToolInvocations")
-    if hosted and request.tools and not (flag and request.is_late):
-        yield "tools: Please enable tool_config.include_server_side_tool_invocations to use Built-in tools"
-
-
-def thinking_fits_the_model(request: Request) -> Iterator[str]:
-    """A level from 3.x on, a budget before, never both, and 2.5-pro is never off (S2, R)."""
-    config = as_object(request.config.get("thinkingConfig"))
-    if "thinkingLevel" in config and "thinkingBudget" in config:
-        yield "thinkingConfig: You can only set only one of thinking budget and thinking level"
-    if "thinkingLevel" in config and not request.is_late:
-        yield "thinkingConfig: Thinking level is not supported for this model."
-    if config.get("thinkingBudget") == 0 and request.model.startswith("gemini-2.5-pro"):
-        yield "thinkingConfig: Budget 0 is invalid. This model only works in thinking mode."
-    if config.get("thinkingLevel") not in (None, "MINIMAL", "LOW", "MEDIUM", "HIGH"):
-        yield f"thinkingConfig: {config['thinkingLevel']!r} is not known to be taken"
-
-
-def settings_are_in_range(request: Request) -> Iterator[str]:
-    """Temperature 0 to 2 (S2: one 400), at most 5 stop sequences (R), a schema with its mime type (S2)."""
-    if not 0 <= (as_number(request.config.get("temperature")) or 0) <= 2:
-        yield "generationConfig.temperature: must be between 0 and 2"
-    if len(as_list(request.config.get("stopSequences"))) > 5:
-        yield "generationConfig.stopSequences: at most 5"
-    if {"responseSchema", "responseJsonSchema"} & request.config.keys() and "responseMimeType" not in request.config:
-        yield "generationConfig: a response schema needs responseMimeType"
-    if "responseMimeType" in request.config and request.tools and not request.is_late:
-        yield "Function calling with a response mime type: 'application/json' is unsupported"
-
-
-def files_are_of_a_kind_that_is_taken(request: Request) -> Iterator[str]:
-    """Inline files are pictures, PDF, texts, sounds and videos (S2), a picture of at most 7 MB (V)."""
-    for part in request.parts:
-        inline = as_object(part.data.get("inlineData"))
-        kind = as_text(inline.get("mimeType"))
-        if inline and not (kind.startswith(("audio/", "text/", "video/")) or kind in _FILES):
-            yield f"{part.where}: Unsupported MIME type: {kind}"
-        if kind.startswith("image/") and len(as_text(inline.get("data"))) * 3 // 4 > 7_000_000:
-            yield f"{part.where}: Unable to process input image. Please retry or report"
-
-
-RULES: tuple[Rule[Request], ...] = (*SHARED_RULES, *_rules_of(globals(), besides=SHARED_RULES))
+RULES: tuple[Rule[Request], ...] = (
+    *SHARED_RULES,
+    Rule(
+        "A body has the types of google-genai, and no other key (S2: 400 `Unknown name`, R)",
+        lambda r: gemini_type_errors(r.body),
+        on(
+            "files",
+            {"model": "x"},
+            {"generationConfig.max_tokens": 1},
+            {"contents.0.parts.0.text": 7},
+            {f"{_FILE}.data": 7},
+            {"contents.0.content": []},
+            {"generationConfig.thinkingConfig.thinkingLevel": "MAXIMAL"},
+        ),
+    ),
+    # Contents
+    Rule("There is a content (S3)", lambda r: not r.contents, on("plain text", {"contents": []}, {"contents": GONE})),
+    Rule(
+        "A role is user or model (S2: one 400)",
+        lambda r: (content for content in r.contents if content.role not in ("user", "model")),
+        on("parallel calls", {"contents.1.role": "assistant"}, {"contents.1.role": ""}),
+    ),
+    Rule(
+        "The first and the last content are the user's (S3: 653 of 653)",
+        lambda r: (content for content in (*r.contents[:1], *r.contents[-1:]) if content.role != "user"),
+        on("said", {"contents.0": GONE}, {"contents.2": GONE}),
+    ),
+    Rule(
+        "No content is without parts (S3: 653 of 653)",
+        lambda r: (content for content in (*r.contents, *r.system) if not content.each("parts")),
+        on("plain text", {"contents.0.parts": []}, {"systemInstruction": {"parts": []}}),
+    ),
+    Rule(
+        "A part has one field of data (S2: 652 of 653)",
+        lambda r: (part for part in r.parts if len(part.data.keys() & _DATA) != 1),
+        on("plain text", {"contents.0.parts.0": {}}, {"contents.0.parts.0.fileData": {"fileUri": "x"}}),
+    ),
+    Rule(
+        "An empty text stands only where a signature is on it (S3: `must have a text parameter`)",
+        lambda r: (p for p in r.parts if p.data.get("text") == "" and "thoughtSignature" not in p.data),
+        on("plain text", {"contents.0.parts.0.text": ""}),
+    ),
+    Rule(
+        "Calls and thoughts are the model's, responses the user's (S3)",
+        lambda r: (part for c in r.contents for part in c.each("parts") if _is_of_the_other(part, c.role)),
+        on("parallel calls", {"contents.0.parts.0.thought": True}, {"contents.1.parts.+": _ANSWER}),
+    ),
+    Rule(
+        "Calls come immediately after the user's content or responses (S3: 653 of 653)",
+        lambda r: (content for before, content in pairwise(r.contents) if calls_of(content) and before.role != "user"),
+        on("parallel calls", {"contents.0.role": "model"}),
+    ),
+    Rule(
+        "No other part stands beside responses (S3: mixed 0; pydantic-ai#4210)",
+        lambda r: (c for c in r.contents if 0 < len(responses_of(c)) < len(c.each("parts"))),
+        on("parallel calls", {"contents.2.parts.+": {"text": "Hurry."}}),
+    ),
+    Rule(
+        "All calls are answered in the next content, and nothing else (S3: 372 call turns)",
+        lambda r: (exchange.where for exchange in r.exchanges if len(exchange.calls) != len(exchange.results)),
+        on("without ids", {"contents.2.parts.+": _ANSWER}, {"contents.2.parts.0": {"text": "Hm."}}),
+    ),
+    Rule(
+        "Names are repeated, in the order of the calls; ids are on both or on neither (S3: 230 and 27)",
+        lambda r: (at for call, at in r.answered for key in ("name", "id") if call.data.get(key) != at.data.get(key)),
+        on("parallel calls", {f"{_RESPONSE}.name": "b"}, {f"{_RESPONSE}.id": GONE}),
+    ),
+    Rule(
+        "A response is an object, of `output` or of `error` (S3: 397 of 397)",
+        lambda r: filter(_is_no_object, r.results),
+        on("parallel calls", {f"{_RESPONSE}.response": GONE}, {f"{_RESPONSE}.response.error": "no"}),
+    ),
+    Rule(
+        "Arguments are an object, and the name one of a tool (S2, S5: 291 of 291)",
+        lambda r: (
+            call
+            for call in r.calls
+            if not isinstance(call.data.get("args", {}), dict) or not r.tool_name.match(call.text("name"))
+        ),
+        on("parallel calls", {f"{_PART}.functionCall.args": None}, {f"{_PART}.functionCall.name": "2"}),
+    ),
+    # Signatures
+    Rule(
+        "The first call of each step of the current turn has a signature (S4: none of 122 lacks one)",
+        _unsigned_calls,
+        on("parallel calls", {f"{_PART}.thoughtSignature": GONE}),
+    ),
+    Rule(
+        "A signature is one that was given, in its own part (S4: 354 returned), or stands for one on a call (11)",
+        _strange_signatures,
+        on(
+            "parallel calls",
+            {f"{_PART}.thoughtSignature": "anVuaw=="},
+            {f"{_PART}.thoughtSignature": "not base64!"},
+            {f"{_PART}.functionCall.args": {"n": 2}},
+            {"contents.1.parts.2.thoughtSignature": "c2ln"},
+            {"contents.1.parts.0": {"text": "joined", "thoughtSignature": DUMMIES[0]}},
+        ),
+    ),
+    # Tools and settings
+    Rule(
+        "One element has all functions, and a list of tools has some (S2: 455)",
+        lambda r: len(r.all_tools) > len(r.hosted) + 1 or r.body.get("tools") == [],
+        on("plain text", {"tools.+": {"functionDeclarations": []}}, {"tools": []}),
+    ),
+    Rule(
+        "A function has `parametersJsonSchema` without `$schema`, and no `parameters` beside it (S2, R)",
+        lambda r: (t for t in r.tools if "parameters" in t.data or "$schema" in t.under("parametersJsonSchema").data),
+        on(
+            "plain text",
+            {f"{_FUNCTION}.parameters": {"type": "OBJECT"}},
+            {f"{_FUNCTION}.parametersJsonSchema.$schema": "x"},
+        ),
+    ),
+    Rule(
+        "A mode of calling needs functions (S2, R)",
+        lambda r: bool(r.calling) and not r.tools,
+        on("hosted", {"tools": GONE}),
+    ),
+    Rule(
+        "The names of allowed functions are declared (S2, R)",
+        lambda r: (
+            {*map(as_text, as_list(r.calling.get("allowedFunctionNames")))} - {tool.text("name") for tool in r.tools}
+        ),
+        on("hosted", {"toolConfig.functionCallingConfig.allowedFunctionNames": ["c"]}),
+    ),
+    Rule(
+        "A search of files names where they are (G file-search)",
+        lambda r: (
+            tool
+            for tool in r.hosted
+            if "fileSearch" in tool.data and not as_list(tool.under("fileSearch").data.get("fileSearchStoreNames"))
+        ),
+        on("hosted", {"tools.1": {"fileSearch": {"topK": 2}}}),
+    ),
+    Rule(
+        "Hosted tools beside functions want a flag from 3.x on (S5: 7 taken), and 2.5 does not combine them (R)",
+        lambda r: (
+            bool(r.hosted and r.tools)
+            and not (as_object(r.body.get("toolConfig")).get("includeServerSideToolInvocations") and r.is_late)
+        ),
+        on("hosted", {"toolConfig": GONE}, _about("gemini-2.5-flash", {})),
+    ),
+    Rule(
+        "There is a level of thinking or a budget, never both (S2, R)",
+        lambda r: {"thinkingLevel", "thinkingBudget"} <= r.thinking.keys(),
+        on("files", {"generationConfig.thinkingConfig.thinkingBudget": 100}),
+    ),
+    Rule(
+        "A level of thinking is known, and for models from 3.x on (S2, R)",
+        lambda r: "thinkingLevel" in r.thinking and not (r.is_late and r.thinking["thinkingLevel"] in (None, *_LEVELS)),
+        on("files", lambda r: r.thinking.update(thinkingLevel=""), _about("gemini-2.5-flash", _THINKS)),
+    ),
+    Rule(
+        "The thinking of 2.5-pro is never off (R)",
+        lambda r: r.thinking.get("thinkingBudget") == 0 and r.model.startswith("gemini-2.5-pro"),
+        on("files", _about("gemini-2.5-pro", {"thinkingConfig": {"thinkingBudget": 0}})),
+    ),
+    Rule(
+        "A temperature is 0 to 2 (S2: one 400)",
+        lambda r: not 0 <= (as_number(r.config.get("temperature")) or 0) <= 2,
+        on("files", {"generationConfig.temperature": -1}, {"generationConfig.temperature": 2.1}),
+    ),
+    Rule(
+        "There are at most five stop sequences (R)",
+        lambda r: len(as_list(r.config.get("stopSequences"))) > 5,
+        on("files", {"generationConfig.stopSequences": [*"abcdef"]}),
+    ),
+    Rule(
+        "A schema of the answer comes with its mime type (S2)",
+        lambda r: (
+            bool({"responseSchema", "responseJsonSchema"} & r.config.keys()) and "responseMimeType" not in r.config
+        ),
+        on("files", {"generationConfig.responseJsonSchema": {}}),
+    ),
+    Rule(
+        "Before 3.x an answer with a mime type has no functions (R)",
+        lambda r: "responseMimeType" in r.config and bool(r.tools) and not r.is_late,
+        on("files", _about("gemini-2.5-flash", {"responseMimeType": "application/json"})),
+    ),
+    Rule(
+        "Inline files are Base64 of pictures, PDF, texts, sounds and videos (S2)",
+        lambda r: filter(_is_strange_file, r.parts),
+        on("files", {f"{_FILE}.mimeType": "image/gif"}, {f"{_FILE}.data": "x.y"}),
+    ),
+    Rule(
+        "A picture has at most 7 MB (V)",
+        lambda r: (
+            part
+            for part in r.parts
+            for inline in [part.under("inlineData")]
+            if inline.text("mimeType").startswith("image/") and len(inline.text("data")) * 3 // 4 > 7_000_000
+        ),
+        on("files", {f"{_FILE}.data": "A" * 9_400_000}),
+    ),
+)

@@ -97,9 +97,6 @@ class Loopback(ABC, Generic[A]):
     def prepare(self) -> None:
         """Do what takes long before the first request comes."""
 
-    def aside(self, recorded: Recorded) -> Raw | None:
-        """Return the reply to a request that is not for the model; None for any other."""
-
     @abstractmethod
     def broken_rules(self, recorded: Recorded) -> list[str]:
         """Return every rule that a request breaks, each as `rule: text`."""
@@ -193,13 +190,12 @@ class Loopback(ABC, Generic[A]):
             return self._violated(recorded, [f"path: {recorded.method} {recorded.path} is not served"], 404)
         if api_key(recorded.headers) in self.bad_keys:
             return self.fault(401, "invalid x-api-key")
-        aside = self.aside(recorded)
-        if aside is not None or not self.judging:
-            return aside
+        if not self.judging:
+            return None
         if not recorded.body:
             return self._violated(recorded, ["json: the request body is not valid JSON"], 400)
         if found := self.broken_rules(recorded):
-            lacks_key = any(violation.startswith("a_key_is_given:") for violation in found)
+            lacks_key = not api_key(recorded.headers)
             return self._violated(recorded, found, 401 if lacks_key else 400)
         return None
 

@@ -1,6 +1,6 @@
 """What the server says: content blocks, answers made of them, and every way in which an answer can go wrong.
 
-Pure data, no server: `messages_sse.py` turns it into bytes and `messages_api.py` sends them.
+Pure data, no server: `messages_sse.py` turns it into bytes and `servers.py` sends them.
 """
 
 import asyncio
@@ -212,11 +212,6 @@ def stall(whole: AnyReply, *, after_events: int) -> AnyReply:
 def insert(whole: AnyReply, data: bytes, *, after_events: int) -> AnyReply:
     """Put bytes between two events; the rest follows."""
     return replace(whole, twist=Twist(after_events=after_events, insert=data, goes_on=True))
-
-
-def enormous_line(n_bytes: int) -> bytes:
-    """Return an event of one line with this many bytes of padding, to be inserted into a stream."""
-    return b'event: ping\ndata: {"type": "ping", "padding": "' + b"x" * n_bytes + b'"}\n\n'
 
 
 def broken_off(

@@ -1,25 +1,33 @@
-"""The judge of OpenAI requests: all rules of an API in order, and the pure function that applies them.
+"""What OpenAI's APIs refuse: a request as rules see it, what the server has said, and a table of rules for each API.
 
-The rules that types can express come from `strict_schema.py`, those that other providers have as well from
-`strict_request.py`; the others are here, those of one API alone at the end. A rule is kept if one of our encoders could
-break it. Deliberately not checked, because it depends on the model: which parameters a reasoning model refuses, and
-which efforts it knows.
-
-Each rule yields one text per fault and names its source: P is developers.openai.com/api/docs, # an issue or pull
-request.
+Deliberately not checked, because it depends on the model: which parameters a reasoning model refuses, and which efforts
+it knows.
 """
 
+import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
-from tests.support.messages_json import Json, as_list, as_number, as_object, as_text
-from tests.support.openai_request import NAME, Memory, Request, Service, function_of, is_object_text
-from tests.support.strict_request import SHARED_RULES, Item, Rule, broken_rules, items_of, rules_of
+import orjson
+
+from tests.support.messages_json import Json, as_list, as_object, as_text
+from tests.support.strict_request import (
+    GONE,
+    SHARED_RULES,
+    Exchange,
+    Item,
+    Rule,
+    StrictRequest,
+    broken_rules,
+    items_of,
+    on,
+)
 from tests.support.strict_schema import Api, openai_type_errors, without_marks
 
-MAX_MARKS = 4
 MAX_ID = 64
 MIN_OUTPUT_TOKENS = 16
 
@@ -29,149 +37,197 @@ _STRICT_KEYWORDS = frozenset(
     | {"exclusiveMaximum", "exclusiveMinimum", "items", "maxItems", "maximum", "minItems", "minimum", "multipleOf"}
     | {"pattern", "properties", "required", "title", "type"}
 )
+_STRICT_FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 _PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 _COMPARED = ("summary", "content", "encrypted_content", "call_id", "name", "arguments")
-_STRICT_FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
+
+NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One answer of Responses as it left the server."""
+
+    items: tuple[Json, ...]
+    stored: bool
+
+
+class Memory:
+    """All answers served so far."""
+
+    def __init__(self) -> None:
+        self.calls: defaultdict[str, list[Json]] = defaultdict(list)
+        """The functions of Chat Completions by id of their call."""
+        self.served: list[Served] = []
+
+    def remember_calls(self, calls: Iterable[Json]) -> None:
+        """Keep the calls of a chat answer."""
+        for call in calls:
+            self.calls[as_text(call.get("id"))].append(as_object(call.get("function")))
+
+    def remember_items(self, items: Sequence[Json], *, stored: bool) -> None:
+        """Keep the output of a response."""
+        self.served.append(Served(tuple(items), stored))
+
+    def found(self, item: Item) -> list[tuple[Served, int]]:
+        """Return where an item was served: by its call id, else by its own id."""
+        key = "call_id" if item.type == "function_call" else "id"
+        wanted = item.text(key)
+        return [
+            (served, index)
+            for served in self.served
+            for index, each in enumerate(served.items)
+            if wanted and each.get("type") == item.type and each.get(key) == wanted
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """How a compatible server differs from OpenAI's."""
+
+    reasoning_field: str | None = None
+    """The field of a chat message with the reasoning; it may come back. None: there is none."""
+    longest_id: int | None = 40
+    """How long the id of a call may be in Chat Completions. OpenAI takes 64 by now (jin-bo/agentao#321), older models
+    and some gateways take 40. None: any length."""
+    extensions: frozenset[str] = field(default_factory=frozenset[str])
+    """Parameters that only this server knows."""
+    takes_marks: bool = False
+    """Whether parts of content and tools may have `cache_control`."""
+    refused: frozenset[str] = field(default_factory=frozenset[str])
+    """Fields of OpenAI's that this server does not know, and refuses."""
+    exact_id: int | None = None
+    """Of how many letters and digits the ids of calls must be; None: see `longest_id`."""
+    replies_to_results: bool = False
+    """Whether the user may speak only after the model has answered results."""
+    reasoning_with_calls: bool = False
+    """Whether each message with calls must have `reasoning_field`."""
+    always_counts: bool = False
+    """Whether streams tell their usage without being asked, with the chunk that ends them."""
+    output_without_reasoning: bool = False
+    """Whether the count of output tokens leaves out those of reasoning; the total has both."""
+    thinks_in_content: bool = False
+    """Whether reasoning comes as parts of the content."""
+    good_end: str = "stop"
+    """What is said of an answer that ended by itself."""
+
+
+class Request(StrictRequest):
+    """One request with its views. `headers` get lower-case names; `memory` holds what the server has said."""
+
+    tool_name = NAME
+    not_on_top = ("oneOf", "anyOf", "allOf", "enum", "not")
+
+    def __init__(
+        self,
+        api: Api,
+        body: Json,
+        headers: Mapping[str, str],
+        memory: Memory | None = None,
+        service: Service | None = None,
+    ) -> None:
+        super().__init__(body, headers)
+        self.api: Api = api
+        self.memory = Memory() if memory is None else memory
+        self.service = Service() if service is None else service
+        self.items_key = "messages" if api == "chat" else "input"
+        self.longest_id: float = MAX_ID
+        if api == "chat":
+            self.longest_id = math.inf if self.service.longest_id is None else self.service.longest_id
+        self.call_key, self.result_key = ("id", "tool_call_id") if api == "chat" else ("call_id", "call_id")
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """The messages of Chat Completions, or the input of Responses, of which a string is one message."""
+        given = self.body.get(self.items_key)
+        if isinstance(given, str):
+            return [Item("input", {"role": "user", "content": given})] if given else []
+        return items_of(given, self.items_key)
+
+    @cached_property
+    def exchanges(self) -> Sequence[Exchange]:
+        found = [Exchange("", [], [])]
+        for item in self.items:
+            if item.role == "tool" or item.type == "function_call_output":
+                found[-1] = replace(found[-1], results=[*found[-1].results, item])
+            elif item.type == "function_call" and not found[-1].results:
+                found[-1] = replace(found[-1], calls=[*found[-1].calls, item])
+            elif self.api == "chat" or item.role in ("user", "system", "developer") or found[-1].results:
+                calls = [item] if item.type == "function_call" else item.each("tool_calls")
+                found.append(Exchange(item.where, calls, []))
+        return found
+
+    @cached_property
+    def functions(self) -> list[Item]:
+        """What has the name and the arguments, of each call."""
+        return [call.under("function") if call.type == "function" else call for call in self.calls]
+
+    @cached_property
+    def tools(self) -> list[Item]:
+        tools = [tool for tool in items_of(self.body.get("tools"), "tools") if tool.type == "function"]
+        return [tool.under("function") for tool in tools] if self.api == "chat" else tools
+
+    @cached_property
+    def hosted(self) -> list[Item]:
+        """The tools that the provider runs."""
+        return [each for each in items_of(self.body.get("tools"), "tools") if each.type not in ("function", "custom")]
+
+    @cached_property
+    def form(self) -> Item:
+        """The form of the answer that is asked for; empty if there is none."""
+        body = Item("", self.body)
+        form = body.under("response_format").under("json_schema")
+        form = form if form.data else body.under("text").under("format")
+        return form if form.text("type") in ("", "json_schema") else Item("", {})
+
+    @cached_property
+    def strict(self) -> list[Item]:
+        """The schemas that are strict, of tools and of the answer, and all schemas inside them."""
+        asked = [tool.under("parameters") for tool in self.tools if tool.data.get("strict") is True]
+        asked += [self.form.under("schema")] if self.form.data.get("strict") is True else []
+        return [each for schema in asked for each in _walk(schema)]
+
+    @cached_property
+    def parts(self) -> list[Item]:
+        """Every part of content in messages, items and results."""
+        return [part for owner in self.items for key in ("content", "output") for part in owner.each(key)]
 
 
 def judge(
     api: Api, body: Json, headers: Mapping[str, str], *, memory: Memory | None = None, service: Service | None = None
 ) -> list[str]:
-    """Return every violation in a request, each as `rule: text`; none means that the API would take it.
+    """Return every violation in a request; none means that the API would take it.
 
     `memory` holds the answers served before, which must come back unchanged.
     """
-    request = Request(api, body, headers, Memory() if memory is None else memory, service)
-    return broken_rules(RULES[api], request)
+    return broken_rules(RULES[api], Request(api, body, headers, memory, service))
 
 
-def types_fit(request: Request) -> Iterator[str]:
-    """The body has the official request type, apart from what the API's own messages bring (P api-reference)."""
-    field = request.service.reasoning_field
-    echoed = () if field is None or request.service.thinks_in_content else (field,)
-    body = as_object(without_marks(request.body)) if request.service.takes_marks else request.body
-    yield from openai_type_errors(request.api, body, echoed=echoed, extensions=request.service.extensions)
+def is_object_text(value: object) -> bool:
+    """Tell whether a value is the text of a JSON object."""
+    try:
+        return isinstance(value, str) and isinstance(orjson.loads(value), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
-def tools_are_not_empty(request: Request) -> Iterator[str]:
-    """A list of tools has some (runebookai/tome#87)."""
-    if request.body.get("tools") == []:
-        yield "tools: must have at least one tool"
+# -- what rules look for -----------------------------------------------------------------------------------------------
 
 
-def the_longest_answer_is_not_too_short(request: Request) -> Iterator[str]:
-    """Responses want at least 16 tokens (vectorize-io/hindsight#58)."""
-    tokens = as_number(request.body.get("max_output_tokens"))
-    if tokens is not None and tokens < MIN_OUTPUT_TOKENS:
-        yield f"max_output_tokens: expected a value >= {MIN_OUTPUT_TOKENS}, but got {tokens}"
+def _against_types(request: Request) -> list[str]:
+    service = request.service
+    echoed = () if service.reasoning_field is None or service.thinks_in_content else (service.reasoning_field,)
+    body = as_object(without_marks(request.body)) if service.takes_marks else request.body
+    return openai_type_errors(request.api, body, echoed=echoed, extensions=service.extensions)
 
 
-def there_is_a_message(request: Request) -> Iterator[str]:
-    """At least one message or item (CopilotKit/CopilotKit#529, P api-reference/responses)."""
-    if not request.items:
-        yield "messages: empty array. Expected an array with minimum length 1"
-
-
-def content_is_given(request: Request) -> Iterator[str]:
-    """A message says something, but for one that calls (run-llama/llama_index#17555, vllm-project/vllm#49130)."""
+def _silent_messages(request: Request) -> Iterator[Item]:
     for item in request.items:
         content = item.data.get("content")
         needs_none = item.role == "assistant" and (item.each("tool_calls") or item.text("refusal"))
         is_empty = content is None or content == [] or (content == "" and request.api == "responses")
         if item.role and is_empty and not needs_none:
-            yield f"{item.where}.content: must not be empty"
-
-
-def call_ids_fit(request: Request) -> Iterator[str]:
-    """Ids are not empty and not too long (vercel/ai#5171, decolua/9router#393)."""
-    longest = request.service.longest_id if request.api == "chat" else MAX_ID
-    for call in request.calls:
-        id = call.text(request.call_key)
-        if not id or (longest is not None and len(id) > longest):
-            yield f"{call.where}: id {id!r} must have 1 to {longest or 'any'} characters"
-
-
-def called_names_fit_the_pattern(request: Request) -> Iterator[str]:
-    """The name in a call matches ^[a-zA-Z0-9_-]{1,64}$ (continuedev/continue#11645)."""
-    for call in map(function_of, request.calls):
-        if not NAME.match(call.text("name")):
-            yield f"{call.where}.name: {call.text('name')!r} should match '{NAME.pattern}'"
-
-
-def arguments_are_the_text_of_an_object(request: Request) -> Iterator[str]:
-    """Arguments are text; vLLM and llama.cpp parse it (vllm-project/vllm#43995, #48922)."""
-    for call in map(function_of, request.calls):
-        if not is_object_text(call.data.get("arguments")):
-            yield f"{call.where}.arguments: must be the text of a JSON object"
-
-
-def strict_schemas_have_the_form(request: Request) -> Iterator[str]:
-    """A strict schema is closed, all required, and of the words that are kept (P guides/structured-outputs)."""
-    for tool in request.tools:
-        if tool.data.get("strict") is True:
-            yield from _against_strict(tool.under("parameters"))
-
-
-def the_form_of_the_answer_fits(request: Request) -> Iterator[str]:
-    """A form has a name and an object at the top; a strict one follows its rules (P guides/structured-outputs)."""
-    body = Item("", request.body)
-    form = body.under("response_format").under("json_schema")
-    if not form.data:
-        form = body.under("text").under("format")
-    if not form.data or form.text("type") not in ("", "json_schema"):
-        return
-    if not NAME.match(form.text("name")):
-        yield f"{form.where}.name: string does not match pattern"
-    if form.under("schema").text("type") != "object":
-        yield f"{form.where}.schema: schema must be a JSON Schema of 'type: \"object\"'"
-    if form.data.get("strict") is True:
-        yield from _against_strict(form.under("schema"))
-
-
-def sounds_are_of_a_kind_that_is_taken(request: Request) -> Iterator[str]:
-    """A sound is Base64 of WAV or MP3 (P guides/audio)."""
-    for part in request.parts:
-        sound = part.under("input_audio")
-        if part.type == "input_audio" and not (sound.text("format") in ("wav", "mp3") and sound.text("data")):
-            yield f"{part.where}: {sound.text('format')!r} is no sound that can be read"
-
-
-def hosted_tools_are_of_their_api(request: Request) -> Iterator[str]:
-    """Responses have them among the tools, Chat Completions for search models only (P guides/tools-web-search)."""
-    hosted = [tool for tool in items_of(request.body.get("tools"), "tools") if tool.type not in ("function", "custom")]
-    if request.api == "chat":
-        if hosted:
-            yield f"{hosted[0].where}.type: {hosted[0].type!r} is for Responses"
-        if "web_search_options" in request.body and "-search" not in str(request.body.get("model")):
-            yield "web_search_options: this model does not search"
-    for tool in hosted:
-        if tool.type == "file_search" and not as_list(tool.data.get("vector_store_ids")):
-            yield f"{tool.where}.vector_store_ids: expected at least one"
-    calls = as_number(request.body.get("max_tool_calls"))
-    if calls is not None and (calls < 1 or not hosted):
-        yield "max_tool_calls: needs hosted tools, and a value >= 1"
-
-
-def parallel_calls_have_their_tools(request: Request) -> Iterator[str]:
-    """The parameter parallel_tool_calls needs tools (camel-ai/camel#3706)."""
-    if request.body.get("parallel_tool_calls") is not None and not as_list(request.body.get("tools")):
-        yield "parallel_tool_calls: is only allowed when 'tools' are specified"
-
-
-def stream_options_are_for_streams(request: Request) -> Iterator[str]:
-    """The parameter stream_options needs stream: true (P api-reference/chat)."""
-    if request.body.get("stream_options") is not None and request.body.get("stream") is not True:
-        yield "stream_options: is only allowed when 'stream' is enabled"
-
-
-def pictures_have_an_address(request: Request) -> Iterator[str]:
-    """A picture is a web address, or base64 of PNG, JPEG, GIF or WebP (P guides/images-vision)."""
-    for part in request.parts:
-        if part.type not in ("image_url", "input_image") or part.text("file_id"):
-            continue
-        url = part.text("image_url") or part.under("image_url").text("url")
-        if not _PICTURE.match(url):
-            yield f"{part.where}: {url[:40]!r} is no picture that can be read"
+            yield item
 
 
 def _walk(schema: Item) -> Iterator[Item]:
@@ -187,188 +243,357 @@ def _walk(schema: Item) -> Iterator[Item]:
         yield from _walk(option)
 
 
-def _against_strict(parameters: Item) -> Iterator[str]:
-    for place in _walk(parameters):
-        if unknown := sorted(place.data.keys() - _STRICT_KEYWORDS):
-            yield f"{place.where}: {unknown} is not permitted"
-        if (format := place.data.get("format")) is not None and format not in _STRICT_FORMATS:
-            yield f"{place.where}: {format!r} is not a valid format"
-        if "$ref" in place.data and len(place.data) > 1:
-            yield f"{place.where}: $ref cannot have keywords {sorted(place.data.keys() - {'$ref'})}"
-        types = place.data.get("type")
-        if types == "object" or "object" in as_list(types) or "properties" in place.data:
-            if place.data.get("additionalProperties") is not False:
-                yield f"{place.where}: 'additionalProperties' is required to be supplied and to be false"
-            missing = as_object(place.data.get("properties")).keys() - {
-                *map(as_text, as_list(place.data.get("required")))
-            }
-            if missing:
-                yield f"{place.where}: 'required' has to include every key, it misses {sorted(missing)}"
+def _is_open(schema: Item) -> bool:
+    types = schema.data.get("type")
+    is_object = types == "object" or "object" in as_list(types) or "properties" in schema.data
+    required = map(as_text, as_list(schema.data.get("required")))
+    missing = as_object(schema.data.get("properties")).keys() - {*required}
+    return is_object and (schema.data.get("additionalProperties") is not False or bool(missing))
 
 
-_COMMON_RULES: tuple[Rule[Request], ...] = (*rules_of(globals()), *SHARED_RULES)
+def _is_no_picture(part: Item) -> bool:
+    is_picture = part.type in ("image_url", "input_image") and not part.text("file_id")
+    return is_picture and not _PICTURE.match(part.text("image_url") or part.under("image_url").text("url"))
 
 
-# -- Chat Completions alone --------------------------------------------------------------------------------------------
+def _has_misplaced_mark(message: Item) -> bool:
+    says = [part for part in message.each("content") if part.type == "text" and part.text("text")]
+    marked = [part for part in message.each("content") if "cache_control" in part.data]
+    return "cache_control" in message.data or any(p not in says or message.role == "assistant" for p in marked)
 
 
-def tool_calls_are_not_empty(request: Request) -> Iterator[str]:
-    """A list of calls has at least one (openai/openai-node#1341)."""
-    for message in request.items:
-        if message.data.get("tool_calls") == []:
-            yield f"{message.where}.tool_calls: empty array. Expected an array with minimum length 1"
-
-
-def calls_come_back_unchanged(request: Request) -> Iterator[str]:
-    """A call comes back as it was served, broken arguments aside (P guides/function-calling)."""
-    for call in request.calls:
-        served = request.memory.calls.get(call.text("id"))
-        if served and not any(_is_same_call(call.under("function"), as_object(each)) for each in served):
-            yield f"{call.where}: served {served[-1]}, came back {call.data.get('function')}"
-
-
-def cache_marks_are_few_and_at_texts(request: Request) -> Iterator[str]:
-    """At most four, at tools and texts, but the assistant's (pydantic/pydantic-ai#4604, earendil-works/pi#6941)."""
-    parts = [part for message in request.items for part in message.each("content")]
-    marked = [item for item in (*parts, *items_of(request.body.get("tools"), "tools")) if "cache_control" in item.data]
-    if len(marked) > MAX_MARKS:
-        yield f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(marked)}"
-    for message in request.items:
-        for part in message.each("content"):
-            is_text = part.type == "text" and part.text("text") and message.role != "assistant"
-            if "cache_control" in part.data and not is_text:
-                yield f"{part.where}.cache_control: is for texts of the system, the user and tools"
-        if "cache_control" in message.data:
-            yield f"{message.where}.cache_control: belongs to a part of content"
-
-
-def fields_are_known(request: Request) -> Iterator[str]:
-    """Some services refuse what they do not know (mistralai/platform-docs-public#7, dnakov/anon-kode#53)."""
-    for name in sorted(request.service.refused & request.body.keys()):
-        yield f"{name}: Extra inputs are not permitted"
-
-
-def call_ids_have_their_length(request: Request) -> Iterator[str]:
-    """Mistral's are nine letters and digits (mistral-common, the package that checks requests of Mistral's API)."""
-    length = request.service.exact_id
-    for call in request.calls if length else ():
-        if not re.fullmatch(f"[a-zA-Z0-9]{{{length}}}", call.text("id")):
-            yield f"{call.where}: id was {call.text('id')!r} but must be a-z, A-Z, 0-9, with a length of {length}"
-
-
-def the_model_answers_results(request: Request) -> Iterator[str]:
-    """No user's message directly after results (Mistral's API: `Unexpected role 'user' after role 'tool'`)."""
-    for before, message in pairwise(request.items if request.service.replies_to_results else ()):
-        if (before.role, message.role) == ("tool", "user"):
-            yield f"{message.where}: Unexpected role 'user' after role 'tool'"
-
-
-def calls_come_with_reasoning(request: Request) -> Iterator[str]:
-    """DeepSeek refuses calls without `reasoning_content` while it reasons (P api-docs.deepseek.com thinking_mode)."""
-    field = request.service.reasoning_field
-    for message in request.items if request.service.reasoning_with_calls else ():
-        if message.each("tool_calls") and field not in message.data:
-            yield f"{message.where}: Missing `{field}` field in the assistant message"
-
-
-def _is_same_call(function: Item, served: dict[str, object]) -> bool:
+def _is_same_call(function: Item, served: Json) -> bool:
     arguments = as_text(served.get("arguments"))
     unchanged = function.text("arguments") == arguments or not is_object_text(arguments)
     return unchanged and (function.text("name") == served.get("name") or not NAME.match(as_text(served.get("name"))))
 
 
-_CHAT_RULES: tuple[Rule[Request], ...] = rules_of(globals(), besides=_COMMON_RULES)
-SERVICE_RULES: tuple[Rule[Request], ...] = (
-    fields_are_known,
-    call_ids_have_their_length,
-    the_model_answers_results,
-    calls_come_with_reasoning,
-)
-"""Those that OpenAI's own service does not have."""
-
-
-# -- Responses alone ---------------------------------------------------------------------------------------------------
-
-
-def ids_are_unique(request: Request) -> Iterator[str]:
-    """No item, call or output comes twice (vercel/ai#13307, earendil-works/pi#9057)."""
-    keys = [f"id {item.text('id')}" for item in request.items if item.text("id")]
-    keys += [f"{item.type} with call_id {item.text('call_id')}" for item in request.items if item.text("call_id")]
-    for key, times in Counter(keys).items():
-        if times > 1:
-            yield f"input: duplicate item found with {key}"
-
-
-def item_ids_fit(request: Request) -> Iterator[str]:
-    """The id of an item has its prefix, and characters (decolua/9router#393, nodetool-ai/nodetool#4252)."""
-    for item in request.items:
-        prefix = _PREFIXES.get(item.type, "")
-        if item.data.get("id") is not None and not (item.text("id").startswith(prefix) and item.text("id")):
-            yield f"{item.where}.id: {item.text('id')!r}. Expected an ID that begins with {prefix!r}"
-
-
-def content_fits_the_role(request: Request) -> Iterator[str]:
-    """The assistant's parts are output_text and refusal, all others' input (jeremychone/rust-genai#119)."""
-    for item in request.items:
-        said = item.role == "assistant"
-        for part in item.each("content") if item.role else ():
-            if (part.type in ("output_text", "refusal")) != said:
-                yield f"{part.where}.type: {part.type!r} is no content of {item.role}"
-
-
-def reasoning_can_be_read_back(request: Request) -> Iterator[str]:
-    """Reasoning that was not stored comes with its encrypted content (vercel/ai#7543)."""
-    for item in request.items:
-        stored = any(served.stored for served, _ in request.memory.found(item))
-        if item.type == "reasoning" and not item.text("encrypted_content") and not stored:
-            yield f"{item.where}: {item.text('id')!r} not found. Items are not persisted when `store` is set to false"
-
-
-def reasoning_has_its_following_item(request: Request) -> Iterator[str]:
-    """Reasoning is followed by what it led to (vercel/ai#7099)."""
-    for item, following in pairwise([*request.items, Item("", {})]):
-        said = following.role == "assistant" if following.role else following.type not in ("", "function_call_output")
-        if item.type == "reasoning" and not said:
-            yield f"{item.where}: 'reasoning' was provided without its required following item"
-
-
-def items_have_their_reasoning(request: Request) -> Iterator[str]:
-    """A call that was served after reasoning comes back after it (continuedev/continue#11994)."""
-    for index, item in enumerate(request.items):
-        places = request.memory.found(item) if item.type == "function_call" else []
-        before = request.items[index - 1] if index else Item("", {})
-        if places and not any(_stands_after(before, served.items, place) for served, place in places):
-            yield f"{item.where}: 'function_call' was provided without its required 'reasoning' item"
-
-
-def items_come_back_unchanged(request: Request) -> Iterator[str]:
-    """Reasoning and calls come back as served, broken arguments aside (P guides/reasoning)."""
-    for item in request.items:
-        places = request.memory.found(item) if item.type in ("reasoning", "function_call") else []
-        if places and not any(_is_same_item(item, served.items[place]) for served, place in places):
-            served, place = places[-1]
-            yield f"{item.where}: served {served.items[place]}, came back {item.data}"
-
-
-def _stands_after(before: Item, served: tuple[Json, ...], place: int) -> bool:
-    led = served[place - 1] if place else {}
-    if led.get("type") != "reasoning":
-        return True
-    return before.type == "reasoning" and before.text("id") in ("", led.get("id"))
-
-
 def _is_same_item(item: Item, served: Json) -> bool:
     for key in _COMPARED:
-        if key == "arguments" and not is_object_text(served.get(key)):
-            continue
-        if key == "name" and not NAME.match(as_text(served.get(key))):
-            continue
-        if (served.get(key) or None) != (item.data.get(key) or None):
+        may_be_repaired = (key == "arguments" and not is_object_text(served.get(key))) or (
+            key == "name" and not NAME.match(as_text(served.get(key)))
+        )
+        if not may_be_repaired and (served.get(key) or None) != (item.data.get(key) or None):
             return False
     return item.text("id") in ("", served.get("id"))
 
 
+def _stands_after(before: Item, served: tuple[Json, ...], place: int) -> bool:
+    led = served[place - 1] if place else {}
+    return led.get("type") != "reasoning" or (before.type == "reasoning" and before.text("id") in ("", led.get("id")))
+
+
+def _repeated_ids(request: Request) -> Iterator[str]:
+    keys = [f"id {item.text('id')}" for item in request.items if item.text("id")]
+    keys += [f"{item.type} with call_id {item.text('call_id')}" for item in request.items if item.text("call_id")]
+    return (key for key, times in Counter(keys).items() if times > 1)
+
+
+def _has_no_item_id(item: Item) -> bool:
+    return item.data.get("id") is not None and not (
+        item.text("id") and item.text("id").startswith(_PREFIXES.get(item.type, ""))
+    )
+
+
+def _was_led_to(item: Item) -> bool:
+    return item.role == "assistant" if item.role else item.type not in ("", "function_call_output")
+
+
+def _changed_items(request: Request) -> Iterator[str]:
+    for item in request.items:
+        places = request.memory.found(item) if item.type in ("reasoning", "function_call") else []
+        if places and not any(_is_same_item(item, served.items[place]) for served, place in places):
+            yield f"{item.where}: served {places[-1][0].items[places[-1][1]]}, came back {item.data}"
+
+
+def _calls_without_reasoning(request: Request) -> Iterator[Item]:
+    for before, item in pairwise([Item("", {}), *request.items]):
+        places = request.memory.found(item) if item.type == "function_call" else []
+        if places and not any(_stands_after(before, served.items, place) for served, place in places):
+            yield item
+
+
+def _speaks_with(service: Service) -> Callable[[Request], object]:
+    return lambda request: vars(request).update(service=service)
+
+
+# -- the tables --------------------------------------------------------------------------------------------------------
+
+_MARK: Json = {"cache_control": {"type": "ephemeral"}}
+_MARKED: Json = {"type": "text", "text": "Hm.", **_MARK}
+_INPUT: Json = {"type": "input_text", "text": "Hm."}
+_OUTPUT: Json = {"type": "output_text", "text": "Hm.", "annotations": []}
+_CALL: Json = {"type": "function_call", "call_id": "call_1", "name": "query", "arguments": '{"sql":"select 1"}'}
+
+_COMMON_RULES: tuple[Rule[Request], ...] = (
+    *SHARED_RULES,
+    Rule(
+        "A body has the type of the SDK, but for what the API's own messages bring (P api-reference)",
+        _against_types,
+        on("tool turn", {"thinking": 1}, {"tools.0": {"name": "query", "input_schema": {"type": "object"}}}),
+    ),
+    Rule(
+        "A list of tools has some (runebookai/tome#87)",
+        lambda r: r.body.get("tools") == [],
+        on("plain text", {"tools": []}),
+    ),
+    Rule(
+        "There is a message or item (CopilotKit/CopilotKit#529, P api-reference/responses)",
+        lambda r: not r.items,
+        on("plain text", lambda r: r.body.update({r.items_key: []})),
+    ),
+    Rule(
+        "A message says something, but for one that calls (run-llama/llama_index#17555, vllm-project/vllm#49130)",
+        _silent_messages,
+        on("tool turn", lambda r: r.items[1].data.update(content=[]), lambda r: r.items[1].data.update(content=None)),
+    ),
+    Rule(
+        "Ids of calls are neither empty nor too long (vercel/ai#5171, decolua/9router#393)",
+        lambda r: (call for call in r.calls if not 0 < len(call.text(r.call_key)) <= r.longest_id),
+        on(
+            "tool turn",
+            lambda r: r.calls[0].data.update({r.call_key: "c" * 65}),
+            lambda r: r.calls[0].data.update({r.call_key: ""}),
+        ),
+    ),
+    Rule(
+        "The name in a call matches ^[a-zA-Z0-9_-]{1,64}$ (continuedev/continue#11645)",
+        lambda r: (function for function in r.functions if not NAME.match(function.text("name"))),
+        on("tool turn", lambda r: r.functions[0].data.update(name="db.q")),
+    ),
+    Rule(
+        "Arguments are the text of an object; vLLM and llama.cpp parse it (vllm-project/vllm#43995, #48922)",
+        lambda r: (function for function in r.functions if not is_object_text(function.data.get("arguments"))),
+        on(
+            "tool turn",
+            lambda r: r.functions[0].data.update(arguments='{"sq'),
+            lambda r: r.functions[0].data.update(arguments="[]"),
+        ),
+    ),
+    Rule(
+        "A strict schema has no words but those that are kept (P guides/structured-outputs)",
+        lambda r: (schema for schema in r.strict if schema.data.keys() - _STRICT_KEYWORDS),
+        on("strict", lambda r: r.schemas[0].data.update(default={}), lambda r: r.form.under("schema").data.update(x=1)),
+    ),
+    Rule(
+        "A strict schema has no formats but those that are kept (P guides/structured-outputs)",
+        lambda r: (schema for schema in r.strict if schema.data.get("format") not in (None, *_STRICT_FORMATS)),
+        on("strict", lambda r: r.schemas[0].under("properties").data.update(sql={"type": "string", "format": "uri"})),
+    ),
+    Rule(
+        "A reference in a strict schema stands alone (P guides/structured-outputs)",
+        lambda r: (schema for schema in r.strict if "$ref" in schema.data and len(schema.data) > 1),
+        on("strict", lambda r: r.schemas[0].under("properties").data.update(sql={"$ref": "#", "description": "More."})),
+    ),
+    Rule(
+        "A strict schema is closed, and all its fields are required (P guides/structured-outputs)",
+        lambda r: filter(_is_open, r.strict),
+        on(
+            "strict",
+            lambda r: r.schemas[0].data.pop("additionalProperties"),
+            lambda r: r.schemas[0].data.update(required=["sql"]),
+            lambda r: r.schemas[0].data.update({"$defs": {"A": {"type": "object", "properties": {}}}}),
+            lambda r: r.schemas[0].under("properties").data.update(sql={"type": "array", "items": {"type": "object"}}),
+        ),
+    ),
+    Rule(
+        "The form of an answer has a name (P guides/structured-outputs)",
+        lambda r: bool(r.form.data) and not NAME.match(r.form.text("name")),
+        on("strict", lambda r: r.form.data.update(name="my report")),
+    ),
+    Rule(
+        "The form of an answer is an object at its top (P guides/structured-outputs)",
+        lambda r: bool(r.form.data) and r.form.under("schema").text("type") != "object",
+        on("strict", lambda r: r.form.under("schema").data.update(type="array")),
+    ),
+    Rule(
+        "The parameter parallel_tool_calls needs tools (camel-ai/camel#3706)",
+        lambda r: r.body.get("parallel_tool_calls") is not None and not as_list(r.body.get("tools")),
+        on("plain text", {"parallel_tool_calls": True}),
+    ),
+    Rule(
+        "The parameter stream_options needs stream: true (P api-reference/chat)",
+        lambda r: r.body.get("stream_options") is not None and r.body.get("stream") is not True,
+        on("plain text", {"stream_options": {}}),
+    ),
+    Rule(
+        "A picture is a web address, or Base64 of PNG, JPEG, GIF or WebP (P guides/images-vision)",
+        lambda r: filter(_is_no_picture, r.parts),
+        on(
+            "pictures",
+            lambda r: r.parts[1].data.update(image_url="a.png"),
+            lambda r: r.parts[1].data.update(image_url="data:image/bmp;base64,Qk0="),
+        ),
+    ),
+)
+
+_CHAT_RULES: tuple[Rule[Request], ...] = (
+    Rule(
+        "A sound is Base64 of WAV or MP3 (P guides/audio)",
+        lambda r: (
+            part
+            for part in r.parts
+            for sound in [part.under("input_audio")]
+            if part.type == "input_audio" and not (sound.text("format") in ("wav", "mp3") and sound.text("data"))
+        ),
+        on("a sound", {"messages.0.content.1.input_audio.data": ""}),
+    ),
+    Rule(
+        "Hosted tools are for Responses (P guides/tools-web-search)",
+        lambda r: r.hosted,
+        on("plain text", {"tools": [{"type": "web_search"}]}),
+    ),
+    Rule(
+        "Only models for searches search (P guides/tools-web-search)",
+        lambda r: "web_search_options" in r.body and "-search" not in str(r.body.get("model")),
+        on("plain text", {"web_search_options": {}}),
+    ),
+    Rule(
+        "A list of calls has some (openai/openai-node#1341)",
+        lambda r: (message for message in r.items if message.data.get("tool_calls") == []),
+        on("a refusal", {"messages.1.tool_calls": []}),
+    ),
+    Rule(
+        "A call comes back as it was served, broken arguments aside (P guides/function-calling)",
+        lambda r: (
+            f"{call}: served {served[-1]}, came back {call.data.get('function')}"
+            for call in r.calls
+            for served in [r.memory.calls.get(call.text("id"), [])]
+            if served and not any(_is_same_call(call.under("function"), each) for each in served)
+        ),
+        on(
+            "tool turn",
+            {"messages.2.tool_calls.0.function.arguments": "{}"},
+            {"messages.2.tool_calls.0.function.name": "other"},
+        ),
+    ),
+    Rule(
+        "At most four places are marked for the cache (pydantic/pydantic-ai#4604)",
+        lambda r: len([p for p in (*r.parts, *items_of(r.body.get("tools"), "")) if "cache_control" in p.data]) > 4,
+        on("plain text", {"messages.0.content": [_MARKED] * 5}),
+    ),
+    Rule(
+        "Texts are marked for the cache, but the assistant's, and tools (earendil-works/pi#6941)",
+        lambda r: filter(_has_misplaced_mark, r.items),
+        on(
+            "plain text",
+            {"messages.0.cache_control": _MARK},
+            {"messages.0.content": [{"type": "image_url", "image_url": {"url": "https://a.com"}, **_MARK}]},
+            {"messages.0": {"role": "assistant", "content": [_MARKED]}},
+        ),
+    ),
+)
+SERVICE_RULES: tuple[Rule[Request], ...] = (
+    Rule(
+        "Some services refuse what they do not know (mistralai/platform-docs-public#7, dnakov/anon-kode#53)",
+        lambda r: sorted(r.service.refused & r.body.keys()),
+        on("tool turn", _speaks_with(Service(refused=frozenset({"tools"})))),
+    ),
+    Rule(
+        "Mistral's ids are nine letters and digits (mistral-common, which checks requests of Mistral's API)",
+        lambda r: (
+            call
+            for call in r.calls
+            if r.service.exact_id and not re.fullmatch(f"[a-zA-Z0-9]{{{r.service.exact_id}}}", call.text("id"))
+        ),
+        on("tool turn", _speaks_with(Service(exact_id=9))),
+    ),
+    Rule(
+        "No user's message follows results directly (Mistral's API: `Unexpected role 'user' after role 'tool'`)",
+        lambda r: (
+            message
+            for before, message in pairwise(r.items)
+            if r.service.replies_to_results and (before.role, message.role) == ("tool", "user")
+        ),
+        on("parallel calls", _speaks_with(Service(replies_to_results=True))),
+    ),
+    Rule(
+        "DeepSeek refuses calls without reasoning while it reasons (P api-docs.deepseek.com thinking_mode)",
+        lambda r: (
+            message
+            for message in r.items
+            if r.service.reasoning_with_calls and message.each("tool_calls")
+            if r.service.reasoning_field not in message.data
+        ),
+        on("tool turn", _speaks_with(Service(reasoning_field="reasoning_content", reasoning_with_calls=True))),
+    ),
+)
+"""Those that OpenAI's own service does not have."""
+
+_RESPONSES_RULES: tuple[Rule[Request], ...] = (
+    Rule(
+        "A longest answer has at least 16 tokens (vectorize-io/hindsight#58)",
+        lambda r: (n := r.number("max_output_tokens")) is not None and n < MIN_OUTPUT_TOKENS,
+        on("plain text", {"max_output_tokens": 15}),
+    ),
+    Rule(
+        "A search of files names its stores (P guides/tools-file-search)",
+        lambda r: (t for t in r.hosted if t.type == "file_search" and not as_list(t.data.get("vector_store_ids"))),
+        on("hosted tools", {"tools.1.vector_store_ids": []}),
+    ),
+    Rule(
+        "The parameter max_tool_calls needs hosted tools, and is at least 1 (P api-reference/responses)",
+        lambda r: (n := r.number("max_tool_calls")) is not None and (n < 1 or not r.hosted),
+        on("hosted tools", {"max_tool_calls": 0}, {"tools": GONE}),
+    ),
+    Rule(
+        "No item, call or output comes twice (vercel/ai#13307, earendil-works/pi#9057)",
+        _repeated_ids,
+        on("reasoning", {"input.4.id": "rs_1"}, {"input.+": _CALL}),
+    ),
+    Rule(
+        "The id of an item has its prefix, and characters (decolua/9router#393, nodetool-ai/nodetool#4252)",
+        lambda r: filter(_has_no_item_id, r.items),
+        on("reasoning", {"input.2.id": "call_1"}, {"input.2.id": ""}),
+    ),
+    Rule(
+        "The assistant's parts are output_text and refusal, all others' input (jeremychone/rust-genai#119)",
+        lambda r: (
+            part
+            for item in r.items
+            for part in (item.each("content") if item.role else ())
+            if (part.type in ("output_text", "refusal")) != (item.role == "assistant")
+        ),
+        on("tool turn", {"input.2.content": [_INPUT]}, {"input.1.content": [_OUTPUT]}),
+    ),
+    Rule(
+        "Reasoning that was not stored comes with its encrypted content (vercel/ai#7543)",
+        lambda r: (
+            item
+            for item in r.items
+            if item.type == "reasoning" and not item.text("encrypted_content")
+            if not any(served.stored for served, _ in r.memory.found(item))
+        ),
+        on("reasoning", {"input.1.encrypted_content": GONE}),
+    ),
+    Rule(
+        "Reasoning is followed by what it led to (vercel/ai#7099)",
+        lambda r: (
+            item
+            for item, following in pairwise([*r.items, Item("", {})])
+            if item.type == "reasoning" and not _was_led_to(following)
+        ),
+        on("reasoning", {"input.5": GONE}, {"input.6": GONE, "input.5": GONE}),
+    ),
+    Rule(
+        "A call that was served after reasoning comes back after it (continuedev/continue#11994)",
+        _calls_without_reasoning,
+        on("reasoning", {"input.1": GONE}, {"input.1.id": "rs_7"}),
+    ),
+    Rule(
+        "Reasoning and calls come back as served, broken arguments aside (P guides/reasoning)",
+        _changed_items,
+        on(
+            "reasoning",
+            {"input.1.summary": []},
+            {"input.1.encrypted_content": "eHh4"},
+            {"input.2.arguments": "{}"},
+            {"input.2.id": "fc_9"},
+        ),
+    ),
+)
+
 RULES: Mapping[Api, tuple[Rule[Request], ...]] = {
-    "chat": (*_COMMON_RULES, *_CHAT_RULES),
-    "responses": (*_COMMON_RULES, *rules_of(globals(), besides=(*_COMMON_RULES, *_CHAT_RULES))),
+    "chat": (*_COMMON_RULES, *_CHAT_RULES, *SERVICE_RULES),
+    "responses": (*_COMMON_RULES, *_RESPONSES_RULES),
 }

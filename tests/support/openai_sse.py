@@ -13,7 +13,7 @@ from tests.support.messages_answers import SERIAL, sse
 from tests.support.messages_json import Json, as_list, as_object, as_text
 from tests.support.messages_sse import pieces
 from tests.support.openai_answers import Answer, Counted
-from tests.support.openai_request import Service
+from tests.support.openai_rules import Service
 
 DONE = b"data: [DONE]\n\n"
 

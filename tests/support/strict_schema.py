@@ -7,10 +7,11 @@ message may bring back what the API itself put into it.
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 from typing_extensions import TypeForm
 
 from tests.support.messages_json import Json, as_list, as_object, as_text
@@ -76,6 +77,32 @@ def openai_schema(api: Api, echoed: tuple[str, ...] = ()) -> Draft202012Validato
         properties = as_object(as_object(definitions["ChatCompletionAssistantMessageParam"])["properties"])
         properties |= {name: True for name in ("annotations", *echoed)}
     return Draft202012Validator(schema)
+
+
+def gemini_type_errors(body: Json) -> list[str]:
+    """Return what Google's types have against this body, each error with its path."""
+    return _faults(gemini_schema(), body)
+
+
+@cache
+def gemini_schema() -> Draft202012Validator:
+    """Compile the strict schema, once per process. The SDK has no type of a whole body."""
+    from google.genai import types  # noqa: PLC0415 - as slow
+
+    fields: dict[str, TypeAdapter[Any]] = {
+        "contents": TypeAdapter(list[types.Content]),
+        "systemInstruction": TypeAdapter(types.Content),
+        "tools": TypeAdapter(list[types.Tool]),
+        "toolConfig": TypeAdapter(types.ToolConfig),
+        "generationConfig": TypeAdapter(types.GenerationConfig),
+        "safetySettings": TypeAdapter(list[types.SafetySetting]),
+    }
+    inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]]
+    inputs = [(name, "validation", adapter) for name, adapter in fields.items()]
+    schemas, definitions = TypeAdapter.json_schemas(inputs, by_alias=True)
+    properties: Json = {name: schema for (name, _), schema in schemas.items()}
+    properties |= dict.fromkeys(("cachedContent", "labels", "serviceTier"), True)
+    return Draft202012Validator({**definitions, "properties": properties, "additionalProperties": False})
 
 
 def strict_schema(request: TypeForm[object]) -> Json:

@@ -21,9 +21,8 @@ from journeyman.tools.tools import AnyTool
 from journeyman.types import Base64, Effect, JsonObject, Text, ToolReference, dump_messages, load_messages
 from tests.play import answered
 from tests.support.messages_answers import answer, tool_use
-from tests.support.messages_api import MessagesApi
 from tests.support.openai_answers import answer as openai_answer
-from tests.support.openai_api import OpenAiApi
+from tests.support.servers import MessagesApi, OpenAiApi
 
 
 @tool(effect="pure", parallel=True)
