@@ -268,7 +268,7 @@ class A:
 # -- names in tests ---------------------------------------------------------------------------------------------------
 
 TESTS = Path(__file__).parent
-MOST_REPEATED = 141
+MOST_REPEATED = 142
 """How many names are defined in five files of tests or more, outside of `tests/play`."""
 MANY_FILES = 5
 OF_TUPLES = {"_asdict", "_replace", "_fields", "_make"}
@@ -317,6 +317,8 @@ PRIVATE: dict[str, str] = {
     "durable/test_many_runs.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,
     "durable/test_tickets.py: setattr journeyman.durable.": _CLOCKS,
     "durable/test_tickets.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,
+    "loop/test_unknown_use.py: _n_grants": "Nothing else tells what a budget holds back.",
+    "loop/test_unknown_use.py: _tokens_reserved": "Nothing else tells what a budget holds back.",
     "mcp/test_calling.py: setattr connection": _CLOCKS,
     "models/test_addresses.py: _url": "One adapter of four keeps its address to itself.",
     "models/test_connections.py: _process": "Nothing else tells how many pools of connections there are.",
@@ -428,9 +430,9 @@ def test_tests_use_what_users_can() -> None:
         ),
         ("monkeypatch.setattr(f'journeyman.durable.{place}', 0)", {"setattr journeyman.durable."}),
         ("PROGRAM = '''\n    from journeyman import forks\n    forks._PATIENCE_S = 0.05\n'''", {"_PATIENCE_S"}),
-        ("class A:\n    def f(self, other): return self._x + other._x", set()),
-        ("row._replace(n=1).__class__", set()),
-        ("monkeypatch.setattr(sys, 'path', [])", set()),
+        ("class A:\n    def f(self, other): return self._x + other._x", set[str]()),
+        ("row._replace(n=1).__class__", set[str]()),
+        ("monkeypatch.setattr(sys, 'path', [])", set[str]()),
     ],
 )
 def test_a_planted_look_behind_the_door_is_found(source: str, found: set[str]) -> None:

@@ -15,8 +15,9 @@ Given = TypeVar("Given")
 
 def succeeded(result: Success[Given] | object) -> Success[Given]:
     """Return the result, which must be a success."""
-    assert isinstance(result, Success), result
-    return result
+    given: Any = result
+    assert isinstance(result, Success), given
+    return given
 
 
 def failed(result: object) -> Failure:
