@@ -36,14 +36,14 @@ QUESTIONS: dict[str, int] = {
     "compaction": 34,
     "durable": 37,
     "loop": 34,
-    "models": 24,
+    "models": 26,
     "ports": 14,
     "record": 23,
     "store": 13,
 }
 """The percentage of documented classes in each room beyond the goal whose docstring begins with "What", "Who", …"""
 
-COUNTS: dict[str, int] = {"casts": 354, "repeated_classes": 53, "repeated_names": 84, "suppressions": 285}
+COUNTS: dict[str, int] = {"casts": 356, "repeated_classes": 53, "repeated_names": 86, "suppressions": 287}
 """What is counted in the whole package, and how much of it there is at most."""
 
 BEGINNINGS = re.compile(r"(What|Who|Whom|Whose|Which|How|Where|When|Why|Whether)\b")
