@@ -14,10 +14,11 @@ from examples.analyst.csv_file import DataError
 from examples.analyst.offline import answer, offline_model
 from examples.analyst.report import Breakdown, Finding, Report, Share, checks, preview
 from examples.analyst.tables import Table
-from journeyman import ErrorCode, Failure, Rejected, Success, run
+from journeyman import ErrorCode, Rejected, Success, run
 from journeyman.events import Event, LayerCompleted, ToolCalled, ToolFinished
 from journeyman.model import Request
 from journeyman.types import Message, Text, ToolResult, ToolUse
+from tests.play import existing, failed, succeeded
 from tests.support.stand_ins import asked, assert_keeps_no_state
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "analyst"
@@ -195,9 +196,7 @@ def test_empty_cells_and_numbers_are_values_of_a_breakdown(sales: Table) -> None
 
 async def watched(table: Table, question: str) -> tuple[Success[Report], list[Event]]:
     events: list[Event] = []
-    result = await run(analyst(table, offline_model()), question, on_event=events.append)
-    assert isinstance(result, Success), result
-    return result, events
+    return succeeded(await run(analyst(table, offline_model()), question, on_event=events.append)), events
 
 
 def calls(events: Sequence[Event]) -> list[tuple[int, int, str]]:
@@ -238,8 +237,7 @@ async def test_the_demo_explores_drafts_reflects_is_rejected_repairs_and_succeed
 
 async def test_the_demo_counts_tokens_and_attempts() -> None:
     result, _ = await watched(birdstrikes, demo_agent().question)
-    usage = result.metadata.usage
-    assert usage is not None
+    usage = existing(result.metadata.usage)
     assert (usage.requests, len(result.metadata.attempts)) == (8, 2)
     assert usage.input_tokens > usage.output_tokens > 500
 
@@ -334,8 +332,7 @@ async def test_a_stand_in_with_nothing_to_report_ends_the_run_as_a_model_would()
         return "I cannot read the table, so I have nothing to report."
 
     from_mute = replace(offline_model(), function=mute)
-    result = await run(analyst(birdstrikes, from_mute), "What stands out?")
-    assert isinstance(result, Failure)
+    result = failed(await run(analyst(birdstrikes, from_mute), "What stands out?"))
     assert result.error.code == ErrorCode.INVALID_RESPONSE
 
 

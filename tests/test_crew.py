@@ -19,6 +19,7 @@ from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 from tests.cli.program import Warm
+from tests.play import existing, instance_of, succeeded
 from tests.support.stand_ins import asked, assert_keeps_no_state
 
 CREW = Path(__file__).parent.parent / "examples" / "crew"
@@ -65,8 +66,7 @@ def model_of(agent: Agent) -> FromFunction:
 def member(lead: Agent, name: str) -> Agent:
     [tool] = lead.tools
     assert isinstance(tool, Subagents)
-    found = tool.agent(name)
-    assert found is not None
+    found = existing(tool.agent(name))
     return found
 
 
@@ -174,8 +174,7 @@ async def test_the_lead_is_told_of_the_check_and_does_not_check_again(folder: Pa
         if chat.state.follow_ups:
             answers.append((await chat.continue_()).unwrap())
         assert answers[-1] == LINKS
-        again = await chat.prompt("And what about the gardener?")
-        assert isinstance(again, Success)
+        again = succeeded(await chat.prompt("And what about the gardener?"))
         assert "On gardener: “Whoever has lost keys asks the gardener for the second pair.”" in again.output
         messages = chat.messages
     assert begun.count("checker background") == 1
@@ -185,8 +184,7 @@ async def test_the_lead_is_told_of_the_check_and_does_not_check_again(folder: Pa
 
 
 def answer(model: FromFunction, messages: Sequence[Message]) -> Sequence[Block]:
-    said = model.function(asked(messages))
-    assert isinstance(said, Response)
+    said = instance_of(Response, model.function(asked(messages)))
     return said.content
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, Event, Failure, Limits, Subagents, Tasks, run, run_many, stream, tool
+from journeyman import Abort, Agent, Chat, Limits, Subagents, Tasks, run, run_many, stream, tool
 from journeyman.cancel import is_done_for
 from journeyman.durable import Durable, InMemoryEngine
 from journeyman.models.scripted import FromFunction, Scripted, call
+from tests.play import existing, failed
 from tests.support.eager import run_eagerly
 
 
@@ -77,21 +78,15 @@ async def test_work_below_a_run_and_in_the_background_ends_alike_with_eager_task
 @eagerly
 async def test_what_the_first_step_does_to_its_own_run_holds_with_eager_tasks() -> None:
     abort = Abort()
-    failure = await run(scripted(), "Go.", abort=abort, on_event=lambda _: abort.abort("enough"))
-    assert isinstance(failure, Failure)
+    failure = failed(await run(scripted(), "Go.", abort=abort, on_event=lambda _: abort.abort("enough")))
     assert failure.code == "EXECUTION_CANCELLED"
     slow = Agent(
         name="slow", model=Scripted([call("wait_for_ever")]), tools=[wait_for_ever], limits=Limits(seconds=0.01)
     )
-    late = await run(slow, "Go.")
-    assert isinstance(late, Failure)
-    assert late.code == "BUDGET_EXCEEDED"
+    assert failed(await run(slow, "Go.")).code == "BUDGET_EXCEEDED"
     places: list[bool] = []
 
-    def look(event: Event) -> None:
-        places.append(is_done_for(asyncio.current_task()))
-
-    async with Chat(scripted(), on_event=look) as chat:
+    async with Chat(scripted(), on_event=lambda event: places.append(is_done_for(asyncio.current_task()))) as chat:
         await chat.prompt("Go.")
     assert all(places)
 
@@ -118,13 +113,9 @@ def test_the_stop_button_of_a_notebook_stops_a_quiet_run(monkeypatch: pytest.Mon
     quiet = Agent(name="quiet", model=Scripted([call("wait_for_ever")]), tools=[wait_for_ever])
 
     async def cell() -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        task = existing(asyncio.current_task())
 
-        def cancel(*_: object) -> None:
-            task.cancel()
-
-        signal.signal(signal.SIGUSR1, cancel)
+        signal.signal(signal.SIGUSR1, lambda *_: task.cancel())
         press = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
         press.start()
         await run(quiet, "Go.")

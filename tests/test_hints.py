@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import journeyman
-from journeyman import Agent, DefinitionError, Failure, Success, run_sync
+from journeyman import Agent, DefinitionError, Success, run_sync
 from journeyman.definition import join_sentences
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, UNNAMED
 from journeyman.models.scripted import Scripted, call
-from tests.loop.players import Report
+from tests.play import Report, failed
 
 MODEL = Scripted("Hello.", repeat=True)
 HINT = re.compile(r"Write (.*)\.(?:$|\s)")
@@ -130,8 +130,7 @@ def test_a_section_of_another_kind_is_told_with_the_line_to_write(given: dict[st
 )
 def test_what_is_passed_to_a_run_is_told_when_it_begins(given: dict[str, Any], words: str) -> None:
     model = Scripted(["Never."])
-    failure = run_sync(Agent(name="a", model=model), "Go.", **given)
-    assert isinstance(failure, Failure)
+    failure = failed(run_sync(Agent(name="a", model=model), "Go.", **given))
     assert (failure.code, model.requests) == ("INVALID_INPUT", [])
     assert words in str(failure.error)
 

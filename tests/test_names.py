@@ -3,12 +3,17 @@
 A word of the glossary is defined once, be it as a class or as the alias of a type; a leading underscore makes no other
 word of it. In the kernel a variable that is named after one of `HELD` holds that class, or one whose name ends with it:
 `turn` may be a `ChatTurn` and never an `Iterated`. What breaks this stands in `EXCEPTIONS` with a reason; that list may
-only shrink. Beside it stands a number that may only fall, too: short helpers with one caller.
+only shrink. Beside it stand numbers that may only fall, too: short helpers with one caller; names that many tests
+define, each for itself. And tests use no name that is private to others.
 """
 
 import ast
+import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -258,3 +263,175 @@ class A:
     found = [*called_once([Module("model", source)])]
     assert found == [Helper("model._short", 4), Helper("model._long", 5), Helper("model._method", 1)]
     assert [helper.is_short for helper in found] == [True, False, True]
+
+
+# -- names in tests ---------------------------------------------------------------------------------------------------
+
+TESTS = Path(__file__).parent
+MOST_REPEATED = 141
+"""How many names are defined in five files of tests or more, outside of `tests/play`."""
+MANY_FILES = 5
+OF_TUPLES = {"_asdict", "_replace", "_fields", "_make"}
+_DEFINED = re.compile(r"^ *(?:async def|def|class) (?!test_|__)(\w+)", re.MULTILINE)
+_SUSPECT = re.compile(
+    r"(?<!self)(?<!cls)\._(?!_)[A-Za-z]|setattr\(|import \(?_|, _(?!_)[A-Za-z]\w*|^    _\w+,$", re.MULTILINE
+)
+"""Only files with that are read closely: it takes seconds to read all."""
+
+
+def repeated_names(sources: Iterable[str]) -> list[str]:
+    """Return the names that many files define, each for itself; but for tests and what Python itself calls."""
+    files = Counter(name for source in sources for name in set(_DEFINED.findall(source)))
+    return sorted(name for name, n_files in files.items() if n_files >= MANY_FILES)
+
+
+@functools.cache
+def modules_of_tests() -> dict[str, str]:
+    paths = [path for path in TESTS.rglob("*.py") if path != Path(__file__)]
+    return {path.relative_to(TESTS).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+def test_what_many_tests_need_is_defined_once() -> None:
+    found = repeated_names(source for path, source in modules_of_tests().items() if not path.startswith("play/"))
+    assert len(found) <= MOST_REPEATED, "Take it from `tests.play`, or call it what it is."
+
+
+def test_a_name_that_one_more_file_defines_is_found() -> None:
+    four = [
+        "def look(): pass",
+        "class A:\n    def look(self): pass",
+        "def f():\n    async def look(): pass",
+        "class look: 1",
+    ]
+    assert (repeated_names(four), repeated_names([*four, "def look(): pass"])) == ([], ["look"])
+
+
+# -- what is not the tests' ----------------------------------------------------------------------------------------
+
+_CLOCKS = "How long it waits is no argument yet."
+_OF_PYTHON = "It is Python's own, and nothing public does this."
+PRIVATE: dict[str, str] = {
+    "cli/warm.py: _run_exitfuncs": _OF_PYTHON,
+    "cli/warm.py: _shutdown": _OF_PYTHON,
+    "durable/test_heard_at_once.py: setattr journeyman.durable.drive._LOOK_S": _CLOCKS,
+    "durable/test_many_runs.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,
+    "durable/test_tickets.py: setattr journeyman.durable.": _CLOCKS,
+    "durable/test_tickets.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,
+    "mcp/test_calling.py: setattr connection": _CLOCKS,
+    "models/test_addresses.py: _url": "One adapter of four keeps its address to itself.",
+    "models/test_connections.py: _process": "Nothing else tells how many pools of connections there are.",
+    "models/test_network.py: _TRUST": "A program is asked what it has loaded, before any request.",
+    "models/test_network.py: _environment": "A program is asked what it has loaded, before any request.",
+    "models/test_network.py: _tls": "A program is asked what it has loaded, before any request.",
+    "permission/test_answers.py: _waiting": "Nothing else shows that a call that waits no longer is forgotten.",
+    "serve/test_http_hooks.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,
+    "store/test_forked.py: _PATIENCE_S": _CLOCKS,
+    "store/test_store.py: _connection": "Only SQLite itself tells which write waits for the disk.",
+    "support/eager.py: _PyTask": _OF_PYTHON,
+    "support/eager.py: _Task__step": _OF_PYTHON,
+    "support/eager.py: _context": _OF_PYTHON,
+    "support/eager.py: _enter_task": _OF_PYTHON,
+    "support/eager.py: _leave_task": _OF_PYTHON,
+    "support/journaled.py: setattr module": "A run in a test is to have a journal that the test does not give it.",
+    "test_hostile_texts.py: _MARK": "How long it takes is measured for the one expression.",
+    "test_hostile_texts.py: _path_regex": "What a rule becomes is compared with a slower way to the same verdict.",
+}
+"""Where tests still reach for what is private, and why. This list may only shrink."""
+
+
+def private_uses(source: str) -> set[str]:
+    """Return what a module of tests takes of the private names of others, and what it puts in place of ours."""
+    nodes = [*ast.walk(ast.parse(source))] if _SUSPECT.search(source) else []
+    own = {node.attr for node in nodes if isinstance(node, ast.Attribute) and _is_self(node.value)}
+    own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    own |= {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    ours = {alias.asname or alias.name for node in nodes for alias in _imported_of_ours(node)}
+    found = set[str]()
+    for node in nodes:
+        match node:
+            case ast.Attribute(attr=name) if _is_private(name) and name not in own | OF_TUPLES:
+                found.add(name)
+            case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] in ("journeyman", "tests"):
+                found |= {alias.name for alias in names if _is_private(alias.name)}
+            case ast.Call(func=ast.Name(id="setattr") | ast.Attribute(attr="setattr"), args=[where, *_]):
+                found |= {f"setattr {name}" for name in _put_in_place(where, ours, nodes)}
+            case ast.Constant(value=str(text)) if "journeyman" in text and "\n" in text:
+                found |= _private_uses_of_a_program(text)
+            case _:
+                continue
+    return found
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__") and name != "_exit"
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def _imported_of_ours(node: ast.AST) -> Sequence[ast.alias]:
+    match node:
+        case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] == "journeyman":
+            return names
+        case ast.Import(names=names):
+            return [alias for alias in names if alias.name.partition(".")[0] == "journeyman"]
+        case _:
+            return ()
+
+
+def _put_in_place(where: ast.expr, ours: set[str], nodes: Sequence[ast.AST]) -> set[str]:
+    """Return what of ours is replaced: a module, also one of a loop over modules, or a path to a name."""
+    match where:
+        case ast.Name(id=name):
+            looped = [each.iter for each in nodes if isinstance(each, ast.For) and ast.unparse(each.target) == name]
+            names = {name, *(each.id for loop in looped for each in ast.walk(loop) if isinstance(each, ast.Name))}
+            return {name} if names & ours else set()
+        case ast.Constant(value=str(path)) if path.startswith("journeyman"):
+            return {path}
+        case ast.JoinedStr(values=[ast.Constant(value=str(path)), *_]) if path.startswith("journeyman"):
+            return {path}
+        case _:
+            return set()
+
+
+def _private_uses_of_a_program(text: str) -> set[str]:
+    try:
+        return private_uses(textwrap.dedent(text))
+    except SyntaxError:
+        return set()
+
+
+def test_tests_use_what_users_can() -> None:
+    found = {f"{path}: {use}" for path, source in modules_of_tests().items() for use in private_uses(source)}
+    assert sorted(found - PRIVATE.keys()) == [], "Look at what users see, or give it as an argument."
+    assert sorted(PRIVATE.keys() - found) == [], "Remove these from PRIVATE."
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("team._post.wake()", {"_post"}),
+        ("from journeyman.team.mail import _MARK", {"_MARK"}),
+        ("from tests.team.members import _box", {"_box"}),
+        (
+            "from journeyman.mcp import connection\nmonkeypatch.setattr(connection, 'PAUSE_S', 0)",
+            {"setattr connection"},
+        ),
+        (
+            "from journeyman import chat, loop\nfor each in (chat, loop):\n    setattr(each, 'begin', f)",
+            {"setattr each"},
+        ),
+        (
+            "monkeypatch.setattr('journeyman.durable.worker.PATIENCE_S', 0)",
+            {"setattr journeyman.durable.worker.PATIENCE_S"},
+        ),
+        ("monkeypatch.setattr(f'journeyman.durable.{place}', 0)", {"setattr journeyman.durable."}),
+        ("PROGRAM = '''\n    from journeyman import forks\n    forks._PATIENCE_S = 0.05\n'''", {"_PATIENCE_S"}),
+        ("class A:\n    def f(self, other): return self._x + other._x", set()),
+        ("row._replace(n=1).__class__", set()),
+        ("monkeypatch.setattr(sys, 'path', [])", set()),
+    ],
+)
+def test_a_planted_look_behind_the_door_is_found(source: str, found: set[str]) -> None:
+    assert private_uses(source) == found

@@ -18,9 +18,9 @@ from examples.service.service import service
 from journeyman import Agent
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.store import Store
+from tests.play import Door
 from tests.support.messages_answers import Answer, answer, tool_use
 from tests.support.messages_json import Json
-from tests.support.players import Door
 from tests.support.servers import MessagesApi
 
 LINES_AT_MOST = 80

@@ -128,6 +128,47 @@ def test_no_plugin_loads_what_only_one_program_needs() -> None:
     assert "schemathesis" not in sys.modules, "pyproject.toml leaves its plugin out."
 
 
+# -- headers -----------------------------------------------------------------------------------------------------------
+
+FUTURE = "from __future__ import annotations\n"
+
+
+def without_need(files: Mapping[str, str], folder: Path) -> list[str]:
+    """Return the files that put off their annotations though each name in them is there when it is read."""
+    putting_off = [name for name, text in files.items() if f"\n{FUTURE}" in f"\n{text}"]
+    for name in putting_off:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(files[name].replace(FUTURE, ""), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--target-version",
+        "py311",
+        "--no-cache",
+        "--quiet",
+    ]
+    rules = ["--select", "F821,TC004", "--output-format", "json", str(folder)]
+    done = subprocess.run([*command, *rules], capture_output=True, text=True, check=False)
+    needing = {Path(each["filename"]).relative_to(folder.resolve()).as_posix() for each in json.loads(done.stdout)}
+    return [name for name in putting_off if name not in needing]
+
+
+def test_annotations_are_put_off_only_where_a_name_comes_later(tmp_path: Path) -> None:
+    assert without_need(sources(TESTS), tmp_path) == [], "Leave out `from __future__ import annotations`."
+
+
+def test_a_planted_header_is_found(tmp_path: Path) -> None:
+    files = {
+        "needless.py": f"{FUTURE}\ndef f(a: int) -> None: ...\n",
+        "needed.py": f"{FUTURE}\nclass A:\n    def f(self) -> A: ...\n",
+        "without.py": "def f(a: int) -> None: ...\n",
+    }
+    assert without_need(files, tmp_path) == ["needless.py"]
+
+
 # -- what tests may not pin --------------------------------------------------------------------------------------------
 
 TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from journeyman.cancel import ended, within
+from tests.play import cancelled
 
 
 async def steps() -> None:
@@ -32,9 +33,7 @@ async def test_a_cancellation_of_the_waiting_may_end_the_task() -> None:
     task = asyncio.create_task(asyncio.Event().wait())
     waiting = asyncio.create_task(ended(task, on_cancel=task.cancel))
     await steps()
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
+    await cancelled(waiting)
     assert task.cancelled()
 
 
@@ -75,7 +74,5 @@ async def test_work_is_waited_for_so_long_at_most_and_then_cancelled() -> None:
     assert begun == ["begun", "ended"]
     task = asyncio.create_task(within(60, never()))
     await steps()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     assert begun == ["begun", "ended"] * 2

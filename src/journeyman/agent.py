@@ -92,7 +92,7 @@ Maker: TypeAlias = Callable[[Contra], Co | Awaitable[Co]] | Callable[[Contra, De
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Observability:
-    """What a result reports."""
+    """The options that decide what a result reports."""
 
     track_tokens: bool = True
     """False: `Metadata.usage` is None. Budgets still count."""
@@ -100,7 +100,7 @@ class Observability:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class MessageContext:
-    """Where a message was committed."""
+    """The place of a committed message: its run, that run's agent and task, and its index in the history."""
 
     path: RunPath
     """The run, from the top."""
@@ -120,7 +120,7 @@ OnMessage: TypeAlias = Callable[[Message], object] | Callable[[Message, MessageC
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Host:
-    """What surrounds a run: the same for it and for the runs it starts."""
+    """The surroundings of a run, shared with the runs that it starts: journal, gates, budget, recorder, and more."""
 
     journal: Journal | None = None
     """Remembers finished steps, so that a run that died can be resumed."""
@@ -241,7 +241,7 @@ class Agent(SentByName, Generic[Out, In, Deps]):
                 object.__setattr__(self, each.name, tuple(cast("list[object]", value)))
         if isinstance(self.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
             object.__setattr__(self, "metadata", dict(self.metadata))
-        object.__setattr__(self, "_plan", planned(self))
+        object.__setattr__(self, "_plan", compile_plan(self))
 
     def with_deps(self, deps: Deps) -> Agent[Out, In]:
         """Return this agent with deps for all its runs. Use it where nobody can give deps to each run: for a member of
@@ -263,7 +263,7 @@ class Agent(SentByName, Generic[Out, In, Deps]):
 
     @property
     def plan(self) -> Plan[Out]:
-        """What the definition compiles to: tools by name, schemas, the tools as the model sees them."""
+        """The compiled definition: tools by name, schemas, and the tools as the model sees them."""
         return self._plan
 
 
@@ -289,7 +289,7 @@ class Plan(Generic[Co]):
     """The `id` of each function and gate of the agent that takes the run's deps."""
 
 
-def planned(agent: Agent[Any, Any, Any]) -> Plan[Any]:
+def compile_plan(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     """Check a definition and compile it.
 
     Raises:
@@ -309,12 +309,12 @@ def planned(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     hosted = own_tools(agent.settings.hosted)
     object.__setattr__(agent, "settings", replace(agent.settings, stop=stops, extra=extra, hosted=hosted))
     try:
-        return _compiled(agent)
+        return _compile(agent)
     except DefinitionError as error:
         raise DefinitionError(f"Agent {agent.name!r}", error.problems) from error
 
 
-def _compiled(agent: Agent[Any, Any, Any]) -> Plan[Any]:
+def _compile(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     tools = {tool.name: tool for tool in agent.tools}
     helpers = tuple(tool.spec for tool in agent.tools)
     given = text_input() if agent.input is str else output_schema(agent.input, name="input")

@@ -240,13 +240,13 @@ class Budget:
             self.tokens += usage.total_tokens
             self.cost += usage.cost or 0.0
 
-    async def reserve(self, *, input_tokens: int, max_tokens: int, price: Price | None) -> Grant:
+    async def reserve(self, *, input_tokens: int, max_tokens: int, price: Price | None, waits: bool = True) -> Grant:
         """Reserve what one model call may use: `input_tokens`, and an answer of `max_tokens` or of what is left.
 
-        Waits while what is missing is only reserved by others.
+        Waits while what is missing is only reserved by others; if it `waits`.
 
         Raises:
-            BudgetRefused: too little is left, even if all reservations were given back.
+            BudgetRefused: too little is left, even if all reservations were given back, or, if it does not wait, now.
         """
         smallest = min(max_tokens, SMALLEST_ANSWER_TOKENS)
         price = None if price is None else price.at(input_tokens)
@@ -255,7 +255,7 @@ class Budget:
             left = tightest._output_left(input_tokens, price)
             if left >= smallest:
                 return self._grant(input_tokens, int(min(max_tokens, left)), price)
-            if not tightest._n_grants:
+            if not (waits and tightest._n_grants):
                 raise tightest._refusal(input_tokens, smallest, price)
             if tightest._settled is None:
                 tightest._settled = asyncio.Event()
@@ -305,11 +305,13 @@ class Budget:
 
     def _refusal(self, input_tokens: int, output_tokens: int, price: Price | None) -> BudgetRefused:
         tokens, needed = self.allowance.tokens, input_tokens + output_tokens
-        if tokens is not None and tokens - self.tokens < needed:
-            return BudgetRefused("tokens", limit=tokens, used=self.tokens, scope=self.scope, needed=needed)
+        used = self.tokens + self._tokens_reserved
+        if tokens is not None and tokens - used < needed:
+            return BudgetRefused("tokens", limit=tokens, used=used, scope=self.scope, needed=needed)
         cost = None if price is None else _cost_of(price, input_tokens, output_tokens)
         limit = self.allowance.cost or 0.0
-        return BudgetRefused("cost", limit=limit, used=self.cost, scope=self.scope, needed=cost)
+        used_cost = self.cost + self._cost_reserved
+        return BudgetRefused("cost", limit=limit, used=used_cost, scope=self.scope, needed=cost)
 
 
 def _cost_of(price: Price, input_tokens: int, output_tokens: int) -> float:

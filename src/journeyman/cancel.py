@@ -49,7 +49,7 @@ class Abort:
 
     @property
     def reason(self) -> str | None:
-        """What the first caller of `abort` gave as its reason; None before that."""
+        """The reason that the first caller of `abort` gave; None before that."""
         return self._reason
 
     @property
@@ -526,7 +526,7 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
 
 
 class NeverAwaited:
-    """What a hook may return and its caller does not await, although others may: it could be waiting for that hook."""
+    """A base of awaitables that the caller of a hook does not await: such a one might be waiting for that very hook."""
 
     __slots__ = ()
 

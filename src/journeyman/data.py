@@ -73,12 +73,12 @@ class _Constructor:
         self._frozen = frozen
 
     def __get__(self, instance: object, owner: type[object] | None = None) -> object:
-        init = _compiled(self._made, frozen=self._frozen)
+        init = _compile_constructor(self._made, frozen=self._frozen)
         self._made.__init__ = init
         return init if instance is None else init.__get__(instance, owner)
 
 
-def _compiled(made: Any, *, frozen: bool) -> Any:  # noqa: ANN401 - a class, and its constructor
+def _compile_constructor(made: Any, *, frozen: bool) -> Any:  # noqa: ANN401 - a class, and its constructor
     """Compile a constructor that takes anything, so that what does not fit is refused in our words, and not Python's.
 
     A frozen field is set past the `__setattr__` that refuses.
@@ -168,7 +168,7 @@ class _Written(str):
 
 
 class _Signed:
-    """What a constructor takes. `inspect` finds it by `__wrapped__`; it is made when somebody asks."""
+    """A holder of a constructor's signature, which `inspect` finds by `__wrapped__`; it is made when somebody asks."""
 
     def __init__(self, made: Any) -> None:  # noqa: ANN401 - a class
         self._made = made

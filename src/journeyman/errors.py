@@ -361,7 +361,7 @@ class McpUnavailable(JourneymanError):
 
 
 class PinsDiffer(JourneymanError):
-    """What MCP servers offer is not what was pinned, or cannot be compared with it. No model has seen it."""
+    """MCP servers offer other tools than were pinned, or none that can be compared. No model has seen these tools."""
 
     def __init__(self, path: str, differences: Sequence[str]) -> None:
         self.path = path

@@ -432,7 +432,7 @@ async def answer(approval: Approval, approve: Approver) -> Decision:
 
 @lazy_dataclass(kw_only=True)
 class Guard:
-    """What guards the calls of one run."""
+    """The gates of one run and of the runs above it: asked before every call, and told what the model reads."""
 
     posts: tuple[tuple[object, Gate], ...]
     """Each gate as it was given, and as it is asked in this run."""
@@ -467,7 +467,7 @@ class Guard:
                 continue
             text = block.text if isinstance(block, Text) else ""
             if block.origin is not None:
-                self.see(_told(text or f"[{block.type}]", block.origin))
+                self.see(_seen_of_text(text or f"[{block.type}]", block.origin))
             else:
                 self._tell(lambda memory, text=text: memory.hear(text))
 
@@ -498,7 +498,7 @@ class Guard:
             return
         calls: dict[str, ToolUse] = {}
         is_clean = True
-        for block in (block for message in messages for block in _heard_or_seen(message)):
+        for block in (block for message in messages for block in _blocks_to_gates(message)):
             if isinstance(block, HostedCall):
                 is_clean = is_clean and not block.is_untrusted
                 self.see(seen_of_hosted(block, n_model_calls=0))
@@ -523,14 +523,14 @@ class Guard:
             self.failure = f"the memory of a gate failed: {name_and_words(error)}"
 
 
-def _heard_or_seen(message: Message) -> Iterator[UserContent | ToolUse | ToolResult | HostedCall]:
+def _blocks_to_gates(message: Message) -> Iterator[UserContent | ToolUse | ToolResult | HostedCall]:
     yield from hosted_calls(message.content) if message.role == "assistant" else ()
     for block in message.content:
         if isinstance(block, ToolUse | ToolResult) or (isinstance(block, UserContent) and message.role == "user"):
             yield block
 
 
-def _told(text: str, origin: TextOrigin) -> Seen:
+def _seen_of_text(text: str, origin: TextOrigin) -> Seen:
     """Return a notification, mail, a summary or a memory as gates see it: it is not the user who wrote what it says."""
     source = {
         "notice": "task_output",
@@ -587,8 +587,8 @@ def guard_for(
     for gate in gates:
         if not any(gate is each for each in known):
             takes = id(gate) in takes_deps
-            posts.append((gate, _Informed(cast("GateWithDeps[Any]", gate), deps) if takes else _posted(gate, path)))
-    posts += [(given, _posted(asked, path)) for given, asked in inherited]
+            posts.append((gate, _Informed(cast("GateWithDeps[Any]", gate), deps) if takes else _enter_gate(gate, path)))
+    posts += [(given, _enter_gate(asked, path)) for given, asked in inherited]
     if above is not None:
         return Guard(posts=tuple(posts), approve=above.approve or approve, stop=above.stop)
     if not posts and approve is None:
@@ -596,7 +596,7 @@ def guard_for(
     return Guard(posts=tuple(posts), approve=approve, stop=stop)
 
 
-def _posted(gate: object, path: tuple[str, ...]) -> Gate:
+def _enter_gate(gate: object, path: tuple[str, ...]) -> Gate:
     return gate.for_run(path) if isinstance(gate, Remembers) else cast("Gate", gate)
 
 

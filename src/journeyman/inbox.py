@@ -1,4 +1,4 @@
-"""What is said to a run from outside while it goes on: two queues, and a receipt for everything in them.
+"""The inbox of a run: two queues of texts that are said to it while it goes on, and a receipt for each text.
 
 *Steering* is said before the next model call; a *follow-up* when there is nothing else left to do. What is taken out
 of a queue is said in the same step, or put back: nothing is lost. Any thread may write. A team's mail comes through a
@@ -33,7 +33,7 @@ Queue: TypeAlias = Literal["steering", "follow_ups"]
 
 
 class Receipt:
-    """What became of one text: `await receipt.outcome()` waits until it was `delivered`, `withdrawn` or `kept`.
+    """A receipt for one text: `await receipt.outcome()` waits until it was `delivered`, `withdrawn` or `kept`.
 
     Delivered means: it is part of the conversation, and of every request from then on.
     """
@@ -164,7 +164,7 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
             taken = [receipt for queue in queues for receipt in queue if receipt in receipts]
             for queue in queues:
                 queue[:] = [receipt for receipt in queue if receipt not in receipts]
-        _delivered(taken, [])
+        _deliver(taken, [])
 
     def offer(self, text: str, queue: Queue, origin: TextOrigin | None = None) -> Receipt | None:
         """Let `text` wait at the end of a queue, unless the inbox is closed: then nobody would read it.
@@ -197,8 +197,7 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
         return True
 
     def steer_with_follow_ups(self) -> bool:
-        """Where no other run follows, nothing else is left to do: let the follow-ups be said next. Tell whether
-        anything waits to be said."""
+        """Let the follow-ups be said next, for a run that no other follows. Tell whether anything waits to be said."""
         with self._lock:
             self._steering += self._follow_ups
             self._follow_ups.clear()
@@ -260,7 +259,7 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
         """Take all steering out, and mail. The caller says it at once."""
         with self._lock:
             taken, self._steering = self._steering, []
-        return _delivered(taken, [text for post in self.posts for text in post.take()])
+        return _deliver(taken, [text for post in self.posts for text in post.take()])
 
     def pick_up(self) -> bool:
         """Take all steering and mail, or else all follow-ups, in hand for the next run. If there is nothing, close.
@@ -279,7 +278,7 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
         """Give out what is in hand. The caller says it at once."""
         with self._lock:
             taken, self._in_hand = self._in_hand, []
-        return _delivered(taken, [text for post in self.posts for text in post.hand_over()])
+        return _deliver(taken, [text for post in self.posts for text in post.hand_over()])
 
     def put_back(self) -> None:
         """Return to its queue what is in hand and was not said."""
@@ -294,7 +293,7 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
         return self._steering if queue == "steering" else self._follow_ups
 
 
-def _delivered(taken: list[Receipt], mail: list[str]) -> tuple[Text, ...]:
+def _deliver(taken: list[Receipt], mail: list[str]) -> tuple[Text, ...]:
     for receipt in taken:
         receipt.settle("delivered")
     return (
@@ -311,7 +310,7 @@ current_inbox: ContextVar[Inbox | None] = ContextVar("journeyman_inbox", default
 
 
 class Outside(Protocol):
-    """What people say to a run, a chat or a team from outside of its process, and what waits for them."""
+    """A port through which people outside of the process speak to a run, a chat or a team, and answer its questions."""
 
     @property
     def asks(self) -> bool:

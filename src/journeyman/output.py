@@ -1,4 +1,4 @@
-"""What an agent hands in: the output tool, and the reflection that shows a draft back to the model; or its last text.
+"""The output of an agent: the output tool, and the reflection that shows a draft back to the model; or its last text.
 
 Submit lives only inside a reflection, so that neither can exist without the other. What ends an agent that answers with
 text, or prolongs it, has no meaning beside an output tool.

@@ -1,4 +1,4 @@
-"""What pytest offers when this package is installed: the fixtures `cassette` and `scripted`, and `--journeyman-record`.
+"""The plugin for pytest: the fixtures `cassette` and `scripted`, and the option `--journeyman-record`.
 
 A test that uses neither pays for nothing: the modules behind a fixture are imported when the fixture is first used.
 """
@@ -31,7 +31,7 @@ _OFFLINE: Final = "the test replays a cassette. Give the run the cassette's mode
 
 
 class CassetteOptions(TypedDict, total=False):
-    """What the fixture `cassette_options` may return: arguments of `Cassette`."""
+    """The arguments of `Cassette` that the fixture `cassette_options` may return."""
 
     redact: Sequence[Secret]
     redact_known: bool
@@ -40,7 +40,7 @@ class CassetteOptions(TypedDict, total=False):
 
 
 class MakeScripted(Protocol):
-    """What the fixture `scripted` gives: makes models as `Scripted` does."""
+    """A function that makes models as `Scripted` does: the value of the fixture `scripted`."""
 
     def __call__(
         self, answers: Sequence[Answer | Policy], *, name: str = ..., repeat: bool = ..., price: Price | None = ...
@@ -48,7 +48,7 @@ class MakeScripted(Protocol):
 
 
 class _Used:
-    """What a test has used, to be judged when it has ended."""
+    """The cassette and the scripts that a test has used, checked when the test has ended."""
 
     def __init__(self) -> None:
         self.cassette: Cassette | None = None
@@ -128,7 +128,7 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
             made = ended.enter_context(make(_place(request), _mode(request.config), **cassette_options))
         except cast("type[Exception]", resolve_name("journeyman.errors:CassetteError")) as error:
             pytest.fail(str(error), pytrace=False)
-        used = _used(request)
+        used = _record_of(request)
         used.cassette = made
         if made.is_replaying:
             offline = resolve_name("journeyman.models.transport:offline")
@@ -140,17 +140,17 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
 def scripted(request: pytest.FixtureRequest) -> MakeScripted:
     """Return a function that makes a `Scripted` model; a passing test must have used all its answers."""
     make = cast("type[Scripted]", resolve_name("journeyman.models.scripted:Scripted"))
-    used = _used(request)
+    used = _record_of(request)
 
-    def made(answers: Sequence[Answer | Policy], **options: Any) -> Scripted:  # noqa: ANN401 - typed by MakeScripted
+    def make_scripted(answers: Sequence[Answer | Policy], **options: Any) -> Scripted:  # noqa: ANN401 - typed by MakeScripted
         script = make(answers, **options)
         used.scripts.append(script)
         return script
 
-    return made
+    return make_scripted
 
 
-def _used(request: pytest.FixtureRequest) -> _Used:
+def _record_of(request: pytest.FixtureRequest) -> _Used:
     node = cast("pytest.Item", request.node)  # of a fixture for one test
     return node.stash.setdefault(_USED, _Used())
 

@@ -1,4 +1,4 @@
-"""How a run ends: with a `Success`, or with a `Failure` whose `error` is one of a closed set of endings.
+"""The result of a run: a `Success`, or a `Failure` whose `error` is one of a closed set of endings.
 
 Both carry the whole conversation, exact usage and what was checked, and both become one JSON document.
 """
@@ -32,7 +32,7 @@ Other = TypeVar("Other")
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class LayerOutcome:
-    """What one validation layer said."""
+    """The verdict of one validation layer: whether the output passed, and the feedback if it did not."""
 
     name: str
     """The name of the layer."""
@@ -50,19 +50,19 @@ class LayerOutcome:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ValidationReport:
-    """What the layers said, in order, up to and with the first that did not pass."""
+    """The verdicts of the layers, in order, up to and with the first that did not pass."""
 
     layers: tuple[LayerOutcome, ...]
-    """What each layer said."""
+    """The verdict of each layer."""
 
     @property
     def passed(self) -> bool:
-        """Whether all of them passed."""
+        """True when all of them passed."""
         return all([layer.passed for layer in self.layers])
 
     @property
     def feedback(self) -> str:
-        """What the layer that did not pass tells the model; empty when all passed."""
+        """The text that the layer that did not pass tells the model; empty when all passed."""
         return self.layers[-1].feedback if self.layers and not self.passed else ""
 
 
@@ -89,7 +89,7 @@ COUNTED: Final[tuple[ToolKind, ...]] = ("tool", "unknown")
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ToolStats:
-    """How one tool was used in a run."""
+    """Counts of the calls of one tool in a run: how many, how many failed, and how long they took."""
 
     kind: ToolKind
     """What its calls are of."""
@@ -118,7 +118,7 @@ class CallbackError:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ChildRecord:
-    """What a run used that this run started. This run's usage includes it."""
+    """The usage, counts and outcome of a run that this run started. This run's usage includes it."""
 
     path: tuple[str, ...]
     """The run, as the names from the outermost run down to it."""
@@ -140,7 +140,7 @@ class ChildRecord:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """What a run took. The same on success and on failure."""
+    """The usage, time, attempts and tool calls of a run, in the same form on success and on failure."""
 
     usage: Usage | None
     """All requests of all attempts and children; None when the agent does not track tokens."""
@@ -166,7 +166,7 @@ class Metadata:
 
     @property
     def n_calls(self) -> int:
-        """How many calls of tools the run made itself, refused ones included; output and submit are not counted."""
+        """The number of the run's own tool calls, refused ones included; output and submit are not counted."""
         return sum([stats.calls for stats in self.tools.values() if stats.kind in COUNTED])
 
     @property

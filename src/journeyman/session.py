@@ -1,4 +1,4 @@
-"""What a chat needs of whatever stores its conversation: a log of steps, each written whole or not at all.
+"""The port to whatever stores the conversation of a chat: a log of steps, each written whole or not at all.
 
 A `Session` is one conversation that outlives its process, and has one writer.
 """
@@ -57,7 +57,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class TurnStart:
-    """Where a turn begins in a conversation. To undo the turn is to end the conversation there."""
+    """The place in a conversation at which a turn begins. To undo the turn is to end the conversation there."""
 
     position: int
     """How many messages there were."""
@@ -87,7 +87,7 @@ class Snapshot:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Step:
-    """What is new in a conversation."""
+    """The changes of one step in a conversation, as they are written."""
 
     position: int
     """Where `messages` begin. The messages that stood there before are replaced."""
@@ -119,7 +119,7 @@ class Session(Protocol):
 
     @property
     def notice(self) -> str | None:
-        """What its reader should know: that it was damaged, and repaired. None when there is nothing to know."""
+        """A notice for its reader that it was damaged, and repaired. None when there is nothing to know."""
         ...
 
     @property

@@ -338,8 +338,10 @@ class Message:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What requests used. Add two with `+`, many with `sum`; `Usage()` is nothing used. `str` writes it for people:
-    `1,204 in, 310 out, $0.0123`."""
+    """The tokens, searches and cost of requests. Add two with `+`, many with `sum`; `Usage()` is nothing used.
+
+    `str` writes it for people: `1,204 in, 310 out, $0.0123`.
+    """
 
     requests: int = 0
     """Responses counted, complete or not."""
@@ -373,7 +375,7 @@ class Usage:
 
     @property
     def reports_cache(self) -> bool:
-        """Whether a response told what it read from a cache or wrote to it, even if that was nothing."""
+        """True when a response told what it read from a cache or wrote to it, even if that was nothing."""
         return self.cache_read_tokens is not None or self.cache_write_tokens is not None
 
     def __add__(self, other: Usage) -> Usage:
@@ -426,7 +428,7 @@ NOTHING_USED: Final = Usage()
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Price:
-    """What a model costs, in US dollars per million tokens."""
+    """The price of a model, in US dollars per million tokens."""
 
     input: float
     output: float

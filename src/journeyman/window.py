@@ -284,15 +284,18 @@ def estimate_request(request: Request) -> int:
     return estimate_prefix(request.prefix) + sum(map(estimate_message, request.messages))
 
 
-def believable_usage(usage: Usage, request: Request, words: str) -> Usage:
-    """Return what a request with an answer of these words used: as it was told, or estimated where that cannot be.
+def believable_usage(usage: Usage, request: Request, words: Callable[[], str]) -> Usage:
+    """Return what a request used whose answer has these words: as it was told, or estimated where that cannot be.
 
     Many services tell the use at the end of an answer alone, or begin with a figure that stands for nothing; some tell
     that an answer with words has no tokens.
     """
-    if not words or not usage.requests:
+    counted_input = usage.total_tokens - usage.output_tokens
+    if not usage.requests or (usage.exact and counted_input and usage.output_tokens):
         return usage
-    written, counted_input = estimate_text(words), usage.total_tokens - usage.output_tokens
+    if not (said := words()):
+        return usage
+    written = estimate_text(said)
     least = 1.0 if usage.exact else written / 2  # a broken answer's figure may be of its beginning
     if counted_input and usage.output_tokens >= least:
         return usage

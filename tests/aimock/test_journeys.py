@@ -17,9 +17,8 @@ from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.result import Result
 from tests.aimock.server import Play, answer, call, refusal
+from tests.play import Recorder, calls, check_balance, existing, succeeded, transcript
 from tests.properties.wire_worlds import on_hurried_loop
-from tests.support.players import done
-from tests.support.recorder import Recorder, calls, check_balance, transcript
 
 KEY = "sk-aimock-any-key"
 
@@ -137,10 +136,10 @@ def told(scenario: Agent[Any], task: str = "How much?") -> tuple[Result[Any], Re
     return result, recorder
 
 
-def succeeded(scenario: Agent[Any]) -> tuple[Success[Any], Recorder]:
+def played_well(scenario: Agent[Any]) -> tuple[Success[Any], Recorder]:
     """Run an agent as `told` does; it must succeed."""
     result, recorder = told(scenario)
-    return done(result), recorder
+    return succeeded(result), recorder
 
 
 def counted(usage: Usage | None) -> tuple[int, int, int]:
@@ -166,7 +165,7 @@ JOURNEY = (
 @every_api
 def test_an_agent_looks_reflects_is_rejected_and_hands_in(play: Play, api: Api) -> None:
     play.answers(*JOURNEY)
-    result, recorder = succeeded(analyst(api, play))
+    result, recorder = played_well(analyst(api, play))
     assert result.output == Report(headline="Sold “à prix d'or”", total=3.5)
     assert len(result.metadata.attempts) == 2
     assert counted(result.metadata.usage) == (6, 60, 30)
@@ -230,7 +229,7 @@ def test_a_conversation_goes_on(play: Play, api: Api) -> None:
     play.answers(answer("Hello?", "Hello."), answer("Still there?", "You asked twice."))
     first, _ = told(writer(api, play), "Hello?")
     again = on_hurried_loop(lambda: run(writer(api, play), "Still there?", history=first.history))
-    assert done(again).output == "You asked twice."
+    assert succeeded(again).output == "You asked twice."
     assert [message["content"] for message in play.asked()[-1]["body"]["messages"]] == [
         "Hello?",
         "Hello.",
@@ -251,7 +250,7 @@ def refused(result: Result[Any]) -> ProviderError:
 @every_api
 def test_a_rate_limit_is_waited_for(play: Play, api: Api) -> None:
     play.answers(refusal(TASK, 429, "rate_limit_error", retryAfter=7), answer(TASK, "Hello."))
-    result, recorder = succeeded(writer(api, play))
+    result, recorder = played_well(writer(api, play))
     assert (result.output, counted(result.metadata.usage)) == ("Hello.", (1, 10, 5))
     assert [(event.kind, event.delay_s) for event in recorder.of(ModelRetried)] == [("rate_limited", 7.0)]
     assert play.statuses() == [429, 200]
@@ -260,7 +259,7 @@ def test_a_rate_limit_is_waited_for(play: Play, api: Api) -> None:
 @every_api
 def test_an_overload_in_the_middle_of_a_journey_is_waited_for(play: Play, api: Api) -> None:
     play.answers(*JOURNEY[:3], refusal("#call_d", 529, "overloaded_error"), *JOURNEY[3:])
-    result, recorder = succeeded(analyst(api, play))
+    result, recorder = played_well(analyst(api, play))
     assert counted(result.metadata.usage) == (6, 60, 30)
     assert [event.kind for event in recorder.of(ModelRetried)] == ["overloaded"]
     assert play.statuses() == [200, 200, 200, 529, 200, 200, 200]
@@ -317,7 +316,7 @@ def test_chaos_passes_or_ends_the_run(
     play: Play, api: Api, rates: dict[str, float], kind: str, status: int | None, usage: Usage
 ) -> None:
     play.answers(chaos(**rates), answer(TASK, "Hello."))
-    result, recorder = succeeded(writer(api, play))
+    result, recorder = played_well(writer(api, play))
     assert result.output == "Hello."
     assert [event.kind for event in recorder.of(ModelRetried)] == [kind]
 
@@ -333,7 +332,7 @@ def test_chaos_passes_or_ends_the_run(
 @every_api
 def test_latency_is_waited_out_or_given_up(play: Play, api: Api) -> None:
     play.answers(answer(TASK, "Late.", chaos={"latencyMs": 50}))
-    result, _ = succeeded(writer(api, play))
+    result, _ = played_well(writer(api, play))
     assert result.output == "Late."
 
     later = Play(f"{play.name}-later", play.url)
@@ -357,7 +356,7 @@ def test_latency_is_waited_out_or_given_up(play: Play, api: Api) -> None:
 def test_a_stream_that_is_cut_begins_again(play: Play, api: Api, interruption: dict[str, int]) -> None:
     said = "It was a bright cold day in April, and the clocks were striking thirteen."
     play.answers(answer(TASK, said, **interruption), answer(TASK, said))
-    result, recorder = succeeded(writer(api, play))
+    result, recorder = played_well(writer(api, play))
     assert result.output == said
     assert [event.kind for event in recorder.of(ModelRetried)] == ["stream_cut"]
     started = recorder.events.index(recorder.of(ModelRestarted)[0])
@@ -368,15 +367,14 @@ def test_a_stream_that_is_cut_begins_again(play: Play, api: Api, interruption: d
     assert said.startswith(before)
     assert len(before) < len(said)
     assert after == said
-    usage = result.metadata.usage
-    assert usage is not None
+    usage = existing(result.metadata.usage)
     assert (usage.requests, usage.exact) == (2, False)
 
 
 @every_stream
 def test_a_call_that_is_cut_is_never_made(play: Play, api: Api) -> None:
     play.answers({**JOURNEY[0], "truncateAfterChunks": api.n_chunks_to_call, "latency": 2}, *JOURNEY)
-    _, recorder = succeeded(analyst(api, play))
+    _, recorder = played_well(analyst(api, play))
     assert [event.kind for event in recorder.of(ModelRetried)] == ["stream_cut"]
     assert [call for call in calls(recorder.events) if "call_a" in call] == ["sales#call_a?", "sales#call_a: 1.5"]
     assert len(play.asked()) == 7
@@ -386,7 +384,7 @@ def test_a_call_that_is_cut_is_never_made(play: Play, api: Api) -> None:
 def test_thinking_comes_back_as_it_was_signed(play: Play, api: Api) -> None:
     reasoning = {"reasoning": "Hm.", "reasoningSignature": "c2lnbmVk", "redactedThinking": ["ZGF0YQ=="]}
     play.answers({**JOURNEY[0], "response": JOURNEY[0]["response"] | reasoning}, *JOURNEY[1:])
-    result, _ = succeeded(analyst(api, replace(play, strict=True)))
+    result, _ = played_well(analyst(api, replace(play, strict=True)))
     kinds = [type(block).__name__ for block in result.history[1].content]
     assert sorted(kinds) == ["RedactedThinking", "Text", "Thinking", "ToolUse", "ToolUse"]
     assert play.statuses() == [200] * 6

@@ -38,9 +38,7 @@ from journeyman.model import Request
 from journeyman.models.faulty import Faulty
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Document, Usage
-from tests.loop.results import context_of, failed, succeeded
-from tests.support.clock import on_virtual_clock, virtual_clock
-from tests.support.players import cancelled
+from tests.play import cancelled, context_of, failed, following, make_tool, on_virtual_clock, succeeded, virtual_clock
 
 
 def given_text(request: Request) -> str:
@@ -59,7 +57,6 @@ class Rows:
 
 @tool
 def fetch(context: ToolContext[Rows]) -> str:
-    """Fetch."""
     context.deps.n_fetched += 1
     return "rows"
 
@@ -142,11 +139,8 @@ async def test_what_the_inputs_raise_is_raised_after_the_results_of_those_before
 
 
 async def test_deps_are_given_to_every_run() -> None:
-    def answer(request: Request) -> Answer:
-        return call("fetch") if len(request.messages) == 1 else say("done")
-
     db = Rows()
-    agent = Agent(name="reader", model=FromFunction(answer), tools=[fetch], deps=Rows)
+    agent = Agent(name="reader", model=following(call("fetch"), "done"), tools=[fetch], deps=Rows)
     assert [result.code async for _, result in run_many(agent, ["a", "b"], deps=db)] == ["SUCCESS"] * 2
     assert db.n_fetched == 2
 
@@ -349,9 +343,7 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_alive() -> None:
 
     task = asyncio.create_task(read())
     await until_idle()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     assert others() == set()
 
 
@@ -423,7 +415,6 @@ async def test_a_listener_that_raises_is_logged_and_breaks_nothing(caplog: pytes
 async def test_in_a_tool_the_runs_of_a_batch_count_in_the_run_above() -> None:
     @tool
     async def read_all() -> str:
-        """Read all."""
         return " ".join([str(result.unwrap()) async for _, result in run_many(echo(), ["a", "b"])])
 
     agent = Agent(name="boss", model=Scripted([call("read_all"), "done"]), tools=[read_all])
@@ -495,11 +486,7 @@ async def test_a_result_is_a_success_or_a_failure_of_the_type() -> None:
 async def test_a_batch_whose_runs_are_kept_goes_on_where_it_stopped(tmp_path: Path, stops: str) -> None:
     paid, begun, is_stuck = list[str](), asyncio.Event(), True
 
-    @tool(effect="once")
-    async def pay(whom: str) -> str:
-        """Pay somebody."""
-        paid.append(whom)
-        return f"paid {whom}"
+    pay = make_tool("pay", "paid {whom}", into=paid, effect="once")
 
     async def answer(request: Request) -> Answer:
         whom = request.messages[0].text

@@ -4,7 +4,7 @@ from random import Random
 
 from journeyman import Agent, run_many
 from journeyman.models.anthropic import AnthropicModel
-from tests.loop.results import succeeded
+from tests.play import succeeded
 from tests.support.messages_answers import Reply, answer, cut, fault
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.servers import MessagesApi

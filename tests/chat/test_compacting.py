@@ -12,9 +12,8 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted
 from journeyman.store import Redacted
 from journeyman.window import Compaction
+from tests.play import Door, Recorder, cancelled, chatting
 from tests.support.kept import Kept
-from tests.support.players import Door, cancelled, chatting
-from tests.support.recorder import Recorder
 
 LONG = "A long story of the sea. " * 200
 
@@ -36,11 +35,6 @@ class Talker:
 
     def agent(self) -> Agent:
         return Agent(name="tester", model=FromFunction(self.answer), compaction=[Summarise(keep_tokens=500)])
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chats.db"
 
 
 def length(messages: list[Message]) -> int:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Chat, Success
-from journeyman.model import Request
-from journeyman.models.scripted import FromFunction, Response, say
+from journeyman.models.scripted import FromFunction
 from journeyman.store import Redacted, Store
+from tests.play import Door
 
 
 @asynccontextmanager
@@ -36,14 +36,8 @@ async def _turns_of_the_loop(task: asyncio.Task[object]) -> float:
 @pytest.mark.parametrize("when", ["before the answer", "after the answer"])
 async def test_a_turn_waits_for_a_file_that_another_program_holds(tmp_path: Path, kind: str, when: str) -> None:
     path = tmp_path / "chats.db"
-    asked, answer = asyncio.Event(), asyncio.Event()
-
-    async def reply(request: Request) -> Response:
-        asked.set()
-        await answer.wait()
-        return say("ok")
-
-    bot = Agent(name="bot", model=FromFunction(reply))
+    door = Door()
+    bot = Agent(name="bot", model=FromFunction(door.before("ok")))
     with Store(path) as store:
         place = store if kind == "file" else Redacted(store)
         async with Chat.open(bot, place, id="c", create=True) as chat:
@@ -52,9 +46,9 @@ async def test_a_turn_waits_for_a_file_that_another_program_holds(tmp_path: Path
                     other.execute("ROLLBACK")
                 turn = asyncio.create_task(chat.prompt("hello"))
                 if when == "after the answer":
-                    await asked.wait()
+                    await door.reached.wait()
                     other.execute("BEGIN EXCLUSIVE")
-                answer.set()
+                door.opened.set()
                 assert await _turns_of_the_loop(turn) < 1.0
                 assert not turn.done()
                 other.execute("ROLLBACK")

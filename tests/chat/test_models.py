@@ -1,8 +1,6 @@
 """A chat goes on with another model between two turns."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +11,8 @@ from journeyman.compaction import ClearToolResults
 from journeyman.events import RunStarted
 from journeyman.models.scripted import Scripted, call
 from journeyman.window import Compaction
-from tests.support.players import Door, chatting, look, script_of
-from tests.support.recorder import transcript
-from tests.support.stage import Stage
-
-
-class Opening(Scripted):
-    """A model that tells when it is opened and closed."""
-
-    def __init__(self, label: str, told: list[str], door: Door | None = None, *, fails: bool = False) -> None:
-        super().__init__([f"I am {label}."], repeat=True)
-        self._label, self._told, self._door, self._fails = label, told, door, fails
-
-    @asynccontextmanager
-    async def open(self) -> AsyncGenerator[None]:
-        if self._door is not None:
-            await self._door.wait()
-        if self._fails:
-            raise OSError("no way")
-        self._told.append(f"+{self._label}")
-        try:
-            yield
-        finally:
-            self._told.append(f"-{self._label}")
+from tests.chat.opening import Opening
+from tests.play import Door, Stage, chatting, look, script_of, transcript
 
 
 async def test_another_model_goes_on_with_the_whole_conversation(stage: Stage) -> None:

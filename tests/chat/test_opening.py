@@ -11,13 +11,8 @@ from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.errors import DefinitionError, SessionInUse, StoreError
 from journeyman.store import Redacted, Store
 from tests.chat.test_sessions import session_of
+from tests.play import cancelled, echo, script_of
 from tests.support.kept import Kept
-from tests.support.players import cancelled, echo, script_of
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chats.db"
 
 
 def talker(name: str = "tester") -> Agent:
@@ -158,7 +153,6 @@ async def test_a_chat_that_is_cancelled_while_it_opens_leaves_its_session_free(k
             await asyncio.Event().wait()
 
     task = asyncio.ensure_future(talk())
-    await said.wait()
-    await cancelled(task)
+    await cancelled(task, when=said)
     async with Chat.open(agent, kept.place, id="a") as chat:
         assert chat.messages[0].text == "Hi."

@@ -14,12 +14,9 @@ from journeyman.events import (
     ToolCalled,
     ToolFinished,
 )
-from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
+from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Rewrite, Stop
 from journeyman.models.scripted import Scripted, call
-from tests.support.clock import virtual_clock
-from tests.support.players import Asking, chatting, code, look, script_of
-from tests.support.recorder import Recorder
-from tests.support.stage import Stage
+from tests.play import Recorder, Stage, chatting, look, make_gate, script_of, virtual_clock
 
 REWRITTEN = 'The call was made with other arguments: {"where":"there"}'
 
@@ -45,18 +42,18 @@ async def asked(recorder: Recorder, kind: type[Event], n: int = 1) -> str:
         (Rewrite({"where": "there"}, "safer"), f"#a: {REWRITTEN}\nfound there", ("rewrite", "safer")),
     ],
 )
-async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
+async def test_a_call_that_a_gate_AsksAbout_waits_for_the_users_decision(
     decision: Decision, result: str, told: tuple[str, str]
 ) -> None:
     recorder = Recorder()
     model = Scripted([call("look", id="a"), "Done."])
-    async with chatting(model, tools=[look], gate=Asking(), on_event=recorder) as chat:
+    async with chatting(model, tools=[look], gate=make_gate(Ask("May it?")), on_event=recorder) as chat:
         turn = chat.start("Go.")
         id = await asked(recorder, ApprovalRequested)
         assert chat.state.open_questions == (id,)
         assert [call.id for call in chat.state.pending_calls] == ["a"]
         (request,) = recorder.of(ApprovalRequested)
-        assert (request.question, request.tool_use_id, request.tool_name) == ("May it look?", "a", "look")
+        assert (request.question, request.tool_use_id, request.tool_name) == ("May it?", "a", "look")
         assert (request.path, request.arguments, request.offers) == (("tester",), {}, ("once",))
         assert len(request.digest) == 64
         chat.answer(id, decision)
@@ -70,16 +67,18 @@ async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
 
 
 async def test_the_user_may_stop_the_turn_instead_of_deciding(stage: Stage, recorder: Recorder) -> None:
-    async with chatting(stage.model([call("look", id="a")]), tools=[look], gate=Asking(), on_event=recorder) as chat:
+    async with chatting(
+        stage.model([call("look", id="a")]), tools=[look], gate=make_gate(Ask("May it?")), on_event=recorder
+    ) as chat:
         turn = chat.start("Go.")
         chat.answer(await asked(recorder, ApprovalRequested), Stop("that is enough"))
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
     assert [event.decision for event in recorder.of(ApprovalAnswered)] == ["stop"]
 
 
 async def test_an_answer_may_come_from_another_thread(stage: Stage, recorder: Recorder) -> None:
     model = stage.model([call("look", id="a"), "Done."])
-    async with chatting(model, tools=[look], gate=Asking(), on_event=recorder) as chat:
+    async with chatting(model, tools=[look], gate=make_gate(Ask("May it?")), on_event=recorder) as chat:
         turn = chat.start("Go.")
         await asyncio.to_thread(chat.answer, await asked(recorder, ApprovalRequested), Allow())
         assert (await turn).unwrap() == "Done."
@@ -93,26 +92,28 @@ async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage, rec
         return Allow()
 
     model, host = stage.model([call("look"), "Done."]), Host(approve=approve)
-    async with chatting(model, tools=[look], gate=Asking(), host=host, on_event=recorder) as chat:
+    async with chatting(model, tools=[look], gate=make_gate(Ask("May it?")), host=host, on_event=recorder) as chat:
         await chat.prompt("Go.")
-    assert [approval.question for approval in approvals] == ["May it look?"]
+    assert [approval.question for approval in approvals] == ["May it?"]
     assert recorder.of(ApprovalRequested) == []
 
 
 async def test_without_anybody_who_listens_a_call_is_denied_with_the_question(stage: Stage) -> None:
     heard: list[object] = []
     model = stage.model([call("look", id="a"), "Done."])
-    async with chatting(model, tools=[look], gate=Asking(), on_message=heard.append) as chat:
+    async with chatting(model, tools=[look], gate=make_gate(Ask("May it?")), on_message=heard.append) as chat:
         await chat.prompt("Go.")
-        assert script_of(chat)[2] == ("user", "#a! Error: denied: May it look?")
+        assert script_of(chat)[2] == ("user", "#a! Error: denied: May it?")
 
 
 async def test_an_abort_denies_what_is_open(stage: Stage, recorder: Recorder) -> None:
-    async with chatting(stage.model([call("look")]), tools=[look], gate=Asking(), on_event=recorder) as chat:
+    async with chatting(
+        stage.model([call("look")]), tools=[look], gate=make_gate(Ask("May it?")), on_event=recorder
+    ) as chat:
         turn = chat.start("Go.")
         id = await asked(recorder, ApprovalRequested)
         chat.abort()
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         (answered,) = recorder.of(ApprovalAnswered)
         assert (answered.decision, answered.reason) == ("deny", "nobody answered")
         with pytest.raises(KeyError, match="Nothing waits for an answer"):
@@ -122,15 +123,17 @@ async def test_an_abort_denies_what_is_open(stage: Stage, recorder: Recorder) ->
 @virtual_clock
 async def test_an_approval_may_take_only_so_long(recorder: Recorder) -> None:
     model, limits = Scripted([call("look", id="a"), "Done."]), Limits(approval_seconds=30)
-    async with chatting(model, tools=[look], gate=Asking(), limits=limits, on_event=recorder) as chat:
+    async with chatting(model, tools=[look], gate=make_gate(Ask("May it?")), limits=limits, on_event=recorder) as chat:
         await chat.prompt("Go.")
-        assert script_of(chat)[2] == ("user", "#a! Error: denied: nobody answered within 30s: May it look?")
+        assert script_of(chat)[2] == ("user", "#a! Error: denied: nobody answered within 30s: May it?")
     assert [event.decision for event in recorder.of(ApprovalAnswered)] == ["deny"]
 
 
 async def test_an_answer_is_taken_once_and_must_fit(stage: Stage, recorder: Recorder) -> None:
     model = stage.model([call("look"), call("ask_user", question="Which?"), "Done."])
-    async with chatting(model, tools=[look, ask_user], gate=Asking(("look",)), on_event=recorder) as chat:
+    async with chatting(
+        model, tools=[look, ask_user], gate=make_gate(Ask("May it?"), "look"), on_event=recorder
+    ) as chat:
         turn = chat.start("Go.")
         approval = await asked(recorder, ApprovalRequested)
         with pytest.raises(TypeError, match="needs a decision, not str"):
@@ -147,7 +150,9 @@ async def test_an_answer_is_taken_once_and_must_fit(stage: Stage, recorder: Reco
 
 
 async def test_a_listener_may_answer_at_once_and_cannot_change_the_arguments_of_the_call(stage: Stage) -> None:
-    async with chatting(stage.model([call("look", where="x", id="a"), "Done."]), tools=[look], gate=Asking()) as chat:
+    async with chatting(
+        stage.model([call("look", where="x", id="a"), "Done."]), tools=[look], gate=make_gate(Ask("May it?"))
+    ) as chat:
 
         def meddle(event: Event) -> None:
             if isinstance(event, ApprovalRequested):
@@ -181,7 +186,7 @@ async def test_an_abort_leaves_a_question_unanswered(stage: Stage, recorder: Rec
         turn = chat.start("Go.")
         await asked(recorder, QuestionAsked)
         async with chat.hold():
-            assert code(await turn) == "EXECUTION_CANCELLED"
+            assert (await turn).code == "EXECUTION_CANCELLED"
         assert chat.state.open_questions == ()
     assert [event.answer for event in recorder.of(QuestionAnswered)] == [None]
 

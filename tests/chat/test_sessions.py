@@ -17,22 +17,15 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.session import Session
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, Message, Text, Thinking, ToolResult, ToolUse
+from tests.play import Door, Report, Stage, cancelled, chatting, make_tool, script_of, transcript
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
-from tests.support.players import Door, Report, cancelled, chatting, code, script_of
-from tests.support.recorder import transcript
-from tests.support.stage import Stage
 
 
 def acting(name: str, effect: Effect | None) -> AnyTool:
     """Return a tool with this effect."""
 
-    @tool(name=name, effect=effect)
-    async def act() -> str:
-        """Act."""
-        return name
-
-    return act
+    return make_tool(name, name, effect=effect)
 
 
 read, put, send = acting("read", "pure"), acting("put", "idempotent"), acting("send", "once")
@@ -55,11 +48,6 @@ def on_disk(kept: Kept, id: str) -> list[Message]:
         return list(store.snapshot(id).messages)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chats.db"
-
-
 async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_begins(kept: Kept) -> None:
     seen: list[list[str]] = []
 
@@ -68,7 +56,6 @@ async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_
 
     @tool
     async def act() -> str:
-        """Act."""
         roles()
         return "done"
 
@@ -169,7 +156,7 @@ async def test_an_aborted_turn_is_kept_with_its_note(kept: Kept, door: Door) -> 
     async with Chat.open(agent, kept.place) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort()
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         id, said = session_of(chat).id, chat.messages
     assert said[-1].content[-1] == Text(ABORTED)
     async with Chat.open(agent, kept.place, id=id) as chat:
@@ -303,8 +290,7 @@ async def test_a_turn_that_is_cancelled_in_mid_call_keeps_what_had_finished(effe
     model = Scripted([[call("read", id="a"), call("wait", id="b"), call("read", id="c")], "I see."])
     async with chatting(model, tools=[read, door.tool(effect=effect)]) as chat:
         prompting = asyncio.create_task(chat.prompt("Go."))
-        await door.reached.wait()
-        await cancelled(prompting)
+        await cancelled(prompting, when=door.reached)
         assert script_of(chat)[-1] == ("user", "#a: read", f"#b! {closed}", f"#c! {PURE}")
         assert (await chat.continue_()).unwrap() == "I see."
 
@@ -328,9 +314,9 @@ async def test_a_chat_goes_on_after_a_blank_answer_also_from_its_session(
     agent = Agent(name="tester", model=stage.model(["Hello.", answer, "Here.", answer, "Back."]))
     async with Chat.open(agent, path) as chat:
         await chat.prompt("Hi.")
-        assert code(await chat.prompt("Are you there?")) == "INVALID_RESPONSE"
+        assert (await chat.prompt("Are you there?")).code == "INVALID_RESPONSE"
         assert (await chat.prompt("Hello?")).unwrap() == "Here."
-        assert code(await chat.prompt("And now?")) == "INVALID_RESPONSE"
+        assert (await chat.prompt("And now?")).code == "INVALID_RESPONSE"
         id, kept = session_of(chat).id, chat.messages
     async with Chat.open(agent, path, id=id) as chat:
         assert chat.messages == kept

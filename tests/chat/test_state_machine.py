@@ -27,7 +27,8 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.store.store import Store
 from journeyman.types import Message, Text, dump_messages, load_messages
-from tests.support.clock import VirtualClock
+from tests.play import existing, make_tool
+from tests.play.clock import VirtualClock
 from tests.support.invariants_history import history_faults
 
 T = TypeVar("T")
@@ -83,20 +84,13 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
     def _agent(self) -> Agent:
         @tool
         async def work() -> str:
-            """Work."""
             return await self._at_work()
 
         @tool(parallel=True, effect="pure")
         async def peek() -> str:
-            """Peek."""
             return await self._at_work()
 
-        @tool
-        def stop() -> str:
-            """Stop."""
-            return "stopped"
-
-        model, tools = FromFunction(self._answer), [work, peek, tool(stop.handler, thread=False)]
+        model, tools = FromFunction(self._answer), [work, peek, make_tool("stop", "stopped")]
         limits = Limits(iterations=4, parallel_calls=2)
         return Agent(name="tester", model=model, system=self._system, tools=tools, limits=limits, stop_after=["stop"])
 
@@ -475,8 +469,7 @@ class KeptChatMachine(ChatMachine):
 
     def _reload(self, *, killed: bool) -> None:
         n_requests, n_in_flight = self.n_requests, len(_open(self.asked))
-        session = self.chat.session
-        assert session is not None
+        session = existing(self.chat.session)
         copy = self.path.with_name(f"copy {self.n}.db")
         if killed:
             with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(copy)) as target:

@@ -17,9 +17,13 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.tools import TaskContext
 from journeyman.types import Opaque
-from tests.support.players import Door, Report, chatting, code, context_of, done, look, once, script_of, stop
-from tests.support.recorder import Recorder, calls, check_balance, transcript
-from tests.support.stage import Stage
+from tests.chat.opening import once
+from tests.play.agents import Report, chatting, script_of
+from tests.play.models import Door
+from tests.play.recorder import Recorder, calls, check_balance, transcript
+from tests.play.results import context_of, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look, make_tool
 
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 
@@ -137,14 +141,21 @@ async def test_continuing_an_idle_chat_says_the_steering_or_else_the_follow_ups(
 async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str, door: Door) -> None:
     after: dict[str, Answer] = {"error": ProviderError("no", kind="bad_request"), "limit": call("look")}
     model = Scripted([call("look"), door.before(after.get(ending, call("stop"))), "Done.", "More."])
-    async with chatting(model, tools=[look, stop], limits=Limits(iterations=2), stop_after=["stop"]) as chat:
+    async with chatting(
+        model, tools=[look, make_tool("stop", "stopped")], limits=Limits(iterations=2), stop_after=["stop"]
+    ) as chat:
         turn = await door.reached_by(chat.start("Go."))
         receipt = chat.follow_up("later")
         if ending == "abort":
             chat.abort()
         result = await door.open_for(turn)
-        expected = {"abort": "EXECUTION_CANCELLED", "limit": "MAX_ITERATIONS", "error": "API_ERROR", "stop_after": ""}
-        assert code(result) == expected[ending]
+        expected = {
+            "abort": "EXECUTION_CANCELLED",
+            "limit": "MAX_ITERATIONS",
+            "error": "API_ERROR",
+            "stop_after": "SUCCESS",
+        }
+        assert result.code == expected[ending]
         assert (receipt.status, chat.state.follow_ups) == ("queued", ("later",))
 
 
@@ -153,7 +164,7 @@ async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Sta
     async with chatting(model, tools=[door.tool()], limits=Limits(iterations=1)) as chat:
         turn = await door.reached_by(chat.start("Go."))
         receipt = chat.steer("Listen.")
-        assert code(await door.open_for(turn)) == "MAX_ITERATIONS"
+        assert (await door.open_for(turn)).code == "MAX_ITERATIONS"
         assert (receipt.status, chat.state.steering) == ("queued", ("Listen.",))
         assert (await chat.continue_()).unwrap() == "Read."
         assert receipt.status == "delivered"
@@ -164,7 +175,7 @@ async def test_steering_whose_request_fails_is_part_of_the_next_one(door: Door) 
     async with chatting(model, tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         receipt = chat.steer("Listen.")
-        assert code(await door.open_for(turn)) == "API_ERROR"
+        assert (await door.open_for(turn)).code == "API_ERROR"
         assert (receipt.status, chat.state.steering) == ("delivered", ())
         await chat.continue_()
         assert transcript(model.requests[2].messages)[-1] == ("user", "#a: waited", "Listen.")
@@ -182,7 +193,7 @@ async def test_follow_ups_return_to_their_queue_when_the_next_run_cannot_begin()
     async with chatting(Scripted(["One.", "Two."]), system=system) as chat:
         receipt = chat.follow_up("later")
         chat.follow_up("and later")
-        assert code(await chat.prompt("Go.")) == "PROMPT_GENERATION_FAILED"
+        assert (await chat.prompt("Go.")).code == "PROMPT_GENERATION_FAILED"
         assert receipt.status == "queued"
         assert chat.state.follow_ups == ("later", "and later")
         assert (await chat.continue_()).unwrap() == "Two."
@@ -206,7 +217,7 @@ async def test_what_comes_while_a_run_begins_waits_behind_what_it_could_not_say(
         assert chat.state.follow_ups == ("first", "second")
         assert chat.clear() == ("second",)
         chat.follow_up("third")
-        assert code(await door.open_for(turn)) == "PROMPT_GENERATION_FAILED"
+        assert (await door.open_for(turn)).code == "PROMPT_GENERATION_FAILED"
         assert chat.state.follow_ups == ("first", "third")
 
 
@@ -228,7 +239,6 @@ async def test_a_text_that_comes_after_the_end_waits(stage: Stage) -> None:
 async def test_tools_and_listeners_may_steer(stage: Stage) -> None:
     @tool
     def remind() -> str:
-        """Remind."""
         assert threading.current_thread() is not threading.main_thread()
         chat.steer("from the tool")
         return "reminded"
@@ -384,7 +394,7 @@ async def test_what_callbacks_and_notifiers_return_of_a_chat_is_not_waited_for(g
             return lambda *_: (told.append(name), GIVEN[given](chat, turn))[1]
 
         agent = Agent(name="a", model=Scripted([call("look"), "Done."]), tools=[look], validators=[lambda text: None])
-        result = done(await run(agent, "Go.", callbacks=Callbacks(**{name: hook(name) for name in names})))
+        result = succeeded(await run(agent, "Go.", callbacks=Callbacks(**{name: hook(name) for name in names})))
         assert result.metadata.callback_errors == ()
         async with Tasks(notify=hook("notify")) as tasks:
             tasks.start(work, description="work")

@@ -11,22 +11,14 @@ from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.loop.prepare import CLOSING
 from journeyman.models.scripted import Scripted, call
-from tests.support.clock import virtual_clock
-from tests.support.players import (
-    Door,
-    Opening,
-    Report,
-    cancelled,
-    chatting,
-    code,
-    context_of,
-    hang,
-    look,
-    once,
-    script_of,
-)
-from tests.support.recorder import Recorder, names, transcript
-from tests.support.stage import Stage
+from tests.chat.opening import Opening, once
+from tests.play.agents import Report, chatting, script_of
+from tests.play.clock import virtual_clock
+from tests.play.models import Door, hang
+from tests.play.recorder import Recorder, names, transcript
+from tests.play.results import cancelled, context_of
+from tests.play.stage import Stage
+from tests.play.tools import look
 
 STOPPED = "Error: the run was stopped before this call finished."
 
@@ -52,7 +44,7 @@ async def test_a_turn_can_be_aborted_by_itself(stage: Stage, door: Door) -> None
     async with chatting(stage.model([door.before("One."), "Two."])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         turn.abort()
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         second = chat.start("Again.")
         turn.abort()
         assert (await second).unwrap() == "Two."
@@ -67,7 +59,7 @@ async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage, door:
         turn = await door.reached_by(chat.start("Again."))
         async with chat.hold():
             pass
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         await chat.prompt("Now?")
         assert not any(ABORTED in message.text for message in chat.messages)
 
@@ -76,7 +68,7 @@ async def test_an_abort_before_anything_was_said_leaves_no_trace() -> None:
     async with chatting(Scripted(["One."])) as chat:
         turn = chat.start("Go.")
         chat.abort()
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         assert chat.messages == ()
 
 
@@ -86,7 +78,7 @@ async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did
         await asyncio.Event().wait()
 
     async with chatting(Scripted(["One."]), validators=[check]) as chat:
-        assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
+        assert (await chat.prompt("Go.")).code == "EXECUTION_CANCELLED"
         assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
 
 
@@ -112,17 +104,17 @@ async def test_an_abort_works_from_every_place(stage: Stage) -> None:
     async with chatting(stage.model([call("look"), "Done."]), tools=[look]) as chat:
         for kind in (RunStarted, IterationStarted, MessageCommitted):
             unsubscribe = chat.subscribe(once(kind, chat.abort))
-            assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
+            assert (await chat.prompt("Go.")).code == "EXECUTION_CANCELLED"
             unsubscribe()
         turn = chat.start("Go.")
         await asyncio.to_thread(chat.abort)
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
 
 
 @virtual_clock
 async def test_a_chat_stopped_by_its_limits_has_no_marker() -> None:
     async with chatting(Scripted([hang]), limits=Limits(seconds=5)) as chat:
-        assert code(await chat.prompt("Go.")) == "BUDGET_EXCEEDED"
+        assert (await chat.prompt("Go.")).code == "BUDGET_EXCEEDED"
         assert script_of(chat) == [("user", "Go.")]
 
 
@@ -135,7 +127,7 @@ async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_rel
         receipt = chat.follow_up("later")
         async with chat.hold():
             assert chat.state.is_held
-            assert code(await turn) == "EXECUTION_CANCELLED"
+            assert (await turn).code == "EXECUTION_CANCELLED"
             for begin in (chat.prompt("No."), chat.continue_()):
                 with pytest.raises(ChatHeld, match="Try again when it has been released"):
                     await begin
@@ -166,7 +158,7 @@ async def test_two_holders_of_one_turn_both_get_their_hold(stage: Stage) -> None
         turn = chat.start("Go.")
         holds = [chat.hold(), chat.hold()]
         await asyncio.gather(*(hold.__aenter__() for hold in holds))
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         for hold in holds:
             hold.release()
         assert not chat.state.is_held
@@ -190,8 +182,7 @@ async def test_who_gives_up_on_a_hold_does_not_hold(door: Door) -> None:
         chat.start("Go.")
         await asyncio.sleep(0)
         holding = asyncio.create_task(chat.hold().__aenter__())
-        await door.reached.wait()
-        await cancelled(holding)
+        await cancelled(holding, when=door.reached)
         assert not chat.state.is_held
         assert not chat.state.is_running
         assert (await chat.prompt("Two?")).unwrap() == "Two."
@@ -222,7 +213,7 @@ async def test_a_reset_stops_the_turn_and_forgets_everything(stage: Stage, door:
         turn = await door.reached_by(chat.start("Again."))
         receipt = chat.follow_up("later")
         await chat.reset()
-        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (await turn).code == "EXECUTION_CANCELLED"
         assert (chat.messages, chat.usage.requests, receipt.status) == ((), 0, "withdrawn")
         assert chat.state.last_error is None
         assert (await chat.prompt("Hello.")).unwrap() == "New."
@@ -235,7 +226,6 @@ async def test_leaving_the_chat_stops_what_runs_and_waits_for_it(stage: Stage) -
 
     @tool
     async def work() -> str:
-        """Work."""
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -248,7 +238,7 @@ async def test_leaving_the_chat_stops_what_runs_and_waits_for_it(stage: Stage) -
         turn = chat.start("Go.")
         await begun.wait()
     assert cleaned == ["work"]
-    assert code(await turn) == "EXECUTION_CANCELLED"
+    assert (await turn).code == "EXECUTION_CANCELLED"
     assert script_of(chat)[-1] == ("user", f"#a! {STOPPED}")
 
 
@@ -274,11 +264,10 @@ async def test_no_listener_can_begin_a_turn_in_a_chat_that_is_left() -> None:
 
 
 async def test_the_model_is_closed_after_the_last_turn() -> None:
-    model = Opening()
-    async with chatting(model) as chat:
+    told = list[str]()
+    async with chatting(Opening("one", told)) as chat:
         chat.start("Go.")
-    assert model.n_open == 0
-    assert model.events[-1] == "close"
+    assert told == ["+one", "-one"]
 
 
 @virtual_clock
@@ -425,8 +414,7 @@ async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: S
             await chat.prompt("Go.")
 
     task = asyncio.create_task(converse())
-    await door.reached.wait()
-    await cancelled(task)
+    await cancelled(task, when=door.reached)
     assert script_of(chat)[-1] == ("user", f"#a! {CLOSING['once']}")
 
 

@@ -9,8 +9,7 @@ from journeyman import Agent, Chat, ChatBusy, Events, Output, Price, ProviderErr
 from journeyman.chat.turn import ABORTED
 from journeyman.events import Event, RunSucceeded, TurnEnded
 from journeyman.models.scripted import Scripted, call
-from tests.support.players import Door, Report, cancelled, chatting, code, look, script_of
-from tests.support.stage import Stage
+from tests.play import Door, Report, Stage, cancelled, chatting, look, script_of
 
 
 def names(events: list[Event]) -> list[str]:
@@ -66,7 +65,7 @@ async def test_a_stream_that_is_left_early_aborts_its_turn_and_the_chat_goes_on(
                 if type(event).__name__ == "ToolCalled":
                     break
         assert not chat.state.is_running
-        assert code(events.result) == "EXECUTION_CANCELLED"
+        assert events.result.code == "EXECUTION_CANCELLED"
         assert "the stream was left" in str(events.result)
         assert (await chat.prompt("Well?")).unwrap() == "I see."
         assert ABORTED in script_of(chat)[2]
@@ -81,8 +80,7 @@ async def test_who_is_cancelled_in_a_stream_has_aborted_its_turn(stage: Stage, d
                     pass
 
         reading = asyncio.ensure_future(read())
-        await door.reached.wait()
-        await cancelled(reading)
+        await cancelled(reading, when=door.reached)
         assert not chat.state.is_running
         assert (await chat.prompt("Hi.")).unwrap() == "Again."
 
@@ -169,5 +167,5 @@ async def test_the_usage_of_a_turn_that_failed_holds_its_first_runs(door: Door) 
     async with chatting(Scripted([door.before("One."), ProviderError("no", kind="bad_request")])) as chat:
         chat.follow_up("And?")
         turn = chat.start("Go.")
-        assert code(await door.open_for(turn)) == "API_ERROR"
+        assert (await door.open_for(turn)).code == "API_ERROR"
         assert (turn.usage.requests, turn.usage) == (2, chat.usage)

@@ -9,10 +9,15 @@ from journeyman.errors import ChatBusy, NothingToContinue, ProviderError
 from journeyman.models.scripted import Scripted, call
 from journeyman.output import Escalate, KeepGoing, Stopping, StopVerdict
 from journeyman.types import Message, Text, dump_messages, load_messages
-from tests.support.clock import virtual_clock
-from tests.support.players import Door, Opening, Report, cancelled, chatting, code, hang, look, script_of, stop
-from tests.support.recorder import transcript
-from tests.support.stage import Stage, only_over_http
+from tests.chat.opening import Opening
+from tests.play import existing
+from tests.play.agents import Report, chatting, script_of
+from tests.play.clock import virtual_clock
+from tests.play.models import Door, hang
+from tests.play.recorder import transcript
+from tests.play.results import cancelled
+from tests.play.stage import Stage, only_over_http
+from tests.play.tools import look, make_tool
 
 
 async def test_a_prompt_goes_on_from_the_conversation_before_it(stage: Stage) -> None:
@@ -42,8 +47,7 @@ async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage, door:
     async with chatting(stage.model([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
         waiting = asyncio.ensure_future(turn)
-        await door.reached.wait()
-        await cancelled(waiting)
+        await cancelled(waiting, when=door.reached)
         assert (await door.open_for(turn)).unwrap() == "Hello."
 
 
@@ -60,19 +64,10 @@ async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage, door: D
     assert stage.n_requests == 1
 
 
-async def test_a_typed_agent_hands_in_one_output_for_each_prompt(stage: Stage) -> None:
-    answers = [call("output", total=1, id="a"), call("output", total=2, id="b")]
-    async with chatting(stage.model(answers), output=Output(Report)) as chat:
-        assert (await chat.prompt("One.")).unwrap() == Report(total=1)
-        assert (await chat.prompt("Two.")).unwrap() == Report(total=2)
-    assert transcript(stage.messages(1))[-1] == ("user", "#a: Accepted.", "Two.")
-
-
 async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -> None:
     async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Both answered."])) as chat:
-        assert code(await chat.prompt("One.")) == "API_ERROR"
-        error = chat.state.last_error
-        assert error is not None
+        assert (await chat.prompt("One.")).code == "API_ERROR"
+        error = existing(chat.state.last_error)
         assert error.code == "API_ERROR"
         assert (await chat.prompt("Two.")).unwrap() == "Both answered."
         assert chat.state.last_error is None
@@ -81,7 +76,7 @@ async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -
 
 async def test_input_that_does_not_fit_fails_before_anything_is_said() -> None:
     async with chatting(Scripted([]), input=int, prompt="{}!".format) as chat:
-        assert code(await chat.prompt("many")) == "INVALID_INPUT"
+        assert (await chat.prompt("many")).code == "INVALID_INPUT"
         assert chat.messages == ()
 
 
@@ -127,13 +122,6 @@ async def test_the_conversation_can_be_replaced_between_turns(stage: Stage) -> N
     assert transcript(stage.messages(1)) == [("user", "Other?"), ("assistant", "Other."), ("user", "Two?")]
 
 
-async def test_continuing_goes_on_where_the_last_turn_failed() -> None:
-    async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Here I am."])) as chat:
-        await chat.prompt("One.")
-        assert (await chat.continue_()).unwrap() == "Here I am."
-        assert script_of(chat) == [("user", "One."), ("assistant", "Here I am.")]
-
-
 @pytest.mark.parametrize("history", [[], [Message("user", (Text("One?"),)), Message("assistant", (Text("One."),))]])
 async def test_a_chat_with_nothing_to_answer_cannot_be_continued(history: list[Message]) -> None:
     async with chatting(Scripted([]), history=history) as chat:
@@ -164,20 +152,19 @@ async def test_a_chat_is_used_inside_its_block_only() -> None:
 
 async def test_a_model_that_cannot_be_used_is_what_every_prompt_says() -> None:
     async with chatting("nobody:knows") as chat:
-        assert code(await chat.prompt("Hi.")) == "MODEL_UNAVAILABLE"
+        assert (await chat.prompt("Hi.")).code == "MODEL_UNAVAILABLE"
         chat.follow_up("More.")
-        assert code(await chat.prompt("Hi.")) == "MODEL_UNAVAILABLE"
+        assert (await chat.prompt("Hi.")).code == "MODEL_UNAVAILABLE"
         assert chat.state.follow_ups == ("More.",)
 
 
 async def test_the_model_is_opened_once_for_all_prompts() -> None:
-    model = Opening()
-    async with chatting(model) as chat:
+    told = list[str]()
+    async with chatting(Opening("one", told)) as chat:
         for _ in range(3):
             await chat.prompt("Hi.")
-            assert model.events[0] == "open"
-            assert model.n_open == 1
-    assert model.n_open == 0
+            assert (told[0], told.count("+one") - told.count("-one")) == ("+one", 1)
+    assert told.count("+one") == told.count("-one")
 
 
 @only_over_http
@@ -219,7 +206,6 @@ async def test_a_chat_inside_a_run_is_shown_below_it() -> None:
 
     @tool
     async def delegate() -> str:
-        """Delegate."""
         async with Chat(inner, on_event=lambda event: paths.append(event.path)) as chat:
             return (await chat.prompt("Hi.")).unwrap()
 
@@ -261,13 +247,12 @@ async def test_what_a_guard_adds_comes_before_the_steering_of_that_moment(stage:
 
 
 async def test_what_a_guard_adds_counts_against_the_limit(stage: Stage) -> None:
-    model = stage.model(["Done."], repeat=True)
-
     def guard(stopping: Stopping) -> KeepGoing:
         return KeepGoing("More.")
 
+    model = stage.model(["Done."], repeat=True)
     async with chatting(model, stop_guard=guard, limits=Limits(iterations=3)) as chat:
-        assert code(await chat.prompt("Go.")) == "MAX_ITERATIONS"
+        assert (await chat.prompt("Go.")).code == "MAX_ITERATIONS"
         chat.follow_up("later")
         assert stage.n_requests == 3
         assert chat.state.follow_ups == ("later",)
@@ -279,7 +264,7 @@ async def test_a_guard_that_escalates_ends_the_turn_and_keeps_the_queues(stage: 
         return Escalate("stuck")
 
     async with chatting(stage.model(["Done."]), stop_guard=guard) as chat:
-        assert code(await chat.prompt("Go.")) == "STOP_GUARD"
+        assert (await chat.prompt("Go.")).code == "STOP_GUARD"
         assert chat.state.follow_ups == ("later",)
         assert chat.state.last_error is not None
 
@@ -296,7 +281,9 @@ async def test_a_guard_is_not_asked_while_something_waits_to_be_said(stage: Stag
 
 async def test_a_guard_is_asked_where_a_call_ends_the_turn_although_a_follow_up_waits(stage: Stage) -> None:
     seen: list[Stopping] = []
-    async with chatting(stage.model([call("stop")]), tools=[stop], stop_after=["stop"], stop_guard=seen.append) as chat:
+    async with chatting(
+        stage.model([call("stop")]), tools=[make_tool("stop")], stop_after=["stop"], stop_guard=seen.append
+    ) as chat:
         chat.follow_up("later")
         await chat.prompt("Go.")
         assert chat.state.follow_ups == ("later",)
@@ -307,9 +294,9 @@ async def test_a_guard_is_asked_where_a_call_ends_the_turn_although_a_follow_up_
 async def test_a_guard_is_asked_on_normal_stops_only(ending: str) -> None:
     asked: list[Stopping] = []
     model = Scripted([hang] if ending == "abort" else [call("stop")])
-    async with chatting(model, tools=[stop], stop_guard=asked.append, limits=Limits(iterations=1)) as chat:
+    async with chatting(model, tools=[make_tool("stop")], stop_guard=asked.append, limits=Limits(iterations=1)) as chat:
         turn = chat.start("Go.")
         if ending == "abort":
             chat.abort()
-        assert code(await turn) in ("EXECUTION_CANCELLED", "MAX_ITERATIONS")
+        assert (await turn).code in ("EXECUTION_CANCELLED", "MAX_ITERATIONS")
     assert asked == []

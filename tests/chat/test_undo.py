@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy, tool
+from journeyman import Agent, Chat, ChatBusy
 from journeyman.chat.turn import ABORTED
 from journeyman.compaction import ClearToolResults
 from journeyman.errors import NothingToUndo, ProviderError, StoreError
@@ -20,18 +20,11 @@ from journeyman.store import Redacted, Store
 from journeyman.types import Message, Opaque
 from journeyman.window import Compaction
 from tests.chat.test_sessions import on_disk
+from tests.play import Door, Stage, chatting, echo, look, make_tool, script_of, transcript
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
-from tests.support.players import Door, chatting, code, echo, look, script_of
-from tests.support.recorder import transcript
-from tests.support.stage import Stage
 
 Conversation: TypeAlias = tuple[Message, ...]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chats.db"
 
 
 def talker() -> Agent:
@@ -169,20 +162,15 @@ async def test_what_went_on_from_a_conversation_that_was_given_is_undone_back_to
 
 
 async def test_a_turn_that_said_nothing_is_passed_over(path: Path) -> None:
-    @tool
-    async def never(number: int) -> str:
-        """Never called."""
-        return "never"
-
     def prompt(text: str) -> str:
         if text == "bad":
             raise ValueError("bad")
         return text
 
-    agent = Agent(name="tester", model=echo(), tools=[never], prompt=prompt)
+    agent = Agent(name="tester", model=echo(), tools=[make_tool("never", "never")], prompt=prompt)
     async with Chat.open(agent, path, id="a", create=True) as chat:
         await chat.prompt("1.")
-        assert code(await chat.prompt("bad")) != ""
+        assert (await chat.prompt("bad")).code != "SUCCESS"
         chat.undo()
         assert chat.messages == ()
 
@@ -270,7 +258,7 @@ async def test_what_waited_for_a_tool_of_the_provider_goes_with_the_turn_after_i
     paused = Response(content=(asked,), stop_reason="pause_turn")
     script = [paused, ProviderError("no", kind="bad_request"), "Both."]
     async with Chat.open(Agent(name="tester", model=Scripted(script)), path, id="a", create=True) as chat:
-        assert code(await chat.prompt("1.")) == "API_ERROR"
+        assert (await chat.prompt("1.")).code == "API_ERROR"
         await chat.prompt("2.")
         chat.undo()
         assert transcript(chat.messages) == [("user", "1.")]

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Failure, Host, Success, Text, ToolResult, ask_user, run
+from journeyman import Host, Text, ToolResult, ask_user, run
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.models.scripted import call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.speaking import open_questions
 from tests.cli.program import Done, Warm, assert_one_error_line
+from tests.play import failed, succeeded
 from tests.support import tamper
 from tests.view.desk import asking, look
 from tests.view.stores import record_lives
@@ -62,8 +63,7 @@ async def test_a_recorded_run_is_steered_and_approved_by_commands(tmp_path: Path
         again = await asyncio.to_thread(told, "approve", id, digest[:8], "--deny", "no")
         assert_one_error_line(again, 1, ["answered before: allow, by"])
         assert (await asyncio.to_thread(told, "release", id)).code == 0
-        result = await going
-    assert isinstance(result, Success)
+        succeeded(await going)
     assert_one_error_line(await asyncio.to_thread(told, "stop", id), 1, ["has ended"])
 
 
@@ -92,8 +92,7 @@ async def test_a_recorded_run_hears_other_arguments_denials_follow_ups_answers_a
         assert (await told("answer", id, which, "that one")).stderr == "Answered: Which?\n"
         id, digest = await asked(path, unlike=which)
         assert (await told("stop", id, "--reason", "enough")).code == 0
-        result = await going
-    assert isinstance(result, Failure)
+        result = failed(await going)
     assert "enough" in result.error.message
     blocks = [block for message in result.history for block in message.content]
     heard = " ".join(block.text for block in blocks if isinstance(block, Text | ToolResult))

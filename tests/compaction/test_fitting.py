@@ -17,7 +17,7 @@ from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.model import Model, Prefix, Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
-from tests.compaction.players import (
+from tests.compaction.small_window import (
     SmallWindow,
     asked,
     calls,
@@ -29,8 +29,7 @@ from tests.compaction.players import (
     summary_call,
     summing,
 )
-from tests.loop.results import failed, succeeded
-from tests.support.recorder import Recorder
+from tests.play import Door, Recorder, cancelled, failed, instance_of, succeeded
 
 
 @dataclass
@@ -96,8 +95,7 @@ async def test_a_strategy_is_asked_only_while_those_before_it_have_not_saved_eno
 
 
 def replaced(message: Message) -> ToolResult:
-    result = message.content[0]
-    assert isinstance(result, ToolResult)
+    result = instance_of(ToolResult, message.content[0])
     return ToolResult("gone", tool_use_id=result.tool_use_id)
 
 
@@ -311,19 +309,10 @@ async def test_two_summaries_of_one_iteration_are_two_steps() -> None:
 
 
 async def test_a_summary_can_be_stopped() -> None:
-    begun = asyncio.Event()
-
-    async def never(request: Request) -> Answer:
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    agent = looker(SmallWindow(calls(20, size=1_000)), Summarise(FromFunction(never), keep_tokens=500))
+    door = Door()
+    agent = looker(SmallWindow(calls(20, size=1_000)), Summarise(FromFunction(door.before("")), keep_tokens=500))
     task = asyncio.create_task(run(agent, "Go."))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task, when=door.reached)
 
 
 async def test_two_runs_at_once_may_share_their_strategies() -> None:  # S16.10

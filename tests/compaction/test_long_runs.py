@@ -8,20 +8,19 @@ from itertools import pairwise, permutations
 import orjson
 import pytest
 
-from journeyman import Settings, Text, ToolResult, run
+from journeyman import Settings, Text, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, call
 from journeyman.window import AnyStrategy
-from tests.compaction.players import MARK, SmallWindow, calls, chain, looker, situation, summary_call, tokens_of
-from tests.loop.results import succeeded
+from tests.compaction.small_window import MARK, SmallWindow, calls, chain, looker, situation, summary_call, tokens_of
+from tests.play import Recorder, succeeded, texts
 from tests.properties.examples import patient
 from tests.support.messages_answers import Reply, answer, thinking, tool_use
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_rules import judge
-from tests.support.recorder import Recorder
 from tests.support.servers import MessagesApi
 
 WINDOW = 32_000
@@ -106,7 +105,7 @@ async def test_a_compacted_conversation_with_bound_reasoning_breaks_no_rule_of_t
 async def test_the_log_and_the_result_keep_everything() -> None:
     model = SmallWindow(lambda request: call("look", size=2_000) if len(model.bodies) <= 30 else "Done.")
     result = succeeded(await run(looker(model, ClearToolResults(keep=1), n=50), "Go."))
-    results = [block.text for message in result.history for block in message.content if isinstance(block, ToolResult)]
+    results = texts(result)
     assert [len(text) for text in results] == [2_006] * 30
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from journeyman import Agent, Host, Limits, Settings, Success, tool
+from journeyman import Agent, Host, Limits, Settings, tool
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted, Event
 from journeyman.history import History
@@ -22,9 +22,9 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Block, Message, RedactedThinking, Text, Thinking, ToolResult, Usage
 from journeyman.window import AnyStrategy, open_turn
-from tests.compaction.players import summary_call
+from tests.compaction.small_window import summary_call
+from tests.play import on_virtual_clock, succeeded
 from tests.properties.examples import examples, patient
-from tests.support.clock import on_virtual_clock
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_memory import Memory
 from tests.support.messages_rules import Request as Judged
@@ -158,8 +158,7 @@ async def played(world: World) -> tuple[Provider, History, list[ContextCompacted
     for length, script in world.prompts:
         provider.script = iter(script)
         options = Options(history=history, listeners=[events.append], host=Host())
-        result = await carry_out(begin(agent, "Prompt. " + "p" * length, options))
-        assert isinstance(result, Success), result
+        succeeded(await carry_out(begin(agent, "Prompt. " + "p" * length, options)))
     return provider, history, [event for event in events if isinstance(event, ContextCompacted)]
 
 

@@ -7,7 +7,7 @@ from journeyman.compaction import CLEARED, REPEATED, ClearToolResults, Compactio
 from journeyman.models.scripted import call
 from journeyman.types import Base64, Image, Message, Text, ToolResult
 from journeyman.window import fault_of_view
-from tests.compaction.players import asked, chain, exchange, said, texts_of
+from tests.compaction.small_window import asked, chain, exchange, said, texts_of
 
 
 async def test_old_results_are_cleared_and_the_newest_five_stay() -> None:

@@ -9,7 +9,7 @@ from journeyman.models.scripted import Answer, FromFunction, say
 from journeyman.models.wrappers import Swappable
 from journeyman.types import Image, Message, Opaque, Text, Thinking, ToolResult, ToolUse, Url
 from journeyman.window import Shortened, fault_of_view
-from tests.compaction.players import asked, chain, exchange, said, situation, summary_call
+from tests.compaction.small_window import asked, chain, exchange, said, situation, summary_call
 
 KEEP = Summarise(keep_tokens=100)
 

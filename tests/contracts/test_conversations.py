@@ -12,7 +12,7 @@ from journeyman import Event, run
 from tests.contracts.carriers import CARRIERS, SCRIPTED, Carrier
 from tests.contracts.conversations import CONVERSATIONS, Conversation
 from tests.contracts.outcome import Outcome, outcome
-from tests.support.recorder import Recorder, check_balance
+from tests.play import Recorder, check_balance
 from tests.support.shares import thinned
 
 

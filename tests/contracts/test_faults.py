@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, ErrorCode, Event, Failure, ProviderError, Result, Success, Usage, run
+from journeyman import Agent, ErrorCode, Event, ProviderError, Result, Success, Usage, run
 from journeyman.events import ModelRetried
 from journeyman.loop.retry import LONGEST_WAIT_S, PASSING
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
@@ -20,7 +20,7 @@ from tests.contracts.faults import FAULTS, Fault, context, unknown
 from tests.contracts.makers import KEY
 from tests.contracts.patient_clock import on_patient_clock
 from tests.models.raw_server import RawServer, http
-from tests.support.recorder import Recorder, check_balance
+from tests.play import Recorder, check_balance, failed
 from tests.support.shares import thinned
 
 ROWS = [(adapter, met) for fault in FAULTS for adapter in ADAPTERS if (met := adapter.meets(fault)) is not None]
@@ -110,8 +110,7 @@ def test_a_fault_that_stays_ends_the_run(
     caplog.set_level(logging.DEBUG)
     seen = on_patient_clock(lambda: told(adapter, fault, then_well=False))
     check_balance(seen.events)
-    result = seen.result
-    assert isinstance(result, Failure)
+    result = failed(seen.result)
     error = result.error.cause
     assert type(error) is ProviderError
     assert (result.code, error.kind, error.status) == (code_of(fault), fault.kind, fault.status)
@@ -162,8 +161,7 @@ async def test_what_was_said_before_an_answer_broke_off_is_told_also_where_nobod
     said: list[str | None] = []
     for listener in (None, Recorder()):
         async with RawServer(broken.answer(adapter.wire)) as server, adapter.model(server.url) as model:
-            result = await run(Agent(name="tester", model=model, retries=0), "Hello.", on_event=listener)
-        assert isinstance(result, Failure)
+            result = failed(await run(Agent(name="tester", model=model, retries=0), "Hello.", on_event=listener))
         said.append(result.answer)
     assert said[0]
     assert said[0] == said[1]

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from journeyman import Agent, Audio, Document, Failure, Image, run
+from journeyman import Agent, Audio, Document, Image, run
 from journeyman.model import facts_of
 from journeyman.models.scripted import say
 from journeyman.types import Base64, Content, Message, Text
 from tests.contracts.carriers import CARRIERS, Carrier
+from tests.play import failed
 from tests.support.files import JPEG, MP3, PDF, PNG, png
 
 CARRIER = {carrier.name: carrier for carrier in CARRIERS}
@@ -29,9 +30,8 @@ async def said_over(carrier: Carrier, input: str | Content) -> tuple[Sequence[Me
 async def refused_by(carrier: Carrier, *input: str | Image | Document | Audio) -> str:
     """Return why an input is refused, before anything is sent."""
     async with carrier.play([say("Never.")]) as played:
-        result = await run(Agent(name="eyes", model=played.model), input)
+        result = failed(await run(Agent(name="eyes", model=played.model), input))
         assert played.requests == []
-    assert isinstance(result, Failure)
     assert result.code == "INVALID_INPUT"
     return result.error.message
 

@@ -19,12 +19,13 @@ from pydantic_ai import exceptions as bridged
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from journeyman import Agent, Failure, Model, ProviderError, run
+from journeyman import Agent, Model, ProviderError, run
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.bridge.model import BridgeModel
 from tests.contracts.fault_wires import ANTHROPIC_EVENTS, EVENTS
 from tests.contracts.makers import KEY
 from tests.contracts.test_faults import chain_of
+from tests.play import failed, instance_of
 
 URL = "http://127.0.0.1:9/v1/messages"
 
@@ -114,10 +115,8 @@ def cases() -> Iterator[tuple[Carrier, type[Exception]]]:
 )
 async def test_no_exception_of_a_carrier_leaves(carrier: Carrier, kind: type[Exception], within: bool) -> None:
     async with carrier(made(kind), within=within) as model:
-        result = await run(Agent(name="tester", model=model, retries=0), "Hello.")
-    assert isinstance(result, Failure)
-    error = result.error.cause
-    assert isinstance(error, ProviderError)
+        result = failed(await run(Agent(name="tester", model=model, retries=0), "Hello."))
+    error = instance_of(ProviderError, result.error.cause)
     assert [type(one) for one in chain_of(error)] == [ProviderError]
     assert KEY not in f"{error} {error!r} {vars(error)}"
 

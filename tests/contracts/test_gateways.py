@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import orjson
 import pytest
 
-from journeyman import Agent, ErrorCode, Failure, ProviderError, Success, Text, run, tool
+from journeyman import Agent, ErrorCode, ProviderError, Text, run, tool
 from journeyman.model import Response
 from journeyman.models.wrappers import Fallback
 from tests.contracts import fault_wires as wires
@@ -20,6 +20,7 @@ from tests.contracts.makers import PLAIN_GPT, Maker
 from tests.contracts.patient_clock import on_patient_clock
 from tests.models.asking import ask, failure_of
 from tests.models.raw_server import RawServer, http
+from tests.play import existing, failed, succeeded
 
 Json = dict[str, object]
 
@@ -135,8 +136,7 @@ async def test_calls_are_run_whatever_word_says_that_the_model_stopped_by_itself
 
 @every_stop
 def test_a_reason_that_is_a_fault_is_asked_again_and_passed_on(told: Told) -> None:
-    stopped = told.stopped
-    assert stopped is not None
+    stopped = existing(told.stopped)
 
     async def outcome(word: str) -> tuple[object, int, object]:
         broken, well = http(stopped(word, calls=False)), http(told.wire.whole, content_type=EVENTS)
@@ -160,8 +160,7 @@ def test_a_reason_that_is_a_fault_is_asked_again_and_passed_on(told: Told) -> No
 async def test_a_reason_that_nobody_knows_is_told_with_the_text_kept(told: Told) -> None:
     assert told.stopped is not None
     async with RawServer(http(told.stopped("quantum_flux", calls=False))) as server, told.model(server.url) as model:
-        result = await run(Agent(name="bot", model=model), "Go.")
-    assert isinstance(result, Failure)
+        result = failed(await run(Agent(name="bot", model=model), "Go."))
     assert (result.code, result.answer) == (ErrorCode.INVALID_RESPONSE, "It is 42.")
     assert "'quantum_flux'" in str(result.error)
     assert "without any text" not in str(result.error)
@@ -306,6 +305,5 @@ async def test_a_tool_is_run_for_a_call_in_another_services_words() -> None:
         RawServer(http(_chat("end_turn", calls=True)), http(_chat("COMPLETE", calls=False))) as server,
         makers.chat(server.url) as model,
     ):
-        result = await run(Agent(name="bot", model=model, tools=[query]), "Go.")
-    assert isinstance(result, Success)
+        result = succeeded(await run(Agent(name="bot", model=model, tools=[query]), "Go."))
     assert (ran, result.output) == (["1"], "It is 42.")

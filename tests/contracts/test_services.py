@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, ModelUnavailable, Output, ProviderError, Settings, Success, run, tool
+from journeyman import Agent, ModelUnavailable, Output, ProviderError, Settings, run, tool
 from journeyman.connect import connect
 from journeyman.model import Prefix, Request, ThinkingLevel
 from journeyman.models.openai import Endpoint, OpenAIChatModel, OpenAIModel, services
 from journeyman.types import Image, Message, Text, Thinking, ToolResult, ToolUse
 from tests.contracts.makers import KEY
 from tests.models.asking import QUERY, Json, unavailable
+from tests.play import existing, instance_of, succeeded
 from tests.support.files import PNG
 from tests.support.openai_answers import Answer, Counted, answer, call, fault, reasoning
 from tests.support.servers import OpenAiApi, Service
@@ -291,13 +292,11 @@ async def test_a_run_with_tools_goes_through_and_goes_on(served: Served, streami
     async with OpenAiApi(script(), service=served.habits) as api:
         model = connected(served, api_key=KEY, base_url=f"{api.url}/v1", streaming=streaming)
         counter = Agent(name="counter", model=model, system="Count.", tools=[look], output=Output(int), retries=0)
-        first = await run(counter, "How many?")
-        assert isinstance(first, Success)
+        first = succeeded(await run(counter, "How many?"))
         talker = Agent(name="talker", model=model, system="Count.", tools=[look], retries=0)
         second = await run(talker, "Say it again.", history=first.history)
     assert (first.output, second.unwrap()) == (3, "Three, as I said.")
-    usage = first.metadata.usage
-    assert usage is not None
+    usage = existing(first.metadata.usage)
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (64, 24, 16)
     assert (usage.reasoning_tokens, usage.exact) == (10, True)
     thoughts = [block for message in first.history for block in message.content if isinstance(block, Thinking)]
@@ -368,14 +367,12 @@ async def test_a_call_that_groq_could_not_read_is_asked_for_again() -> None:
 
 
 def test_github_models_says_that_it_has_ended() -> None:
-    error = unavailable("github:openai/gpt-5", api_key=KEY)
-    assert isinstance(error, ModelUnavailable)
+    error = instance_of(ModelUnavailable, unavailable("github:openai/gpt-5", api_key=KEY))
     assert str(error) == "GitHub ended GitHub Models on 30 July 2026."
     assert "'openai:gpt-5'" in error.hint
 
 
 def test_a_record_can_be_replaced() -> None:
     strict = replace(services.CEREBRAS, strict=True, forces_calls=False)
-    model = connect("cerebras:gpt-oss-120b", api_key=KEY, endpoint=strict)
-    assert isinstance(model, OpenAIChatModel)
+    model = instance_of(OpenAIChatModel, connect("cerebras:gpt-oss-120b", api_key=KEY, endpoint=strict))
     assert (model.endpoint, model.url) == (strict, of("cerebras").url)

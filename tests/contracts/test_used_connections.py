@@ -19,7 +19,7 @@ from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.contracts.faults import CERTIFICATES
 from tests.contracts.patient_clock import on_patient_clock
 from tests.models.raw_server import Answer, RawServer, closing_after, http, resetting_after
-from tests.support.recorder import Recorder
+from tests.play import Recorder
 
 OTHERS = ("anthropic-client", "bridge")
 """What goes over the HTTP client of another package."""

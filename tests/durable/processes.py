@@ -35,7 +35,8 @@ from journeyman.durable.records import (
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
-from tests.support.clock import VirtualClock
+from tests.play import existing
+from tests.play.clock import VirtualClock
 from tests.support.postgres import PostgresServer
 
 T = TypeVar("T")
@@ -377,15 +378,13 @@ def a_cut() -> StoreError:
 async def claimed(engine: Engine, id: str, **options: Any) -> Claim:  # noqa: ANN401 - of `claim`
     """Claim a run that can be claimed."""
     given: dict[str, Any] = {"now": START, **options}
-    claim = await engine.claim(id, **given)
-    assert claim is not None
+    claim = existing(await engine.claim(id, **given))
     return claim
 
 
 async def found(engine: Engine, id: str) -> Row:
     """Return a run that is there."""
-    row = await engine.get(id)
-    assert row is not None
+    row = existing(await engine.get(id))
     return row
 
 

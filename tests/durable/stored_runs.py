@@ -18,7 +18,7 @@ from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.records import Record, dump_head, load_head
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.models.scripted import Answer, call
-from tests.durable.world import following
+from tests.play import existing, following
 
 RUN = "run"
 """The name of the run that is stored."""
@@ -83,7 +83,7 @@ def writer(*, is_live: bool) -> Agent[Any, Any]:
     ]
     return Agent(
         name="writer",
-        model=following(answers if is_live else []),
+        model=following(*(answers if is_live else [])),
         system=system,
         prompt=prompt,
         tools=[pay, ask_user],
@@ -120,8 +120,7 @@ async def _stored() -> Iterator[str]:
         await durable.run(writer(is_live=True), "to all", id=RUN)
         answering.cancel()
         handle = await durable.get(RUN)
-        row = await engine.get(RUN)
-        assert row is not None
+        row = existing(await engine.get(RUN))
         head = dump_head(replace(load_head(row), accepts=True))
         lines = [{"f": row.f, "head": b64encode(head).decode()}]
         lines += [packed_line(each) for each in await handle.records()]

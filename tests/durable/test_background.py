@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Allowance, Chat, Failure, Limits, Subagents, Success, Tasks, ToolContext, run, tool
+from journeyman import Agent, Allowance, Chat, Limits, Subagents, Success, Tasks, ToolContext, run, tool
 from journeyman.durable import Durable, InMemoryEngine, RunInfo, Worker
 from journeyman.durable.records import Change, load_head
 from journeyman.errors import SubagentMisused
@@ -17,10 +17,9 @@ from journeyman.journal import SentRun
 from journeyman.loop.record import current_run
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
-from tests.durable.people import World, payer, until
 from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
-from tests.durable.world import texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import World, payer, until
+from tests.play import existing, failed, n_answers, succeeded, texts, virtual_clock
 
 
 def sends(*agents: Agent[Any, Any, Any]) -> Answer:
@@ -45,7 +44,7 @@ def leads(*agents: Agent[Any, Any, Any], answers: Sequence[Answer] = ()) -> From
     script = answers or [sends(*agents), "They work."]
 
     def answer(request: Request) -> Answer:
-        number = sum([message.role == "assistant" for message in request.messages])
+        number = n_answers(request)
         return script[number] if number < len(script) else f"Heard of {', '.join(heard(request))}."
 
     return FromFunction(answer)
@@ -65,12 +64,11 @@ async def runs_of(durable: Durable, agent: str) -> list[RunInfo]:
 async def test_a_background_run_is_a_run_of_its_own_and_the_run_above_hears_of_its_end(stage: Stage) -> None:
     world = World()
     async with stage.durable(linger_s=0.02) as durable:
-        result = await durable.run(lead(payer(world, "A")), "Pay.", id="top")
-        assert isinstance(result, Success), result
+        result = succeeded(await durable.run(lead(payer(world, "A")), "Pay.", id="top"))
         assert result.output == "Heard of payer."
         (below,) = await runs_of(durable, "lead/payer")
         (above,) = await runs_of(durable, "lead")
-    assert (below.status, below.parent, world.paid) == ("done", above.id, ["A"])
+    assert (below.status, below.parent, world.done) == ("done", above.id, ["A"])
     assert below.id.startswith(f"{above.id}."), "the rows of a tree lie together"
 
 
@@ -107,8 +105,8 @@ async def test_wherever_the_process_dies_a_background_run_begins_once_and_tells_
             (below,) = await runs_of(durable, "lead/payer")
             told = [each for each in await durable.hub.engine.signals() if each.kind == "task_ended"]
             paid = texts(await (await durable.get(below.id)).result())
-        assert (below.status, len(told), len(world.paid)) in {("done", 1, 1), ("done", 1, 0)}, number
-        assert world.paid or "whether it took effect is unknown" in paid[0], number
+        assert (below.status, len(told), len(world.done)) in {("done", 1, 1), ("done", 1, 0)}, number
+        assert world.done or "whether it took effect is unknown" in paid[0], number
     assert number > 20
 
 
@@ -116,7 +114,7 @@ async def test_wherever_the_process_dies_a_background_run_begins_once_and_tells_
 
 
 async def test_another_worker_goes_on_with_the_runs_of_one_that_dies(stage: Stage) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     crew, stop = lead(payer(world, "A")), asyncio.Event()
     async with stage.durable(linger_s=0.02) as durable:
         handle = await durable.start(crew, "Pay.", id="top")
@@ -127,13 +125,12 @@ async def test_another_worker_goes_on_with_the_runs_of_one_that_dies(stage: Stag
             working.cancel()
             await asyncio.wait({working})
             worker = asyncio.create_task(Worker(other, agents=[crew]).run(stop=stop))
-            result = await asyncio.wait_for(handle.result(), 10)
+            result = succeeded(await asyncio.wait_for(handle.result(), 10))
             stop.set()
             await worker
         (below,) = await runs_of(durable, "lead/payer")
         told = texts(await (await durable.get(below.id)).result())
-    assert isinstance(result, Success), result
-    assert (result.output, world.paid, below.lives) == ("Heard of payer.", ["A"], 2)
+    assert (result.output, world.done, below.lives) == ("Heard of payer.", ["A"], 2)
     assert "whether it took effect is unknown" in told[0]  # K4, K25
 
 
@@ -154,7 +151,7 @@ async def test_the_gates_of_the_runs_above_hold_in_every_process(stage: Stage) -
         told = texts(await (await durable.get(below.id)).result())
         row = await found(durable.hub.engine, below.id)
         assert isinstance(await handle.result(), Success)
-    assert (world.paid, told) == ([], ["Error: denied: not today"])
+    assert (world.done, told) == ([], ["Error: denied: not today"])
     assert load_head(row).gates == ("Denies",), "no process goes on with it without"
 
 
@@ -185,15 +182,12 @@ async def test_it_spends_no_more_than_the_run_above_had_left_in_however_many_liv
             dying, process = asyncio.Event(), stage.process()
             await dies_at(process, 14, after=True, now=dying)
             assert await stage.life(crew, until=dying, process=process, id=name) is None
-        result = await stage.life(crew, id=name, linger_s=0.02)
-        assert isinstance(result, Success), result
+        succeeded(await stage.life(crew, id=name, linger_s=0.02))
         async with stage.durable() as durable:
             below = (await runs_of(durable, "lead/payer"))[-1]
             tokens.append(below.tokens)
-            row = await durable.hub.engine.get(below.id)
-            assert row is not None
-            above = load_head(row).above
-            assert above is not None
+            row = existing(await durable.hub.engine.get(below.id))
+            above = existing(load_head(row).above)
             assert above.allowance.tokens is not None
             assert 8_000 < above.allowance.tokens < 9_000
     assert tokens[0] == tokens[1] > 0
@@ -203,10 +197,9 @@ async def test_what_was_sent_out_may_send_out_others(stage: Stage) -> None:
     world = World()
     middle = lead(payer(world, "A"), name="middle")
     async with stage.durable(linger_s=0.02) as durable:
-        result = await durable.run(lead(middle), "Pay.", id="top")
-        assert isinstance(result, Success), result
+        result = succeeded(await durable.run(lead(middle), "Pay.", id="top"))
         (below,) = await runs_of(durable, "lead/middle/payer")
-    assert (result.output, world.paid, below.status) == ("Heard of middle.", ["A"], "done")
+    assert (result.output, world.done, below.status) == ("Heard of middle.", ["A"], "done")
 
 
 _CHANGED: list[tuple[str, dict[str, Any]]] = [
@@ -222,24 +215,24 @@ async def test_a_strict_program_blocks_a_background_run_whose_agent_is_another_n
     stage: Stage, part: str, changed: dict[str, Any]
 ) -> None:
     # K15, of a run that another has sent out
-    world, process = World(hangs_in="A"), stage.process()
+    world, process = World(dies_after="A"), stage.process()
     assert await stage.life(lead(payer(world, "A")), until=world.reached, process=process) is None
     async with stage.durable(strict=True) as durable:
         await Worker(durable, agents=[lead(payer(world, "A", **changed))]).run(until_idle=True)
         (below,) = await runs_of(durable, "lead/payer")
-    assert (below.status, world.paid) == ("blocked", ["A"])
+    assert (below.status, world.done) == ("blocked", ["A"])
     assert below.why == f"the agent's {part} differ from those that it was begun with, and the program is strict"
 
 
 @virtual_clock
 async def test_a_background_run_whose_prompt_is_another_now_is_blocked_at_its_model_call(stage: Stage) -> None:
     # K15, of a run that another has sent out
-    world, process = World(hangs_in="A"), stage.process()
+    world, process = World(dies_after="A"), stage.process()
     assert await stage.life(lead(payer(world, "A")), until=world.reached, process=process) is None
     async with stage.durable() as durable:
         await Worker(durable, agents=[lead(payer(world, "A", system="Pay nothing."))]).run(until_idle=True)
         (below,) = await runs_of(durable, "lead/payer")
-    assert (below.status, world.paid) == ("blocked", ["A"])
+    assert (below.status, world.done) == ("blocked", ["A"])
     assert "the model is asked something else" in (below.why or "")
 
 
@@ -254,10 +247,9 @@ async def test_a_run_that_another_process_would_not_find_is_not_sent_out() -> No
 
     outer = Agent(name="outer", model=Scripted([call("delegate", id="1"), "Done."]), tools=[delegate])
     async with Durable(InMemoryEngine()) as durable:
-        result = await durable.run(outer, "Go.", id="top")
-        assert isinstance(result, Success), result
+        succeeded(await durable.run(outer, "Go.", id="top"))
         assert await durable.list(agent="outer/inner/payer") == ()
-    assert world.paid == []
+    assert world.done == []
 
 
 async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_and_what_to_do() -> None:
@@ -267,10 +259,8 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
     @tool(effect="once")
     async def send() -> str:
         """Send out runs that the program has not given to this agent."""
-        here = current_run.get()
-        assert here is not None
-        journal = here.options.host.journal
-        assert journal is not None
+        here = existing(current_run.get())
+        journal = existing(here.options.host.journal)
         assert journal.sent is not None
         for names, definition in ((("nobody",), known), (("payer",), other)):
             about: dict[str, Any] = {"input": "Go.", "exact": "", "description": "", "model": "", "number": 0}
@@ -298,7 +288,7 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
 
 
 async def test_task_tools_tell_of_it_in_another_process_too(stage: Stage) -> None:
-    world, tasks = World(hangs_in="A"), Tasks()
+    world, tasks = World(dies_after="A"), Tasks()
     below = payer(world, "A")
 
     def answer(request: Request) -> Answer:
@@ -313,7 +303,7 @@ async def test_task_tools_tell_of_it_in_another_process_too(stage: Stage) -> Non
             "Done.",
             "Heard.",
         ]
-        return script[sum([message.role == "assistant" for message in request.messages])]
+        return script[n_answers(request)]
 
     crew = Agent(name="lead", model=FromFunction(answer), tools=[Subagents(below), *tasks.tools()])
     process, dying = stage.process(), asyncio.Event()
@@ -328,28 +318,25 @@ async def test_task_tools_tell_of_it_in_another_process_too(stage: Stage) -> Non
 
 
 async def test_a_stopped_run_leaves_what_it_has_sent_out_alone(stage: Stage) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     async with stage.durable(linger_s=0.02) as durable:
         running = asyncio.create_task(durable.run(lead(payer(world, "A")), "Pay.", id="top"))
         await world.reached.wait()
         await durable.cancel("top", "enough")
-        result = await running
-        assert isinstance(result, Failure)
-        assert result.code == "EXECUTION_CANCELLED"
+        assert failed(await running).code == "EXECUTION_CANCELLED"
         (below,) = await runs_of(durable, "lead/payer")
         assert below.status == "running"
 
 
 async def test_a_run_that_rests_in_a_later_life_can_be_stopped(stage: Stage) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     crew = lead(payer(world, "A"))
     async with stage.durable(linger_s=0.02) as durable:
         running = asyncio.create_task(durable.run(crew, "Pay.", id="top"))
         await world.reached.wait()
         await until(durable, "top", "waiting")
         await durable.cancel("top", "enough")
-        result = await running
-    assert isinstance(result, Failure)
+        result = failed(await running)
     assert result.code == "EXECUTION_CANCELLED"
 
 
@@ -396,13 +383,12 @@ async def test_a_turn_of_a_durable_chat_ends_when_what_it_has_sent_out_has_told_
     crew = lead(payer(world, "A"))
     async with stage.durable(linger_s=0.02) as durable:
         async with Chat.open(crew, durable, id="user-1", create=True) as chat:
-            result = await chat.prompt("Pay.")
-        assert isinstance(result, Success), result
+            result = succeeded(await chat.prompt("Pay."))
         assert result.output == "Heard of payer."
         (below,) = await runs_of(durable, "lead/payer")
         async with Chat.open(crew, durable, id="user-1") as chat:
             said = [message.text for message in chat.messages if message.role == "assistant"]
-    assert (below.status, world.paid) == ("done", ["A"])
+    assert (below.status, world.done) == ("done", ["A"])
     assert said[-1] == "Heard of payer."
 
 
@@ -441,4 +427,4 @@ async def test_wherever_the_process_of_a_chat_dies_its_turn_hears_once_of_what_i
             lives, living = 2, asyncio.create_task(life(stage.process()))
         said = await living
         assert said[-1] == "Heard of payer.", number
-        assert len(world.paid) <= 1, number
+        assert len(world.done) <= 1, number

@@ -5,27 +5,26 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Chat, Failure, Success, ask_user, run
+from journeyman import Agent, Chat, Failure, Success, run
 from journeyman.compaction import TrimTexts
 from journeyman.durable import Durable, Worker
 from journeyman.errors import ChatBusy, RunDiffers, RunOver, StoreError
-from journeyman.events import ApprovalAnswered, ApprovalRequested, Event, QuestionAsked, TextDelta
+from journeyman.events import ApprovalAnswered, ApprovalRequested, Event, TextDelta
 from journeyman.gate import Allow, Deny
-from journeyman.models.scripted import Answer, call
+from journeyman.models.scripted import Answer
 from journeyman.session import turn_name
 from tests.durable.processes import START, Process, Stage, in_memory
 from tests.durable.talks import ID, talked
 from tests.durable.test_steps import Fives, a_tired_agent
-from tests.durable.world import UNKNOWN, World, asking_agent, do, following, texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import UNKNOWN, World, asking_agent, do
+from tests.play import cancelled, echo, existing, failed, following, texts, virtual_clock
 from tests.support.invariants_history import history_faults
-from tests.support.players import cancelled, echo
 
 FIRST = turn_name(ID, 1)
 
 
 def worker_of(world: World, *answers: Answer, **options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
-    return Agent(name="clerk", model=following([*answers, "Done."]), tools=world.tools(), **options)
+    return Agent(name="clerk", model=following(*answers, "Done."), tools=world.tools(), **options)
 
 
 def said(chat: Chat) -> list[str]:
@@ -55,8 +54,7 @@ async def test_a_call_of_a_turn_that_must_not_be_made_twice_is_unknown_in_every_
     world.dies_in = "C"
     assert await talked(stage, agent, until=world.reached) is None
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     result, chat = ended
     told = texts(result)
     assert (told[0], UNKNOWN in told[1], told[2]) == ("did A", True, "did C")
@@ -74,7 +72,7 @@ async def test_a_turn_ends_by_its_limits_as_in_one_life_and_has_used_as_much(
     stage: Stage, n_lives: int, limits: dict[str, Any]
 ) -> None:
     # K25 of K14
-    whole = await run(a_tired_agent(World(random=Fives(), slowest_s=5.0), **limits), "Go.")
+    whole = failed(await run(a_tired_agent(World(random=Fives(), slowest_s=5.0), **limits), "Go."))
     world = World(random=Fives(), slowest_s=5.0)
     agent = a_tired_agent(world, **limits)
     for n in range(n_lives - 1):
@@ -83,11 +81,9 @@ async def test_a_turn_ends_by_its_limits_as_in_one_life_and_has_used_as_much(
         assert await talked(stage, agent, until=world.reached) is None
         stage.skipped_s += 5_000
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     result, chat = ended
     assert isinstance(result, Failure)
-    assert isinstance(whole, Failure)
     assert (result.code, result.metadata.usage, texts(result)) == (whole.code, whole.metadata.usage, texts(whole))
     assert (chat.usage, chat.messages) == (result.metadata.usage, result.history)
     async with stage.durable() as durable:
@@ -107,8 +103,7 @@ async def test_what_is_said_here_or_from_elsewhere_is_said_once_over_five_lives(
         async with stage.durable() as durable:
             await (await durable.get(FIRST)).steer(f"there {n}")
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     heard = [text for text in said(ended[1]) if "here" in text]
     assert sorted(heard) == sorted([f"{place} {n}" for place in ("here", "there") for n in range(5)])
     async with stage.durable() as durable:
@@ -128,8 +123,7 @@ async def test_a_follow_up_is_said_once_in_whichever_life_its_run_ends(stage: St
 
     assert await talked(stage, agent, until=world.reached, told=told) is None
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     assert said(ended[1]) == ["Go.", "And then?"]
     assert world.done == ["A", "B"]
     async with stage.durable() as durable:
@@ -208,8 +202,7 @@ async def test_a_compacted_chat_goes_on_with_what_was_made_of_it(stage: Stage) -
         assert compacted.after_tokens < compacted.before_tokens
     assert await talked(stage, agent, until=world.reached, prompt="Three.") is None
     world.lives_on()
-    ended = await talked(stage, agent)
-    assert ended is not None
+    ended = existing(await talked(stage, agent))
     assert (ended[0].unwrap(), said(ended[1])[2:]) == ("Done.", ["Three."])
 
 
@@ -243,11 +236,9 @@ async def test_who_opens_a_chat_whose_turn_a_worker_drives_waits_for_its_end(sta
         working = asyncio.create_task(Worker(there, agents=[agent]).run(until_idle=True))
         await world.reached.wait()
         async with Chat.open(agent, here, id=ID) as chat:
-            turn = chat.turn
-            assert turn is not None
+            turn = existing(chat.turn)
             turn.abort("enough")
-            result = await turn
-            assert isinstance(result, Failure)
+            result = failed(await turn)
             assert (result.code, world.done) == ("EXECUTION_CANCELLED", ["A"])
             assert result.history == chat.messages
             chat.follow_up("Later.")
@@ -298,16 +289,14 @@ async def test_a_turn_that_was_cancelled_is_gone_on_with_or_stopped_by_the_next_
     agent = worker_of(world, do("once", "A"), do("pure", "B"), do("once", "C"), do("pure", "D"))
     async with stage.durable() as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
         prompting = asyncio.ensure_future(chat.prompt("Go."))
-        await world.reached.wait()
-        await cancelled(prompting)
+        await cancelled(prompting, when=world.reached)
         for refused in (chat.undo, lambda: chat.replace(())):
             with pytest.raises(ChatBusy, match="was cut off, and has not ended"):
                 refused()
         world.lives_on()
         world.dies_in = "D"
         going_on = asyncio.ensure_future(chat.continue_())
-        await world.reached.wait()
-        await cancelled(going_on)
+        await cancelled(going_on, when=world.reached)
         assert world.done == ["A", "B", "C"]
         assert isinstance(await chat.prompt("Leave D."), Success)
         assert [await settled(durable, turn_name(ID, n)) for n in (1, 2)] == ["failed", "done"]
@@ -328,8 +317,7 @@ async def test_a_turn_that_is_cancelled_while_it_is_stored_is_no_hindrance(stage
     process.after = linger
     async with Durable(process, now=stage.now) as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
         prompting = asyncio.ensure_future(chat.prompt("One."))
-        await stored.wait()
-        await cancelled(prompting)
+        await cancelled(prompting, when=stored)
         assert (await chat.prompt("Two.")).unwrap() == "<Two.>"
         assert [info.status for info in await durable.list()] == ["done", "failed"]
 
@@ -385,22 +373,6 @@ async def test_what_a_turn_asks_is_answered_here_or_from_elsewhere(stage: Stage,
     assert answers == [("allow", "") if who == "here" else ("deny", "not today")]
 
 
-@virtual_clock
-async def test_a_question_of_the_model_is_answered_in_the_chat(stage: Stage) -> None:
-    agent = Agent(
-        name="clerk", model=following([call("ask_user", question="Which year?", id="Q"), "Noted."]), tools=[ask_user]
-    )
-    async with stage.durable() as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
-
-        def answer(event: Event) -> None:
-            if isinstance(event, QuestionAsked):
-                chat.answer(event.id, "2024")
-
-        chat.subscribe(answer)
-        result = await chat.prompt("Go.")
-        assert texts(result) == ["2024"]
-
-
 async def test_a_turn_is_stopped_from_elsewhere_and_streamed_and_the_model_changed(stage: Stage) -> None:
     world = World(dies_in="A")
     agent = worker_of(world, do("pure", "A"))
@@ -408,9 +380,7 @@ async def test_a_turn_is_stopped_from_elsewhere_and_streamed_and_the_model_chang
         turn = chat.start("Go.")
         await world.reached.wait()
         await (await durable.get(FIRST)).stop("no more")
-        result = await turn
-        assert isinstance(result, Failure)
-        assert result.code == "EXECUTION_CANCELLED"
+        assert failed(await turn).code == "EXECUTION_CANCELLED"
         await chat.use(echo())
         chat.undo()
         async with chat.stream("Hi.") as events:
@@ -443,7 +413,6 @@ async def test_the_steps_of_turns_go_and_the_conversation_stays(stage: Stage) ->
 async def test_input_that_does_not_fit_ends_the_turn_before_anything_is_done(stage: Stage) -> None:
     agent = Agent[str, int](name="counter", input=int, model=echo())
     async with stage.durable() as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
-        result = await chat.prompt("many")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        assert isinstance(result, Failure)
+        result = failed(await chat.prompt("many"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         assert result.code == "INVALID_INPUT"
         assert (await chat.prompt(3)).unwrap() == "<3>"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from journeyman import Chat, Host, Success
 from journeyman.store.store import Store
-from tests.durable.people import World, payer
-from tests.support.players import cancelled
+from tests.durable.worlds import World, payer
+from tests.play import cancelled, succeeded, texts
 
 
 async def turn(path: Path, world: World) -> Success[str] | None:
@@ -21,29 +21,26 @@ async def turn(path: Path, world: World) -> Success[str] | None:
             if not living.done():
                 await cancelled(living)
                 return None
-            result = living.result()
-            assert isinstance(result, Success)
-            return result
+            return succeeded(living.result())
 
 
 async def test_a_call_in_a_turn_that_was_under_way_is_unknown_in_every_later_life(tmp_path: Path) -> None:
     # K25 of K4
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     assert await turn(tmp_path / "chats.db", world) is None
     second = await turn(tmp_path / "chats.db", world)
     third = await turn(tmp_path / "chats.db", world)
     assert second is not None
     assert third is not None
-    assert world.paid == ["A", "B"]
-    told = [block.text for message in second.history for block in message.content if block.type == "tool_result"]
-    assert "whether it took effect is unknown" in told[1]
+    assert world.done == ["A", "B"]
+    assert "whether it took effect is unknown" in texts(second)[1]
     assert third.history == second.history
 
 
 async def test_a_turn_uses_as_much_in_two_lives_as_in_one(tmp_path: Path) -> None:
     # K25 of K14
     whole = await turn(tmp_path / "whole.db", World())
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     assert await turn(tmp_path / "chats.db", world) is None
     again = await turn(tmp_path / "chats.db", world)
     assert whole is not None

@@ -16,8 +16,8 @@ from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction
 from tests.durable.processes import START, Process
-from tests.durable.world import World, do, following
-from tests.support.clock import on_virtual_clock
+from tests.durable.worlds import World, do, done_twice
+from tests.play import following, n_answers, on_virtual_clock
 
 N_RUNS: Final = 6
 N_DEATHS: Final = 3
@@ -97,7 +97,7 @@ class AsksForPay:
 
 def clerk(world: World) -> Agent[str, str]:
     def answer(request: Request) -> Answer:
-        number = sum(message.role == "assistant" for message in request.messages)
+        number = n_answers(request)
         block = request.messages[0].content[0]
         name = block.text if block.type == "text" else ""
         return [do("once", f"see{name}"), do("once", f"pay{name}"), "Done."][number]
@@ -155,7 +155,7 @@ async def _live(seed: int, losing: float, repeating: float) -> None:
             task.cancel()
         await asyncio.wait({approving, *[task for _, task in workers]})
         assert [(await each.info()).status for each in handles] == ["done"] * N_RUNS
-    assert world.twice() == []
+    assert done_twice(world) == []
 
 
 @settings(max_examples=6, deadline=None)
@@ -171,7 +171,7 @@ def test_a_run_that_is_driven_for_too_long_goes_on_by_another_ticket_between_two
         random, memory = Random(3), Memory()
         engine = InMemoryEngine(memory, dispatcher=Malicious(random, 0.0, 0.0, drive_s=3.0))
         calls = [do("once", f"{n}") for n in range(8)]
-        agent = Agent(name="clerk", model=following([*calls, "Done."]), tools=world.tools())
+        agent = Agent(name="clerk", model=following(*calls, "Done."), tools=world.tools())
         async with Durable(engine, now=lambda: START + asyncio.get_running_loop().time()) as durable:
             handle = await durable.start(agent, "Go.")
             working = asyncio.create_task(Worker(durable, agents=[agent]).run())

@@ -1,7 +1,6 @@
 """Durable runs, as a program uses them: they go on where they were, wait without a process, and are told apart."""
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -23,6 +22,7 @@ from journeyman import (
     InMemoryJournal,
     Limits,
     Output,
+    Result,
     Success,
     ToolContext,
     ask_user,
@@ -39,9 +39,9 @@ from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.store.store import Store
-from tests.durable.people import AsksAbout, World, following, payer, until, when
+from tests.durable.worlds import AsksAbout, World, payer, until, when
+from tests.play import Door, Report, cancelled, existing, failed, following, succeeded, texts
 from tests.support.invariants_history import history_faults
-from tests.support.players import cancelled
 
 WEEK_S = 7 * 24 * 3600.0
 NOW = 1.8e9
@@ -70,12 +70,10 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Dur
 Process = Callable[..., Durable]
 
 
-def results(result: object) -> list[str]:
+def results(result: Result[Any]) -> list[str]:
     """Return what the calls of a run resulted in."""
-    assert isinstance(result, Success | Failure)
     assert not list(history_faults(result.history))
-    blocks = [block for message in result.history for block in message.content]
-    return [block.text for block in blocks if block.type == "tool_result"]
+    return texts(result)
 
 
 @pytest.mark.parametrize("dies", [False, True])
@@ -108,9 +106,8 @@ async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: 
         else:
             await living
     async with process() as durable:
-        again = await durable.run(replace(agent, model=Scripted([])), "Go.", id="7")
+        again = failed(await durable.run(replace(agent, model=Scripted([])), "Go.", id="7"))
         info = (await durable.list())[0]
-    assert isinstance(again, Failure)
     assert str(again.error).endswith("running tools: the page is gone.")
     assert results(again) == ["noted", "Error: not run, because an earlier call has stopped the run."]
     assert (info.status, info.lives) == ("failed", 1 + dies)
@@ -122,15 +119,13 @@ async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: 
 async def test_the_same_id_is_the_same_run_and_its_result_is_stored(process: Process) -> None:
     world = World()
     async with process() as durable:
-        first = await durable.run(payer(world), "Pay.", id="7")
+        first = succeeded(await durable.run(payer(world), "Pay.", id="7"))
     async with process() as durable:
         agent = payer(world, model=Scripted([]))
-        again = await durable.run(agent, "Pay.", id="7")
+        again = succeeded(await durable.run(agent, "Pay.", id="7"))
         info = (await durable.list())[0]
-    assert isinstance(first, Success)
-    assert isinstance(again, Success)
     assert (again.output, again.history, again.metadata.usage) == (first.output, first.history, first.metadata.usage)
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
     assert (info.status, info.lives, info.tokens) == (
         "done",
         1,
@@ -144,7 +139,7 @@ async def test_deps_are_given_anew_in_each_life_and_a_run_that_lacks_them_waits_
     class Db:
         """What is never stored."""
 
-    seen, world = list[object](), World(hangs_in="B")
+    seen, world = list[object](), World(dies_after="B")
 
     def matches(text: str, db: Db) -> None:
         seen.append(db)
@@ -153,9 +148,8 @@ async def test_deps_are_given_anew_in_each_life_and_a_run_that_lacks_them_waits_
     first, second = Db(), Db()
     async with process() as durable:
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7", deps=first))
-        await world.reached.wait()
-        await cancelled(living)
-        world.hangs_in = ""
+        await cancelled(living, when=world.reached)
+        world.dies_after = ""
         unbound: Any = agent
         with pytest.raises(RunDiffers, match="deps are missing: the agent needs Db"):
             await durable.resume("7", unbound)
@@ -172,10 +166,6 @@ async def test_deps_are_given_anew_in_each_life_and_a_run_that_lacks_them_waits_
     assert seen == [second, second]
 
 
-class Report(BaseModel):
-    total: int
-
-
 async def test_a_stored_output_has_its_type_where_the_agent_is_there(process: Process) -> None:
     agent = Agent(name="counter", model=Scripted([call("output", total=3)]), output=Output(Report))
     async with process() as durable:
@@ -188,25 +178,22 @@ async def test_a_stored_output_has_its_type_where_the_agent_is_there(process: Pr
 async def test_a_failure_is_stored_with_its_facts(process: Process) -> None:
     agent = Agent(name="talker", model=Scripted([call("nothing")] * 3), limits=Limits(iterations=2))
     async with process() as durable:
-        first = await durable.run(agent, "Talk.", id="7")
-        again = await durable.run(agent, "Talk.", id="7")
-    assert isinstance(first, Failure)
-    assert isinstance(again, Failure)
+        first = failed(await durable.run(agent, "Talk.", id="7"))
+        again = failed(await durable.run(agent, "Talk.", id="7"))
     assert again.error == first.error
     assert again.code is ErrorCode.MAX_ITERATIONS
     assert again.metadata.tools == first.metadata.tools
 
 
 async def test_a_call_that_was_under_way_is_not_made_again_and_the_model_is_told(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         assert (await durable.list())[0].status == "ready"
     async with process() as durable:
         result = await durable.run(payer(world), "Pay.", id="7")
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
     assert "whether it took effect is unknown" in results(result)[1]
 
 
@@ -214,15 +201,14 @@ async def test_a_call_that_was_under_way_is_not_made_again_though_its_tool_may_b
     process: Process,
 ) -> None:
     """What was stored counts, and not what the tool says of itself in a later life."""
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
-        world.hangs_in = ""
+        await cancelled(living, when=world.reached)
+        world.dies_after = ""
         changed = payer(world, tools=[replace(world.pay(), effect="idempotent")])
         result = await durable.run(changed, "Pay.", id="7")
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
     assert "whether it took effect is unknown" in results(result)[1]
 
 
@@ -230,8 +216,7 @@ async def test_a_call_that_was_under_way_is_not_made_again_though_its_tool_may_b
 async def test_a_result_that_cannot_be_read_is_told_so(process: Process, stored: bytes) -> None:
     async with process() as durable:
         handle = await durable.start(payer(World()), "Pay.", id="7")
-        claim = await durable.hub.engine.claim(handle.id, now=NOW)
-        assert claim is not None
+        claim = existing(await durable.hub.engine.claim(handle.id, now=NOW))
         assert await durable.hub.engine.settle(claim, Change(status="done", result=stored), now=NOW)
         with pytest.raises(RunBlocked, match="its stored result cannot be read"):
             await handle.result()
@@ -240,13 +225,12 @@ async def test_a_result_that_cannot_be_read_is_told_so(process: Process, stored:
 
 
 async def test_nobody_is_told_again_what_was_told_before(process: Process) -> None:
-    world, told = World(hangs_in="B"), list[str]()
+    world, told = World(dies_after="B"), list[str]()
     events: list[Event] = []
     callbacks = Callbacks(on_tool_call=lambda context, name, input: told.append(str(input["invoice"])))
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", callbacks=callbacks))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
     async with process() as durable:
         await durable.run(payer(world), "Pay.", id="7", callbacks=callbacks, on_event=events.append)
     assert told == ["A", "B"]
@@ -254,7 +238,7 @@ async def test_nobody_is_told_again_what_was_told_before(process: Process) -> No
 
 
 async def test_a_run_is_driven_by_one_process_at_a_time(process: Process) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     async with process() as first, process() as second:
         living = asyncio.create_task(first.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
@@ -266,14 +250,12 @@ async def test_a_run_is_driven_by_one_process_at_a_time(process: Process) -> Non
 
 
 async def test_a_run_that_is_taken_from_a_process_writes_nothing_more_there(process: Process) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     async with process() as first, process() as second:
         living = asyncio.create_task(first.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
-        world.hangs_in = ""
-        taken = await second.resume("7", payer(world), steal=True)
-        assert isinstance(taken, Success)
-        assert "unknown" in results(taken)[0]
+        world.dies_after = ""
+        assert "unknown" in results(succeeded(await second.resume("7", payer(world), steal=True)))[0]
         await cancelled(living)
         assert (await second.list())[0].status == "done"
 
@@ -296,11 +278,10 @@ async def test_another_run_under_the_same_id_is_refused_and_the_difference_named
 
 
 async def test_a_run_never_goes_on_with_fewer_gates_than_it_began_with(process: Process) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=Host(gate=AsksAbout("X"))))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
     async with process() as durable:
         with pytest.raises(RunDiffers, match="begun with the gate AsksAbout, which this program does not give it"):
             await durable.run(payer(world), "Pay.", id="7")
@@ -312,43 +293,38 @@ async def test_a_run_never_goes_on_with_fewer_gates_than_it_began_with(process: 
 
 
 async def test_a_changed_prompt_blocks_a_run_and_names_the_part(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         changed = payer(world, system="Be careful.")
-        world.hangs_in = ""
+        world.dies_after = ""
         with pytest.raises(RunBlocked, match="the agent's system prompt differ from") as blocked:
             await durable.run(changed, "Pay.", id="7")
         assert "attempt/1/iteration/1/model" in str(blocked.value)
         assert (await durable.list())[0].status == "blocked"
-        assert world.paid == ["A", "B"]
+        assert world.done == ["A", "B"]
         with pytest.raises(RunBlocked):
             await (await durable.get("7")).result()
-        result = await durable.resume("7", payer(world))  # the old code is back
-        assert isinstance(result, Success)
+        succeeded(await durable.resume("7", payer(world)))  # the old code is back
 
 
 async def test_a_blocked_run_goes_on_where_its_owner_accepts_the_stored_answers(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         changed = payer(world, system="Be careful.")
         with pytest.raises(RunBlocked):
             await durable.run(changed, "Pay.", id="7")
-        result = await durable.resume("7", changed, accept=True)
-        assert isinstance(result, Success)
+        succeeded(await durable.resume("7", changed, accept=True))
 
 
 async def test_a_blocked_run_that_is_stopped_ends_with_what_it_has_used(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         handle = await durable.get("7")
         used = (await handle.info()).tokens
         assert used > 0
@@ -357,8 +333,7 @@ async def test_a_blocked_run_that_is_stopped_ends_with_what_it_has_used(process:
             await durable.run(changed, "Pay.", id="7")
         assert (await handle.info()).tokens == used
         await handle.stop("enough")
-        result = await durable.resume("7", changed)
-        assert isinstance(result, Failure)
+        result = failed(await durable.resume("7", changed))
         assert result.code == "EXECUTION_CANCELLED"
         assert result.metadata.usage is not None
         assert (result.metadata.usage.total_tokens, result.metadata.usage.exact) == (used, False)
@@ -366,11 +341,10 @@ async def test_a_blocked_run_that_is_stopped_ends_with_what_it_has_used(process:
 
 
 async def test_a_strict_program_does_not_go_on_with_a_changed_agent(process: Process) -> None:
-    world = World(hangs_in="A")
+    world = World(dies_after="A")
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
     async with process(strict=True) as durable:
         with pytest.raises(RunBlocked, match="the agent's limits differ from those that it was begun with"):
             await durable.run(payer(world, limits=Limits(calls=9)), "Pay.", id="7")
@@ -383,9 +357,8 @@ async def test_a_fork_takes_what_was_done_before_and_goes_its_own_way(process: P
         changed = payer(world, "A", "C", system="Be careful.")
         branch = await durable.fork("7", at=(1, 2), agent=changed, id="branch")
         assert await (await durable.get("7")).effects((1, 2)) == ("attempt/1/iteration/2/call/pay-B",)
-        result = await durable.resume("branch", changed)
-        assert isinstance(result, Success)
-        assert world.paid == ["A", "B", "C"]
+        result = succeeded(await durable.resume("branch", changed))
+        assert world.done == ["A", "B", "C"]
         assert results(result) == ["paid A", "paid C"]
         assert (await branch.info()).parent == (await (await durable.get("7")).info()).id
 
@@ -397,8 +370,7 @@ async def test_a_fork_that_is_stopped_before_it_goes_on_keeps_what_was_done(proc
         branch = await durable.fork("7", at=(1, 3), id="branch")
         await branch.stop("not today")
         events: list[Event] = []
-        result = await durable.resume("branch", payer(world), on_event=events.append)
-    assert isinstance(result, Failure)
+        result = failed(await durable.resume("branch", payer(world), on_event=events.append))
     assert results(result) == ["paid A", "paid B"]
     assert result.metadata.usage is not None
     assert result.metadata.usage.requests == 2
@@ -444,8 +416,7 @@ async def test_a_call_has_one_idempotency_key_in_all_lives_and_another_in_a_fork
     agent = Agent(name="sender", model=following(call("send", id="s"), "Sent."), tools=[send])
     async with process() as durable:
         living = asyncio.create_task(durable.run(agent, "Send.", id="7"))
-        await hangs.wait()
-        await cancelled(living)
+        await cancelled(living, when=hangs)
         await durable.run(agent, "Send.", id="7")
         branch = await durable.fork("7", at=(1, 1))
         await durable.resume(branch.id, agent)
@@ -476,7 +447,7 @@ async def test_an_approval_may_be_given_a_week_later_by_another_process(process:
         assert (await handle.info()).status == "ready"
         result = await durable.run(payer(world, gate=AsksAbout("B")), "Pay.", id="7")
     assert results(result) == ["paid A", "paid B"]
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
 
 
 async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(process: Process) -> None:
@@ -511,7 +482,7 @@ async def test_a_run_that_waits_goes_on_at_once_when_it_is_answered(process: Pro
             )
             await (await other.get("7")).approve(info.waits_for[0].digest, Allow())
         assert isinstance(await living, Success)
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
 
 
 async def test_what_expires_is_denied_although_nobody_was_there(process: Process) -> None:
@@ -538,7 +509,7 @@ async def test_when_a_question_expires_is_the_same_after_the_process_that_asks_w
 
 
 async def test_an_approver_of_the_program_is_asked_once(process: Process) -> None:
-    world, asked = World(hangs_in="B"), list[str]()
+    world, asked = World(dies_after="B"), list[str]()
 
     async def approve(approval: Approval) -> Decision:
         asked.append(approval.question)
@@ -547,8 +518,7 @@ async def test_an_approver_of_the_program_is_asked_once(process: Process) -> Non
     host = Host(approve=approve, gate=AsksAbout("A", "B"))
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=host))
-        await world.reached.wait()
-        await cancelled(living)
+        await cancelled(living, when=world.reached)
         await durable.run(payer(world), "Pay.", id="7", host=host)
     assert asked == ["Pay A?", "Pay B?"]
 
@@ -613,9 +583,7 @@ async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: P
         steered.set()
         assert (await living).unwrap() == "Heard: In euros."
         branch = await durable.fork("7", at=(1, 3))
-        again = await durable.resume(branch.id, agent)
-        assert isinstance(again, Success)
-        assert again.history == (await living).history
+        assert succeeded(await durable.resume(branch.id, agent)).history == (await living).history
 
 
 @pytest.mark.parametrize("when_stopped", ["before", "waiting"])
@@ -628,8 +596,7 @@ async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Pro
         if when_stopped == "before":
             await durable.start(agent, "Pay.", id="7")
         await durable.cancel("7", "not today")
-        result = await durable.resume("7", agent)
-        assert isinstance(result, Failure)
+        result = failed(await durable.resume("7", agent))
         assert (result.code, "not today" in result.error.message) == (ErrorCode.EXECUTION_CANCELLED, True)
         if when_stopped == "waiting":
             assert results(result)[0] == "paid A"
@@ -640,50 +607,36 @@ async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Pro
 
 
 async def test_a_run_is_stopped_from_another_process(process: Process) -> None:
-    world = World(hangs_in="B")
+    world = World(dies_after="B")
     async with process() as durable, process() as other:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
         await other.cancel("7", "not today")
-        result = await living
-        assert isinstance(result, Failure)
-        assert result.code is ErrorCode.EXECUTION_CANCELLED
+        assert failed(await living).code is ErrorCode.EXECUTION_CANCELLED
 
 
 async def test_an_abort_of_the_program_ends_the_run(process: Process) -> None:
-    world, abort = World(hangs_in="B"), Abort()
+    world, abort = World(dies_after="B"), Abort()
     async with process() as durable:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", abort=abort))
         await world.reached.wait()
         abort.abort("enough")
-        result = await living
-        assert isinstance(result, Failure)
+        failed(await living)
         assert (await durable.list())[0].status == "failed"
 
 
 async def test_a_run_that_is_held_begins_no_step_until_it_is_released(process: Process) -> None:
-    world, begun, may_end = World(), asyncio.Event(), asyncio.Event()
-
-    @tool(effect="once")
-    async def wait() -> str:
-        """Wait."""
-        begun.set()
-        await may_end.wait()
-        return "waited"
-
-    agent = payer(
-        world,
-        model=following(call("wait", id="w"), call("pay", invoice="A", id="a"), "Done."),
-        tools=[wait, world.pay()],
-    )
+    world, door = World(), Door()
+    model = following(call("wait", id="w"), call("pay", invoice="A", id="a"), "Done.")
+    agent = payer(world, model=model, tools=[door.tool(effect="once"), world.pay()])
     async with process() as durable:
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
-        await begun.wait()
+        await door.reached.wait()
         handle = await durable.get("7")
         await handle.hold()
-        may_end.set()
+        door.opened.set()
         await until(durable, "7", "held")
-        assert not world.paid
+        assert not world.done
         assert not living.done()
         await handle.release()
         assert results(await living) == ["waited", "paid A"]
@@ -703,11 +656,11 @@ async def test_a_worker_does_what_was_started(process: Process) -> None:
         await Worker(durable, agents=[payer(world)]).run(until_idle=True)
         result = await Handle[str](durable.hub, handle.id).result()
     assert result.unwrap() == "All are paid."
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
 
 
 async def test_a_worker_that_is_stopped_gives_back_what_it_drives(process: Process) -> None:
-    world, stop = World(hangs_in="A"), asyncio.Event()
+    world, stop = World(dies_after="A"), asyncio.Event()
     async with process() as durable:
         handle = await durable.start(payer(world), "Pay.")
         serving = asyncio.create_task(Worker(durable, agents=[payer(world)]).run(stop=stop, grace_s=0.01))
@@ -775,14 +728,6 @@ async def test_what_is_not_open_here_is_not_used(tmp_path: Path) -> None:
             await durable.run(payer(World()), "Pay.", host=Host(journal=InMemoryJournal()))
 
 
-async def test_a_process_that_was_forked_does_not_use_the_store(tmp_path: Path) -> None:
-    async with Durable(tmp_path / "runs.db") as durable:
-        durable.hub._pid = os.getpid() + 1  # pyright: ignore[reportPrivateUsage] - as it is in a forked process
-        with pytest.raises(RuntimeError, match="before the process forked"):
-            await durable.list()
-        durable.hub._pid = os.getpid()  # pyright: ignore[reportPrivateUsage]
-
-
 async def test_a_clock_that_must_be_wrong_is_told(process: Process, caplog: pytest.LogCaptureFixture) -> None:
     async with process(now=lambda: 1e9):
         pass
@@ -793,9 +738,7 @@ async def test_a_wrong_input_begins_no_run(process: Process) -> None:
     agent = Agent(name="counter", model=Scripted([]), input=Report)
     async with process() as durable:
         given: Any = "three"
-        result = await durable.run(agent, given, id="7")
-        assert isinstance(result, Failure)
-        assert result.code is ErrorCode.INVALID_INPUT
+        assert failed(await durable.run(agent, given, id="7")).code is ErrorCode.INVALID_INPUT
         assert await durable.list() == ()
 
 
@@ -826,8 +769,7 @@ async def test_only_runs_that_have_ended_are_forgotten(process: Process) -> None
 
 
 async def test_a_run_costs_nothing_where_there_is_no_store() -> None:
-    result = await run(payer(World()), "Pay.")
-    assert isinstance(result, Success)
+    succeeded(await run(payer(World()), "Pay."))
 
 
 async def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
@@ -841,7 +783,7 @@ async def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
 async def test_a_store_of_the_format_before_keeps_what_it_has_and_takes_durable_runs(tmp_path: Path) -> None:
     path, world = tmp_path / "runs.db", World()
     with Store(path) as store:
-        first = await run(payer(world), "Pay.", host=Host(journal=store.journal("7")))
+        first = succeeded(await run(payer(world), "Pay.", host=Host(journal=store.journal("7"))))
     with closing(sqlite3.connect(path)) as connection:
         for table in ("jm_runs", "jm_steps", "jm_signals"):
             connection.execute(f"DROP TABLE {table}")
@@ -850,8 +792,6 @@ async def test_a_store_of_the_format_before_keeps_what_it_has_and_takes_durable_
     async with Durable(path) as durable:
         assert isinstance(await durable.run(payer(world), "Pay.", id="8"), Success)
     with Store(path) as store:
-        again = await run(payer(world), "Pay.", host=Host(journal=store.journal("7")))
-    assert isinstance(first, Success)
-    assert isinstance(again, Success)
+        again = succeeded(await run(payer(world), "Pay.", host=Host(journal=store.journal("7"))))
     assert again.history == first.history
-    assert world.paid == ["A", "B", "A", "B"]
+    assert world.done == ["A", "B", "A", "B"]

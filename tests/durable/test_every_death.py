@@ -41,7 +41,8 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, V
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.result import ChildRecord
-from journeyman.types import Text, ToolResult
+from journeyman.types import Text
+from tests.play import cancelled, n_answers, texts
 from tests.support.shares import thinned
 
 AnyAgent = Agent[Any, Any, Any]
@@ -55,7 +56,7 @@ def priced(function: Callable[[Request], Answer]) -> FromFunction:
 
 def following(*answers: Answer) -> FromFunction:
     """Return a model that knows by the conversation how far it is."""
-    return priced(lambda request: answers[sum([message.role == "assistant" for message in request.messages])])
+    return priced(lambda request: answers[n_answers(request)])
 
 
 # -- the kinds of agents -----------------------------------------------------------------------------------------------
@@ -486,9 +487,9 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
 )
 async def test_calls_that_were_stopped_or_refused_are_no_use_of_a_limit(kind: str, made: int, refused: int) -> None:
     result = await run(_KINDS[kind](), "Go.", host=Host(journal=InMemoryJournal()))
-    texts = [block.text for each in result.history for block in each.content if isinstance(block, ToolResult)]
-    n_refused = len([text for text in texts if text.startswith("Error: not run")])
-    assert (len(texts) - n_refused, n_refused) == (made, refused), texts
+    read = texts(result)
+    n_refused = len([text for text in read if text.startswith("Error: not run")])
+    assert (len(read) - n_refused, n_refused) == (made, refused), read
 
 
 async def test_a_stop_guard_is_not_asked_after_a_death_though_its_user_has_written_since() -> None:
@@ -500,7 +501,7 @@ async def test_a_stop_guard_is_not_asked_after_a_death_though_its_user_has_writt
         return KeepGoing("More.") if stopping.iteration == 1 else None
 
     async def answer(request: Request) -> Answer:
-        n = sum([message.role == "assistant" for message in request.messages])
+        n = n_answers(request)
         if n == 1 and not written.is_set():
             written.set()
             await asyncio.Event().wait()
@@ -510,9 +511,7 @@ async def test_a_stop_guard_is_not_asked_after_a_death_though_its_user_has_writt
     memory = Memory()
     async with Durable(InMemoryEngine(memory)) as durable, Chat.open(agent, durable, id="c", create=True) as chat:
         turn = asyncio.ensure_future(chat.prompt("Go."))
-        await written.wait()
-        turn.cancel()
-        await asyncio.wait((turn,))
+        await cancelled(turn, when=written)
     async with Durable(InMemoryEngine(memory)) as durable, Chat.open(agent, durable, id="c") as chat:
         chat.follow_up("And then?")
         assert chat.turn is not None

@@ -11,6 +11,7 @@ from journeyman.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
+from tests.play import n_answers
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="an open file cannot be moved")
 
@@ -29,7 +30,7 @@ def _clerk(paid: list[int], when_paid: Callable[[int], object], last: int = 3) -
         return "paid"
 
     def answers(request: Request) -> Answer:
-        n = sum(message.role == "assistant" for message in request.messages)
+        n = n_answers(request)
         return call("pay", invoice=n, id=str(n)) if n <= last else say("All are paid.")
 
     return Agent(name="clerk", model=FromFunction(answers), tools=[pay])

@@ -12,8 +12,8 @@ from journeyman.durable.records import DONE, unpacked
 from journeyman.durable.worker import Queue, Worker
 from journeyman.models.scripted import Answer, FromFunction, call
 from tests.durable.processes import Stage
-from tests.durable.world import World, do, following
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import World, do
+from tests.play import following, succeeded, virtual_clock
 
 
 class Letter(BaseModel):
@@ -37,7 +37,7 @@ def writer(world: World) -> Agent[Letter, str]:
         call("output", text="Hello.", id="o2"),
     ]
     return Agent(
-        name="writer", model=following(answers), tools=world.tools(), output=Output(Letter), validators=[is_long]
+        name="writer", model=following(*answers), tools=world.tools(), output=Output(Letter), validators=[is_long]
     )
 
 
@@ -47,8 +47,7 @@ async def test_a_fork_at_every_place_has_all_that_was_done_before_and_nothing_el
     world = World()
     agent = writer(world)
     async with stage.durable() as durable:
-        whole = await durable.run(agent, "Go.", id="run")
-        assert isinstance(whole, Success)
+        whole = succeeded(await durable.run(agent, "Go.", id="run"))
         assert world.done == ["A", "B", "C", "D", "E"]
         records = [each for each in await (await durable.get("run")).records() if each.kind == DONE]
         done_from = {(1, 1): "ABCDE", (1, 2): "BCDE", (1, 3): "DE", (2, 1): "DE", (2, 2): "E", (2, 3): ""}
@@ -61,8 +60,7 @@ async def test_a_fork_at_every_place_has_all_that_was_done_before_and_nothing_el
                 (each.key, each.body) for each in records if is_before(each.key, at)
             ]
             world.done.clear()
-            result = await durable.resume(branch.id, agent)
-            assert isinstance(result, Success)
+            result = succeeded(await durable.resume(branch.id, agent))
             assert "".join(world.done) == done, at
             assert (result.output, result.history) == (whole.output, whole.history)
             assert result.metadata.usage == whole.metadata.usage
@@ -88,7 +86,7 @@ async def test_a_fork_inherits_no_begun_mark(stage: Stage) -> None:
 async def test_three_workers_let_no_more_of_a_queue_go_on_at_once_than_it_lets(stage: Stage) -> None:
     # K18
     world, most, now = World(slowest_s=3.0), 0, set[str]()
-    agent = Agent(name="clerk", model=following([do("pure", "A"), do("once", "B"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("pure", "A"), do("once", "B"), "Done."), tools=world.tools())
 
     async def look(_: str) -> None:
         nonlocal most, now

@@ -5,30 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Success, tool
+from journeyman import Agent, Success
 from journeyman.durable import Durable, Handle
 from journeyman.durable.engine import Written
 from journeyman.durable.records import Claim, Record, Row, Signal
 from journeyman.durable.sqlite import SqliteEngine
-from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.gate import Allow, Ask
 from journeyman.models.scripted import Scripted, call
+from tests.play import make_gate, make_tool
+
+ASKING = make_gate(Ask("May it?"))
 
 
-class Asking:
-    """A gate that asks about every call."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("May it?")
-
-
-@tool(effect="once")
-async def pay() -> str:
-    """Pay."""
-    return "paid"
+pay = make_tool("pay", "paid", effect="once")
 
 
 def payer() -> Agent[str, str]:
-    return Agent(name="payer", model=Scripted([call("pay", id="A"), "Done."]), tools=[pay], gate=Asking())
+    return Agent(name="payer", model=Scripted([call("pay", id="A"), "Done."]), tools=[pay], gate=ASKING)
 
 
 async def asked(handle: Handle[str], *, status: str) -> str:

@@ -10,8 +10,8 @@ from journeyman.durable.durable import Durable
 from journeyman.durable.records import Signal
 from journeyman.durable.worker import Worker
 from tests.durable.processes import Stage, a_signal
-from tests.durable.world import World, do, following, is_cancelled
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import World, do, is_cancelled
+from tests.play import following, virtual_clock
 
 
 @pytest.mark.parametrize("kind", ["release", "stop"])
@@ -19,7 +19,7 @@ from tests.support.clock import virtual_clock
 async def test_a_word_that_comes_while_a_run_is_being_held_is_not_lost(stage: Stage, kind: Any) -> None:  # noqa: ANN401 - a kind
     """It comes after the run has decided to leave, and before it is stored that it is held."""
     world, process = World(slowest_s=5.0), stage.process()  # the hold is heard long before the call has ended
-    agent = Agent(name="clerk", model=following([do("idempotent", "A"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("idempotent", "A"), "Done."), tools=world.tools())
     sent: list[Signal] = []
 
     async def hold(_: str) -> None:
@@ -44,7 +44,7 @@ async def test_a_word_that_comes_while_a_run_is_being_held_is_not_lost(stage: St
 @virtual_clock
 async def test_a_run_that_is_held_begins_no_step_until_it_is_released(stage: Stage) -> None:
     world = World(dies_in="A")
-    agent = Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
     async with stage.durable() as durable, stage.durable() as other:
         handle = await durable.start(agent, "Go.", id="run")
         await handle.hold()

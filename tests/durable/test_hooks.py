@@ -10,12 +10,12 @@ from journeyman.durable import Durable, Worker
 from journeyman.durable.program import Program
 from journeyman.durable.records import Row
 from tests.durable.processes import Stage
-from tests.durable.world import World, do, following
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import World, do
+from tests.play import following, virtual_clock
 
 
 def clerk(world: World) -> Agent[str, str]:
-    return Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools())
+    return Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
 
 
 async def worked(durable: Durable, world: World, **options: Any) -> None:  # noqa: ANN401 - of a worker

@@ -4,12 +4,13 @@ import random
 
 import pytest
 
-from journeyman import Chat, Host, Success, Text
+from journeyman import Chat, Host, Text
 from journeyman.durable import Durable
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.models.scripted import Scripted
 from journeyman.session import turn_name
 from tests.cli.program import Warm
+from tests.play import succeeded
 from tests.store.mortal import echo, payments
 from tests.store.test_killed import started
 from tests.support.invariants_history import history_faults
@@ -33,9 +34,7 @@ async def test_a_chat_killed_within_a_turn_goes_on_with_it_in_another_process(wa
     async with Durable(kept.place) as durable:
         async with Chat.open(payments(), durable, id=ID, host=Host(model=rest)) as chat:
             assert chat.turn is not None
-            result = await chat.turn
-            assert isinstance(result, Success)
-            assert result.output == "C is not due."
+            assert succeeded(await chat.turn).output == "C is not due."
             said = [block for message in chat.messages for block in message.content]
             results = [str(block.content) for block in said if block.type == "tool_result"]
             assert results[0] == "paid A"

@@ -11,9 +11,8 @@ from journeyman.models.scripted import FromFunction, Scripted
 from journeyman.serve.hosting import Hosting
 from journeyman.serve.live import ServeLimits
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.world import World, do, following
-from tests.support.clock import virtual_clock
-from tests.support.players import cancelled
+from tests.durable.worlds import World, do
+from tests.play import cancelled, following, virtual_clock
 
 
 @virtual_clock
@@ -36,14 +35,13 @@ async def test_no_task_of_a_worker_outlives_it(stage: Stage) -> None:
     async with stage.durable() as durable:
         await durable.start(agent, "Go.", id="run")
         working = asyncio.create_task(Worker(durable, agents=[agent]).run())
-        await world.reached.wait()
-        await cancelled(working)
+        await cancelled(working, when=world.reached)
 
 
 @virtual_clock
 async def test_a_run_that_is_cancelled_before_its_records_are_read_is_given_back(stage: Stage) -> None:
     world, process = World(), stage.process()
-    agent = Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
     away = asyncio.Event()
 
     async def fail(name: str) -> None:
@@ -54,8 +52,7 @@ async def test_a_run_that_is_cancelled_before_its_records_are_read_is_given_back
     process.before = fail
     async with Durable(process, now=stage.now) as durable:
         driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
-        await away.wait()
-        await cancelled(driving)
+        await cancelled(driving, when=away)
         assert (await found(process, "run")).status == "ready"
     assert isinstance(await stage.life(agent), Success)
 
@@ -78,8 +75,7 @@ async def test_a_run_whose_task_is_cancelled_twice_is_given_back(stage: Stage) -
         driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await begun.wait()
         driving.cancel()
-        await is_leaving.wait()
-        await cancelled(driving)
+        await cancelled(driving, when=is_leaving)
         assert (await (await durable.get("run")).info()).status == "ready"
 
 

@@ -11,14 +11,15 @@ import pytest
 
 from journeyman import Agent, Success
 from journeyman.durable import Dispatcher, Durable, Ticket, Worker
-from tests.durable.world import World, do, following
+from tests.durable.worlds import World, do
+from tests.play import following
 
 _TEMPORAL = os.environ.get("TEMPORAL_ADDRESS")
 
 
 async def _drives_each_run_once(database: str, brings: Dispatcher) -> None:
     stop, world = asyncio.Event(), World()
-    agent = Agent(name="clerk", model=following([do("once", "A"), do("pure", "B"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), do("pure", "B"), "Done."), tools=world.tools())
     async with Durable(database, dispatcher=brings) as durable:
         working = asyncio.create_task(Worker(durable, agents=[agent], slots=2).run(stop=stop))
         handles = [await durable.start(agent, f"{n}") for n in range(3)]

@@ -17,9 +17,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Host, Success
 from journeyman.durable import Durable, PostgresEngine, Queue, Worker
-from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.gate import Allow, Ask
 from journeyman.models.scripted import FromFunction
-from tests.durable.world import World, do, following
+from tests.durable.worlds import World, do
+from tests.play import following, make_gate
 from tests.support.postgres import PostgresServer
 
 _STATE = """
@@ -32,19 +33,17 @@ _STATE = """
 """All that a session can keep from one transaction to the next."""
 
 
-class AsksForB:
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("May it?") if request.arguments.get("what") == "B" else Allow()
+ASKS_FOR_B = make_gate(lambda request: Ask("May it?") if request.arguments.get("what") == "B" else Allow())
 
 
 async def everything_done(engine: PostgresEngine, asking: PostgresEngine) -> list[Any]:
     """Let a worker do what it can do: a queue with a limit, approvals, signals, the sweep, retention. Return what the
     sessions of the two keep."""
     world, stop = World(), asyncio.Event()
-    model = following([do("once", "A"), do("once", "B"), "Done."])
+    model = following(do("once", "A"), do("once", "B"), "Done.")
     agent = Agent(name="clerk", model=model, tools=world.tools())
     async with Durable(engine, linger_s=0.0) as durable, Durable(asking) as other:
-        queues, host = {"batch": Queue(at_once=1)}, Host(gate=AsksForB())
+        queues, host = {"batch": Queue(at_once=1)}, Host(gate=ASKS_FOR_B)
         handles = [await other.start(agent, "Go.", queue="batch", host=host) for _ in range(2)]
         await handles[0].steer("Hurry.")  # before it begins: no call is skipped because of it
         working = asyncio.create_task(Worker(durable, agents=[agent], queues=queues, host=host).run(stop=stop))

@@ -10,10 +10,9 @@ from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.worker import Queue, Worker
 from journeyman.models.scripted import Scripted
 from tests.durable.processes import Stage
-from tests.durable.world import World, do, following
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import World, do
+from tests.play import cancelled, following, virtual_clock
 from tests.support.messages_answers import answer
-from tests.support.players import cancelled
 from tests.support.servers import MessagesApi
 
 
@@ -21,7 +20,7 @@ from tests.support.servers import MessagesApi
 async def test_a_worker_does_not_spin_while_its_queue_is_full(stage: Stage) -> None:
     # K18
     world = World(dies_in="A")  # it hangs there
-    agent = Agent(name="clerk", model=following([do("idempotent", "A"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("idempotent", "A"), "Done."), tools=world.tools())
     queues, stop = {"batch": Queue(at_once=1)}, asyncio.Event()
     process, n_claims = stage.process(), 0
 
@@ -62,7 +61,7 @@ async def test_a_run_that_was_started_with_another_model_is_done_with_that(
 
 async def test_workers_whose_clocks_are_a_day_apart_do_each_run_once(stage: Stage) -> None:
     world, a_day_s, n_runs = World(), 86_400.0, 16
-    agent = Agent(name="clerk", model=following([do("once", "A"), do("once", "B"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), do("once", "B"), "Done."), tools=world.tools())
     async with (
         stage.durable() as durable,
         Durable(stage.process(), now=lambda: stage.now() + a_day_s) as ahead,

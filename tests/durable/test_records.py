@@ -16,8 +16,8 @@ from journeyman.errors import RunBlocked
 from journeyman.models.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
 from tests.durable.stored_runs import RUN, Letter, records_of, writer
-from tests.durable.world import UNKNOWN, World, do, following, texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import UNKNOWN, World, do
+from tests.play import following, succeeded, texts, virtual_clock
 
 _FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("f*.jsonl"))
 _MODEL = "attempt/1/iteration/1/model"
@@ -42,8 +42,7 @@ async def test_a_run_that_was_stored_in_any_format_replays(stage: Stage, path: P
     process = await stage.begin()
     await process.add(row, records)
     async with stage.durable() as durable:
-        result = await durable.resume(RUN, writer(is_live=False))
-    assert isinstance(result, Success)
+        result = succeeded(await durable.resume(RUN, writer(is_live=False)))
     assert result.output == Letter(text="Hello, all. " * 200)
     assert texts(result) == ["paid é🎉", "Formal.", "paid B", "Longer!", "Accepted."]
     assert list(await process.records("id")) == records, "nothing was done"
@@ -134,7 +133,7 @@ _WRONG = {
 async def test_a_record_that_cannot_be_read_blocks_its_run(stage: Stage, name: str) -> None:
     # K16, K21
     world = World()
-    agent = Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
     process = await stage.begin()
     async with stage.durable() as durable:
         await durable.start(agent, "Go.", id="run")
@@ -157,7 +156,7 @@ async def test_a_record_that_cannot_be_read_blocks_its_run(stage: Stage, name: s
 async def test_a_run_whose_head_is_newer_is_blocked(stage: Stage) -> None:
     # K16
     process = await stage.begin()
-    agent = Agent(name="clerk", model=following(["Done."]))
+    agent = Agent(name="clerk", model=following("Done."))
     await process.add(a_row("a", name="run", f=FORMAT + 1))
     async with stage.durable() as durable:
         with pytest.raises(RunBlocked, match="update journeyman"):
@@ -181,7 +180,7 @@ async def test_a_result_that_is_too_large_is_an_error_and_its_call_is_not_made_a
         return "x" * (MOST_BYTES + 1)
 
     answers: list[Answer] = [call("fetch", id="A"), do("idempotent", "B"), "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=[fetch, *world.tools()], limits=Limits(iterations=5))
+    agent = Agent(name="clerk", model=following(*answers), tools=[fetch, *world.tools()], limits=Limits(iterations=5))
     assert await stage.life(agent, until=world.reached) is None
     world.lives_on()
     told = texts(await stage.life(agent))
@@ -197,7 +196,7 @@ async def test_a_result_that_is_too_large_is_an_error_and_its_call_is_not_made_a
 
 def payer(world: World, *, system: str = "Pay.", invoice: str = "A") -> Agent[str, str]:
     answers: list[Answer] = [do("once", invoice), do("idempotent", "B"), "Done."]
-    return Agent(name="clerk", model=following(answers), tools=world.tools(), system=system)
+    return Agent(name="clerk", model=following(*answers), tools=world.tools(), system=system)
 
 
 @virtual_clock
@@ -244,7 +243,7 @@ async def test_a_stored_call_that_is_another_now_blocks_its_run(stage: Stage) ->
     # K15, at a call
     world, process = World(), await stage.begin()
     answers: list[Answer] = [do("once", "A"), "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     async with stage.durable() as durable:
         handle = await durable.start(agent, "Go.", id="run")
         row = await found(process, handle.id)
@@ -265,7 +264,7 @@ async def test_a_step_whose_value_is_of_another_kind_blocks_its_run(stage: Stage
     def system(_: str) -> str:
         return "Pay."
 
-    agent = Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools(), system=system)
+    agent = Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools(), system=system)
     async with stage.durable() as durable:
         handle = await durable.start(agent, "Go.", id="run")
         row = await found(process, handle.id)

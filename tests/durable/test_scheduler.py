@@ -18,6 +18,7 @@ from journeyman.durable import ddl
 from journeyman.durable.engine import MOST_DEATHS, Engine
 from journeyman.durable.records import OPEN, OVER, Change, Claim, Record, Row, SignalKind, Status
 from tests.durable.processes import START, Stage, a_row, a_signal, a_step, in_file, in_memory, in_postgres
+from tests.play import existing
 from tests.support.postgres import PostgresServer
 
 T = TypeVar("T")
@@ -221,8 +222,7 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
             assert taken == "over"
             return
         assert taken == ("known" if (run, kind, dedup) in self.said else "taken")
-        after = self.row(run)
-        assert after is not None
+        after = existing(self.row(run))
         if taken == "known":
             assert after == before
             return
@@ -236,8 +236,7 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
         """Claim all that is ready, and give it back."""
         for run in self.ready():
             self.claim(0, run, (), False, None)
-            row = self.row(run)
-            assert row is not None
+            row = existing(self.row(run))
             if row.status == "running":
                 self.settle(0, "waiting", None, False)
 

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from journeyman import Agent, Success, ask_user
+from journeyman import Agent, ask_user
 from journeyman.durable import Durable, Worker
 from journeyman.gate import Allow
 from journeyman.models.scripted import call
-from tests.durable.people import AsksAbout, World, following, payer
+from tests.durable.worlds import AsksAbout, World, payer
+from tests.play import following, succeeded
 
 
 async def test_a_call_that_waits_to_be_approved_is_made_though_something_was_said(tmp_path: Path) -> None:
@@ -20,9 +21,8 @@ async def test_a_call_that_waits_to_be_approved_is_made_though_something_was_sai
         [question] = (await handle.info()).waits_for
         await handle.approve(question.digest, Allow())
         await Worker(durable, agents=[agent]).run(until_idle=True)
-        result = await handle.result()
-    assert isinstance(result, Success)
-    assert world.paid == ["A"]
+        result = succeeded(await handle.result())
+    assert world.done == ["A"]
     answered, said = result.history[2].content
     assert (answered.type, "paid A" in str(answered)) == ("tool_result", True)
     assert (said.type, "Hurry." in str(said)) == ("text", True)
@@ -38,8 +38,7 @@ async def test_a_question_that_waits_is_answered_though_something_was_said(tmp_p
         await handle.steer("Hurry.")
         await handle.answer(question.digest, "2024")
         await Worker(durable, agents=[agent]).run(until_idle=True)
-        result = await handle.result()
-    assert isinstance(result, Success)
+        result = succeeded(await handle.result())
     answered, said = result.history[2].content
     assert (answered.type, "2024" in str(answered)) == ("tool_result", True)
     assert (said.type, "Hurry." in str(said)) == ("text", True)

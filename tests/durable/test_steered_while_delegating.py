@@ -3,50 +3,28 @@
 import asyncio
 from pathlib import Path
 
-from journeyman import Agent, Subagents, Success, tool
+from journeyman import Agent, Subagents
 from journeyman.durable import Durable
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
-from tests.support.players import cancelled
-
-
-def following(*answers: Answer) -> FromFunction:
-    """Return a model that knows by the conversation how far it is."""
-
-    def answer(request: Request) -> Answer:
-        return answers[sum([message.role == "assistant" for message in request.messages])]
-
-    return FromFunction(answer)
+from journeyman.models.scripted import call
+from tests.play import Door, cancelled, following, make_tool, succeeded
 
 
 async def test_a_delegation_that_an_earlier_life_began_goes_on_though_something_was_said(tmp_path: Path) -> None:
-    paid, reached, may_end = list[str](), asyncio.Event(), asyncio.Event()
-
-    @tool(effect="once")
-    async def pay() -> str:
-        paid.append("A")
-        return "paid"
-
-    @tool(effect="pure")
-    async def look() -> str:
-        reached.set()
-        await may_end.wait()
-        return "seen"
-
+    paid, door = list[str](), Door()
+    tools = [make_tool("pay", "paid", into=paid, effect="once"), door.tool("look", effect="pure")]
     working = following(call("pay", id="p"), call("look", id="l"), "Paid.")
-    child = Agent(name="child", description="Pays.", model=working, tools=[pay, look])
+    child = Agent(name="child", description="Pays.", model=working, tools=tools)
     leading = following(call("subagent", agent="child", task="Pay.", id="s"), "Done.")
     leader = Agent(name="leader", model=leading, tools=[Subagents(child)])
     async with Durable(tmp_path / "runs.db") as durable:
         handle = await durable.start(leader, "Go.", id="1")
         running = asyncio.create_task(durable.run(leader, "Go.", id="1"))
-        await reached.wait()
+        await door.reached.wait()
         await handle.steer("Hurry.")
         await cancelled(running)
-        may_end.set()
-        result = await durable.run(leader, "Go.", id="1")
-    assert isinstance(result, Success)
-    assert paid == ["A"]
+        door.opened.set()
+        result = succeeded(await durable.run(leader, "Go.", id="1"))
+    assert paid == ["pay"]
     answered, said = result.history[2].content
     assert (answered.type, "Paid." in str(answered)) == ("tool_result", True), "the model knows what was done"
     assert said.type == "text"

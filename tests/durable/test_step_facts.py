@@ -23,7 +23,6 @@ from journeyman import (
     Limits,
     Result,
     Subagents,
-    Success,
     Tasks,
     ToolContext,
     run,
@@ -39,7 +38,7 @@ from journeyman.store.store import Store
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
 from tests.durable.processes import Stage
-from tests.support.clock import virtual_clock
+from tests.play import Door, cancelled, make_gate, n_answers, succeeded, virtual_clock
 
 _NAMES: Final = ("spent", "error", "kind", "v", "f", "s", "value", "counts", "children", "unstored_calls", "response")
 _WORDS: Final = ("skipped", "over_budget", "call", "model", "end", "", "7")
@@ -67,11 +66,7 @@ class Outcome:
     tokens: int
 
 
-class Asking:
-    """A gate that asks about every call."""
-
-    async def decide(self, request: object) -> Ask:
-        return Ask("May it?")
+ASKING = make_gate(Ask("May it?"))
 
 
 @dataclass
@@ -97,7 +92,7 @@ class Bench:
             return "done"
 
         def answer(request: Request) -> Answer:
-            n = sum([message.role == "assistant" for message in request.messages])
+            n = n_answers(request)
             usage = Usage(requests=1, input_tokens=100, output_tokens=50)
             ask = call("work", given=self.hostile, spent=n, error="skipped", id=str(n))
             return say(ask, usage=usage) if n < 9 else say("Done.", usage=usage)
@@ -106,7 +101,7 @@ class Bench:
             return Ledger(dict(self.hostile))
 
         return Agent(
-            name="worker", model=FromFunction(answer), tools=[work], run_state=kept, limits=self.limits, gate=Asking()
+            name="worker", model=FromFunction(answer), tools=[work], run_state=kept, limits=self.limits, gate=ASKING
         )
 
     def host(self, journal: Journal | None = None) -> Host:
@@ -175,9 +170,7 @@ async def test_limits_count_after_a_death_in_a_durable_run(stage: Stage) -> None
     expected = alive.outcome(await run(alive.agent(), "Go.", host=alive.host()))
     async with stage.durable() as durable:
         living = asyncio.create_task(durable.run(mortal.agent(), "Go.", id="7", host=mortal.host()))
-        await mortal.asleep.wait()
-        living.cancel()
-        await asyncio.wait((living,))
+        await cancelled(living, when=mortal.asleep)
     async with stage.durable() as durable:
         assert mortal.outcome(await durable.run(mortal.agent(), "Go.", id="7", host=mortal.host())) == expected
 
@@ -262,9 +255,7 @@ async def test_a_state_that_is_read_back_has_its_type() -> None:
     async with Durable(InMemoryEngine()) as durable:
         for agent, state in ((untold, Table(("a",))), (told, {"a", "b"})):
             for _ in range(2):
-                result = await durable.run(agent, "Go.", id=agent.name)
-                assert isinstance(result, Success)
-                assert result.state == state
+                assert succeeded(await durable.run(agent, "Go.", id=agent.name)).state == state
 
 
 async def test_without_a_team_a_durable_run_has_no_members() -> None:
@@ -278,29 +269,16 @@ async def test_without_a_team_a_durable_run_has_no_members() -> None:
 
 
 async def test_background_work_ends_with_the_durable_run_that_has_left() -> None:
-    release, at_work, leading = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def child(request: Request) -> Answer:
-        at_work.set()
-        await release.wait()
-        return "What it found."
-
-    async def lead(request: Request) -> Answer:
-        if len(request.messages) == 1:
-            return call("subagent", agent="scout", task="t", background=True)
-        leading.set()
-        await asyncio.Event().wait()
-        return "never"
-
+    door, leading = Door(), Door()
+    found = FromFunction(door.before("What it found."))
+    model = Scripted([call("subagent", agent="scout", task="t", background=True), leading.before("never")])
     async with Tasks(notify=lambda text, task: None) as tasks, Durable(InMemoryEngine()) as durable:
-        crew = Subagents(Agent(name="scout", model=FromFunction(child), stop_guard=lambda stopping: None), tasks=tasks)
-        agent = Agent(name="lead", model=FromFunction(lead), tools=[crew])
+        crew = Subagents(Agent(name="scout", model=found, stop_guard=lambda stopping: None), tasks=tasks)
+        agent = Agent(name="lead", model=model, tools=[crew])
         living = asyncio.create_task(durable.run(agent, "Go.", id="7"))
-        await leading.wait()
-        await at_work.wait()
-        living.cancel()
-        await asyncio.wait((living,))
-        release.set()
+        await leading.reached.wait()
+        await cancelled(living, when=door.reached)
+        door.opened.set()
         await asyncio.wait_for(tasks.wait(), 5)
         [info] = tasks.list()
     assert info.status == "failed"

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Result, Success
+from journeyman import Agent, Failure, Limits, Result, Settings
+from journeyman.durable import Worker
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, DONE
+from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.world import UNKNOWN, World, do, following, nested, texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import UNKNOWN, World, do, done_twice, nested
+from tests.play import existing, failed, following, n_answers, succeeded, texts, virtual_clock
 
 
 async def lived(stage: Stage, agent: Agent[Any, Any], world: World, *, seed: int, longest_s: float) -> Result[Any]:
@@ -51,12 +53,11 @@ async def test_parallel_calls_are_each_stored_under_their_own_step_however_long_
         [do("idempotent", "i2"), do("once", "o3"), do("pure", "p3"), do("once", "o4")],
         "Done.",
     ]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
-    result = await lived(stage, agent, world, seed=seed, longest_s=4.0)
-    assert isinstance(result, Success)
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
+    result = succeeded(await lived(stage, agent, world, seed=seed, longest_s=4.0))
     expected = [f"did {what}" for what in ("p1", "o1", "i1", "o2", "p2", "i2", "o3", "p3", "o4")]
     assert without_unknown(texts(result), expected) == expected
-    assert [what for what in world.twice() if what.startswith("o")] == []
+    assert [what for what in done_twice(world) if what.startswith("o")] == []
 
 
 @pytest.mark.share(one_in=5)
@@ -66,14 +67,12 @@ async def test_sub_agents_five_levels_deep_go_on_where_they_were(stage: Stage, s
     # K3
     world = World(random=Random(seed), slowest_s=0.5)
     agent = nested(world, 5)
-    result = await lived(stage, agent, world, seed=seed, longest_s=9.0)
-    assert isinstance(result, Success)
+    result = succeeded(await lived(stage, agent, world, seed=seed, longest_s=9.0))
     assert result.output == "Done."
-    assert [what for what in world.twice() if what.endswith("before")] == []
+    assert [what for what in done_twice(world) if what.endswith("before")] == []
     undisturbed = World()
     async with stage.durable() as durable:
-        alone = await durable.run(nested(undisturbed, 5), "Go.", id="undisturbed")
-    assert isinstance(alone, Success)
+        alone = succeeded(await durable.run(nested(undisturbed, 5), "Go.", id="undisturbed"))
     assert set(undisturbed.done) >= set(world.done)
     missing = {what for what in undisturbed.done if what not in world.done}
     assert {what for what in missing if not what.endswith("before")} == set(), "only of `once` an effect may be lost"
@@ -89,7 +88,7 @@ async def test_a_call_that_was_begun_is_unknown_in_every_later_life(stage: Stage
     # K4
     world = World(dies_in="A" if when == "before" else "", dies_after="A" if when == "after" else "")
     answers: list[Answer] = [do("once", "A"), do("once", "B"), do("once", "C"), "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     assert await stage.life(agent, until=world.reached) is None
     world.lives_on()
     world.dies_in = "C"
@@ -101,8 +100,7 @@ async def test_a_call_that_was_begun_is_unknown_in_every_later_life(stage: Stage
     assert told[1] == "did B"
     assert UNKNOWN in told[2]
     assert world.done == ["A", "B"] if when == "after" else ["B"]
-    again = await stage.life(agent)
-    assert again is not None
+    again = existing(await stage.life(agent))
     assert texts(again) == told
 
 
@@ -111,7 +109,7 @@ async def test_what_is_done_is_stored_and_what_is_pure_or_idempotent_is_done_aga
     # K4
     world = World(dies_after="P I")
     answers: list[Answer] = [do("once", "A"), [do("pure", "P"), do("idempotent", "I")], "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     assert await stage.life(agent, until=world.reached) is None
     world.lives_on()
     assert texts(await stage.life(agent)) == ["did A", "did P", "did I"]
@@ -128,7 +126,7 @@ async def test_what_is_done_is_stored_and_what_is_pure_or_idempotent_is_done_aga
 async def test_a_call_may_have_any_id(stage: Stage, id: str) -> None:
     world = World(dies_in="B")
     answers: list[Answer] = [call("once", what="A", id=id), do("idempotent", "B"), "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     assert await stage.life(agent, until=world.reached) is None
     world.lives_on()
     assert texts(await stage.life(agent)) == ["did A", "did B"]
@@ -143,7 +141,7 @@ async def test_a_call_may_have_any_id(stage: Stage, id: str) -> None:
 async def test_what_a_fenced_life_writes_late_is_neither_lost_nor_done_twice(stage: Stage, effect: Effect) -> None:
     # K7
     world = World()
-    agent = Agent(name="clerk", model=following([do(effect, "A"), do("once", "B"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do(effect, "A"), do("once", "B"), "Done."), tools=world.tools())
     sleeper = stage.process()
     asleep, wakes = asyncio.Event(), asyncio.Event()
 
@@ -156,11 +154,9 @@ async def test_what_a_fenced_life_writes_late_is_neither_lost_nor_done_twice(sta
     async with Durable(sleeper, now=stage.now) as durable, stage.durable() as other:
         sleeping = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await asleep.wait()
-        result = await other.resume("run", agent, steal=True)
+        result = succeeded(await other.resume("run", agent, steal=True))
         wakes.set()
-        late = await sleeping
-    assert isinstance(result, Success)
-    assert isinstance(late, Success)
+        late = succeeded(await sleeping)
     assert texts(late) == texts(result), "who was fenced waits for the end, and returns it"
     told = texts(result)
     assert told[1] == "did B"
@@ -173,7 +169,7 @@ async def test_a_write_whose_answer_was_lost_counts(stage: Stage) -> None:
     """It is written again, is there already, and the call is made once."""
     world, process = World(), stage.process()
     lost = set[str]()
-    agent = Agent(name="clerk", model=following([do("once", "A"), do("pure", "B"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), do("pure", "B"), "Done."), tools=world.tools())
 
     async def lose(name: str) -> None:
         records = await process.engine.records((await found(process.engine, "run")).id) if name == "write" else ()
@@ -197,7 +193,7 @@ async def test_what_was_said_is_said_once_over_five_lives(stage: Stage) -> None:
     # K11
     world = World()
     answers: list[Answer] = [*[do("idempotent", str(n)) for n in range(6)], "Done."]
-    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    agent = Agent(name="clerk", model=following(*answers), tools=world.tools())
     for n in range(5):
         world.lives_on()
         world.dies_in = str(n)
@@ -205,8 +201,7 @@ async def test_what_was_said_is_said_once_over_five_lives(stage: Stage) -> None:
         async with stage.durable() as durable:
             await (await durable.get("run")).steer(f"word {n}")
     world.lives_on()
-    result = await stage.life(agent)
-    assert result is not None
+    result = existing(await stage.life(agent))
     said = [block.text for message in result.history for block in message.content if block.type == "text"]
     assert [text for text in said if text.startswith("word")] == [f"word {n}" for n in range(5)]
 
@@ -219,7 +214,7 @@ def a_tired_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN4
     usage = Usage(requests=1, input_tokens=100, output_tokens=50, cost=0.25)
 
     def answer(request: Any) -> Answer:  # noqa: ANN401 - of a model
-        n = sum([message.role == "assistant" for message in request.messages])
+        n = n_answers(request)
         return say(do("idempotent", f"c{n}"), usage=usage)
 
     model = FromFunction(answer, price=Price(input=1_000.0, output=3_000.0))
@@ -236,15 +231,13 @@ async def test_what_a_run_uses_and_where_its_limits_end_it_is_the_same_in_any_nu
     # K14
     world = World()
     async with stage.durable() as durable:
-        expected = await durable.run(a_tired_agent(world, **limits), "Go.", id="undisturbed")
+        expected = failed(await durable.run(a_tired_agent(world, **limits), "Go.", id="undisturbed"))
     for n in range(n_lives - 1):
         world.lives_on()
         world.dies_in = f"c{n}"
         assert await stage.life(a_tired_agent(world, **limits), until=world.reached) is None
     world.lives_on()
-    result = await stage.life(a_tired_agent(world, **limits))
-    assert isinstance(result, Failure)
-    assert isinstance(expected, Failure)
+    result = failed(await stage.life(a_tired_agent(world, **limits)))
     assert (result.code, result.metadata.usage) == (expected.code, expected.metadata.usage)
     assert texts(result) == texts(expected)
     async with stage.durable() as durable:
@@ -252,6 +245,40 @@ async def test_what_a_run_uses_and_where_its_limits_end_it_is_the_same_in_any_nu
         seen, right = await row.info(), await other.info()
     assert (seen.tokens, seen.cost, seen.iteration) == (right.tokens, right.cost, right.iteration)
     assert seen.lives == n_lives
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["dies", "leaves"])
+@virtual_clock
+async def test_a_model_call_that_a_death_cut_uses_up_what_was_reserved_and_one_that_was_waited_for_does_not(
+    stage: Stage, dies: bool
+) -> None:
+    asked = asyncio.Event()
+
+    async def answer(request: Request) -> Answer:
+        asked.set()
+        await asyncio.sleep(5)
+        return say("Done.")
+
+    limits, settings = Limits(tokens=5_000), Settings(max_tokens=1_000)
+    agent = Agent(name="clerk", model=FromFunction(answer), limits=limits, settings=settings)
+    ended: Result[Any] | None = None
+    n = -1
+    while ended is None:
+        n += 1
+        asked.clear()
+        if dies:
+            ended = await stage.life(agent, until=asked)
+        else:
+            async with stage.durable() as durable:
+                handle = await durable.start(agent, "Go.", id=f"run{n}")
+                worker = asyncio.create_task(Worker(durable, agents=[agent]).run(until_idle=True))
+                await asked.wait()
+                await handle.hold()
+                await worker
+                await handle.release()
+                await Worker(durable, agents=[agent]).run(until_idle=True)
+                ended = await handle.result()
+    assert (n, ended.code if isinstance(ended, Failure) else "") == ((5, "BUDGET_EXCEEDED") if dies else (0, ""))
 
 
 @pytest.mark.share(one_in=5)
@@ -267,8 +294,7 @@ async def test_a_deadline_counts_the_work_of_all_lives_and_not_the_time_between(
         assert await stage.life(agent, until=world.reached) is None
         stage.skipped_s += 5_000
     world.lives_on()
-    result = await stage.life(agent)
-    assert isinstance(result, Failure)
+    result = failed(await stage.life(agent))
     assert result.code == "BUDGET_EXCEEDED"
     assert len([text for text in texts(result) if text.startswith("did")]) == 9
 

@@ -5,14 +5,14 @@ from contextlib import suppress
 
 import pytest
 
-from journeyman import Agent, Result, Success, tool
+from journeyman import Agent, Result, Success
 from journeyman.durable.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.gate import Allow
 from journeyman.models.scripted import call
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.world import World, asked, asking_agent, following, is_cancelled, texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import World, asked, asking_agent, is_cancelled
+from tests.play import Door, following, texts, virtual_clock
 
 
 @pytest.mark.share(one_in=3)  # each call, with one of the engines
@@ -47,28 +47,20 @@ async def test_a_store_that_cannot_be_reached_at_one_call_never_ends_a_run(stage
 @virtual_clock
 async def test_a_word_is_heard_although_the_store_was_away_when_it_was_to_be_read(stage: Stage) -> None:
     # K22: that something has come is told once, and must not be forgotten when it cannot be read then
-    begun, n_failed = asyncio.Event(), 0
-
-    @tool(effect="pure")
-    async def wait() -> str:
-        """Wait."""
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    agent = Agent(name="waiter", model=following([call("wait", id="w")]), tools=[wait])
+    door, n_failed = Door(), 0
+    agent = Agent(name="waiter", model=following(call("wait", id="w")), tools=[door.tool(effect="pure")])
     process = stage.process()
 
     async def fail(name: str) -> None:
         nonlocal n_failed
-        if name == "signals" and begun.is_set() and not n_failed:
+        if name == "signals" and door.reached.is_set() and not n_failed:
             n_failed += 1
             raise a_cut()
 
     process.before = fail
     async with Durable(process, now=stage.now) as durable, stage.durable() as other, asyncio.timeout(30):
         living = asyncio.create_task(durable.run(agent, "Go.", id="run"))
-        await begun.wait()
+        await door.reached.wait()
         await other.cancel("run", "not today")
         assert is_cancelled(await living)
     assert n_failed == 1

@@ -19,7 +19,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from tests.durable.processes import Stage, in_memory
 from tests.durable.test_background import dies_at
-from tests.support.clock import virtual_clock
+from tests.play import n_answers, succeeded, virtual_clock
 from tests.support.shares import SEED
 
 _SKIPPED = 3
@@ -33,15 +33,10 @@ def said(request: Request) -> list[tuple[str, str]]:
     return _FROM.findall(texts)
 
 
-def number(request: Request) -> int:
-    """Return how often a model has answered."""
-    return sum([message.role == "assistant" for message in request.messages])
-
-
 def scouts_model(request: Request) -> Answer:
     """Play ada, who asks bob and says what he has answered; and bob, who answers."""
     system = "".join(block.text for block in request.prefix.system)
-    mail, n_answered = said(request)[1:], number(request)
+    mail, n_answered = said(request)[1:], n_answers(request)
     called = [use.name for message in request.messages for use in message.tool_uses]
     if "You are ada" in system:
         if "send_message" not in called:
@@ -58,8 +53,8 @@ def scouts_model(request: Request) -> Answer:
 
 def leads_model(request: Request) -> Answer:
     names = ("bob", "ada")  # whom ada writes to has to be there
-    if number(request) < len(names):
-        name = names[number(request)]
+    if n_answers(request) < len(names):
+        name = names[n_answers(request)]
         return call("subagent", agent="scout", name=name, task="Find it.", id=name)
     return "; ".join(f"{who}: {what}" for who, what in said(request)) or "They are out."
 
@@ -73,9 +68,7 @@ def leader(**options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
 
 async def test_members_are_runs_that_rest_between_turns_and_write_to_one_another(stage: Stage) -> None:
     async with stage.durable(linger_s=0.02) as durable:
-        result = await durable.run(leader(), "Find it.", id="top")
-        assert isinstance(result, Success), result
-        assert "ada: bob found gold." in result.output
+        assert "ada: bob found gold." in succeeded(await durable.run(leader(), "Find it.", id="top")).output
         members = await durable.list(agent="lead/scout")
         for each in members:
             assert isinstance(await (await durable.get(each.id)).result(), Success), "it ends when its leader does"

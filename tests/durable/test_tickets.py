@@ -25,7 +25,8 @@ from journeyman.model import Request
 from journeyman.models.scripted import FromFunction
 from tests.durable.dispatchers import DISPATCHERS, Jobs, asked_of
 from tests.durable.processes import START, a_row, a_signal, claimed, found
-from tests.durable.world import UNKNOWN, World, asking_agent, do, following, texts
+from tests.durable.worlds import UNKNOWN, World, asking_agent, do
+from tests.play import following, texts
 from tests.support.postgres import DeafSocket, PostgresServer
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(emptied: 
 
 
 def paying(world: World) -> Agent[str, str]:
-    return Agent(name="clerk", model=following([do("once", "A"), do("pure", "B"), "Done."]), tools=world.tools())
+    return Agent(name="clerk", model=following(do("once", "A"), do("pure", "B"), "Done."), tools=world.tools())
 
 
 async def test_a_ticket_that_is_brought_again_is_done_once(database: str, jobs: Jobs) -> None:  # D1

@@ -19,12 +19,12 @@ from journeyman.errors import RunOver
 from journeyman.gate import DECISION, Allow
 from journeyman.types import JsonObject
 from tests.durable.processes import Process, Stage, a_signal
-from tests.durable.world import World, asked, asking_agent, do, following, is_cancelled, seen, texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import World, asked, asking_agent, do, is_cancelled, until
+from tests.play import following, texts, virtual_clock
 
 
 def clerk(world: World) -> Agent[str, str]:
-    return Agent(name="clerk", model=following([do("idempotent", "A"), "Done.", "Again."]), tools=world.tools())
+    return Agent(name="clerk", model=following(do("idempotent", "A"), "Done.", "Again."), tools=world.tools())
 
 
 def send_before(process: Process, name: str, run: str, *signals: Signal) -> list[Taken]:
@@ -82,7 +82,7 @@ async def test_a_hold_just_before_the_end_holds_the_run_until_it_is_released(sta
     async with Durable(process, now=stage.now) as durable:
         running = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await asyncio.sleep(1)  # virtual
-        await seen(durable, "held")
+        await until(durable, "run", "held")
         await (await durable.get("run")).release()
         assert isinstance(await running, Success)
     assert taken == ["taken"]
@@ -173,7 +173,7 @@ async def suspended(stage: Stage, agent: Agent[str, str]) -> Question:
     async with stage.durable(linger_s=1) as durable:
         await durable.start(agent, "Go.", id="run")
         await durable.resume("run", agent)
-        [question] = (await seen(durable, "waiting")).waits_for
+        [question] = (await until(durable, "run", "waiting")).waits_for
         return question
 
 

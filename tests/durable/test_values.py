@@ -1,6 +1,5 @@
 """A durable run works on the very input that it was given, and hands back the very output that was handed in."""
 
-import asyncio
 import json
 import math
 from collections.abc import Callable
@@ -25,13 +24,13 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from journeyman import Agent, ErrorCode, Failure, Host, InMemoryJournal, Output, Subagents, run
+from journeyman import Agent, ErrorCode, Host, InMemoryJournal, Output, Subagents, run
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
-from journeyman.model import Request
 from journeyman.models.scripted import FromFunction, Scripted, call
 from tests.durable.processes import in_memory
 from tests.durable.talks import talked
+from tests.play import Door, existing, failed
 from tests.serve.http_served import serving
 
 
@@ -125,11 +124,11 @@ def remembering() -> Remembering:
     return value
 
 
-async def handed_in(agent: Agent[Any, Any], input: Any) -> Any:  # noqa: ANN401 - of any type
+async def handed_in(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
     """Return the output of a run that one process begins, another carries out, and a third reads."""
     memory = Memory()
     async with Durable(InMemoryEngine(memory)) as durable:
-        await durable.start(agent, input, id="one")
+        await durable.start(agent, make(), id="one")
         await Worker(durable, agents=[agent]).run(until_idle=True)
     async with Durable(InMemoryEngine(memory)) as durable:
         return (await (await durable.get("one", agent)).result()).unwrap()
@@ -150,16 +149,6 @@ OUTPUTS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "arguments", "expected"), OUTPUTS)
-async def test_an_output_comes_back_as_it_was_handed_in(
-    kind: type[object], arguments: dict[str, Any], expected: object
-) -> None:
-    agent = Agent(name="clerk", model=Scripted([call("output", **arguments)]), output=Output(kind))
-    output = await handed_in(agent, "Who?")
-    assert output == expected
-    assert type(output) is type(expected)
-
-
 async def test_what_was_made_by_chance_comes_back_as_it_was() -> None:
     made: list[Numbered] = []
 
@@ -169,7 +158,7 @@ async def test_what_was_made_by_chance_comes_back_as_it_was() -> None:
     agent = Agent(
         name="clerk", model=Scripted([call("output", name="Ada")]), output=Output(Numbered), validators=[note]
     )
-    assert await handed_in(agent, "Who?") == made[0]
+    assert await handed_in(agent, lambda: "Who?") == made[0]
 
 
 INPUTS: list[Any] = [
@@ -188,19 +177,6 @@ INPUTS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "make"), INPUTS)
-async def test_a_run_works_on_the_very_input(kind: type[object], make: Callable[[], object]) -> None:
-    seen: list[object] = []
-
-    def prompt(given: object) -> str:
-        seen.append(given)
-        return "Go."
-
-    await handed_in(Agent(name="clerk", model=Scripted(["Done."]), input=kind, prompt=prompt), make())
-    assert seen == [make()]
-    assert type(seen[0]) is type(make())
-
-
 async def test_a_converting_validator_sees_what_was_given_once() -> None:
     seen: list[object] = []
 
@@ -209,7 +185,7 @@ async def test_a_converting_validator_sees_what_was_given_once() -> None:
         return "Go."
 
     inner = Agent(name="inner", model=Scripted(["Done."]), input=Hundredfold, prompt=prompt)
-    await handed_in(inner, {"number": 2})
+    await handed_in(inner, lambda: {"number": 2})
     task = call("subagent", agent="inner", task='{"number": 2}')
     outer = Agent(name="outer", model=Scripted([task, "Done."]), tools=[Subagents(inner)])
     (await run(outer, "Go.", host=Host(journal=InMemoryJournal()))).unwrap()
@@ -222,8 +198,7 @@ async def test_an_input_that_would_be_read_as_another_is_refused_before_anything
     async with Durable(InMemoryEngine(Memory())) as durable:
         with pytest.raises(InvalidArguments, match="cannot be stored so that another process gets the same value"):
             await durable.start(agent, Secret(key=SecretStr("s3cret")))
-        result = await durable.run(agent, Secret(key=SecretStr("s3cret")))
-    assert isinstance(result, Failure)
+        result = failed(await durable.run(agent, Secret(key=SecretStr("s3cret"))))
     assert result.code == ErrorCode.INVALID_INPUT
     assert model.requests == []
 
@@ -243,17 +218,10 @@ async def by_fork(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # no
 
 
 async def by_turn(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
-    stage, asked = in_memory(), asyncio.Event()
-
-    async def wait(_: Request) -> str:
-        asked.set()
-        await asyncio.Event().wait()
-        return ""
-
-    stuck = replace(agent, model=FromFunction(wait))
-    assert await talked(stage, stuck, prompt=make(), until=asked) is None
-    ended = await talked(stage, agent)
-    assert ended is not None
+    stage, door = in_memory(), Door()
+    stuck = replace(agent, model=FromFunction(door.before("")))
+    assert await talked(stage, stuck, prompt=make(), until=door.reached) is None
+    ended = existing(await talked(stage, agent))
     return ended[0].unwrap()
 
 
@@ -268,7 +236,7 @@ async def by_the_same_name(agent: Agent[Any, Any], make: Callable[[], Any]) -> A
         return (await durable.run(agent, make(), id="line/1")).unwrap()
 
 
-WAYS = [pytest.param(way, id=way.__name__) for way in (by_fork, by_turn, by_the_same_name)]
+WAYS = [pytest.param(way, id=way.__name__) for way in (handed_in, by_fork, by_turn, by_the_same_name)]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -12,8 +12,8 @@ from journeyman.durable.worker import Worker
 from journeyman.gate import Allow
 from journeyman.models.scripted import Answer
 from tests.durable.processes import START, Stage
-from tests.durable.world import World, asked, asking_agent, do, following, is_cancelled, seen, texts
-from tests.support.clock import virtual_clock
+from tests.durable.worlds import World, asked, asking_agent, do, is_cancelled, until
+from tests.play import existing, following, succeeded, texts, virtual_clock
 
 
 @virtual_clock
@@ -35,7 +35,7 @@ async def test_a_question_expires_also_while_no_process_is_there(stage: Stage) -
         await durable.start(agent, "Go.", id="run")
         stop = asyncio.Event()
         working = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
-        info = await seen(durable, "waiting")
+        info = await until(durable, "run", "waiting")
         stop.set()
         await working
         assert info.wake == info.waits_for[0].expires_at
@@ -59,10 +59,8 @@ async def test_a_question_that_is_asked_again_in_another_life_has_no_more_time_t
         until.set()
         assert await living is None
         stage.skipped_s += 40
-        result = await stage.life(agent)
-        assert isinstance(result, Success)
-        expires_at = first.waits_for[0].expires_at
-        assert expires_at is not None
+        succeeded(await stage.life(agent))
+        expires_at = existing(first.waits_for[0].expires_at)
         [denied] = [each.at for each in await (await other.get("run")).records() if "/approval/" in each.key]
         assert expires_at <= denied <= expires_at + 2
 
@@ -74,7 +72,7 @@ async def test_an_answer_that_comes_while_no_process_is_there_is_taken_by_the_ne
     async with stage.durable(linger_s=1) as durable:
         await durable.start(agent, "Go.", id="run")
         await Worker(durable, agents=[agent]).run(until_idle=True)
-        info = await seen(durable, "waiting")
+        info = await until(durable, "run", "waiting")
         await (await durable.get("run")).approve(info.waits_for[0].digest[:12], Allow(), who="ann")
     async with stage.durable() as durable:
         await Worker(durable, agents=[agent]).run(until_idle=True)
@@ -91,7 +89,7 @@ async def test_no_answer_is_lost_that_races_with_the_suspension_of_its_run(stage
     random, world, process = Random(seed), World(), stage.process()
     n_answers = 4 if stage.is_elsewhere else 20
     answers: list[Answer] = [[do("once", f"A{n}"), do("idempotent", f"B{n}")] for n in range(n_answers)]
-    agent = replace(asking_agent(world), model=following([*answers, "Done."]), limits=Limits(iterations=30))
+    agent = replace(asking_agent(world), model=following(*answers, "Done."), limits=Limits(iterations=30))
 
     async def take_a_while(_: str) -> None:
         await asyncio.sleep(random.uniform(0, 0.02))
@@ -121,7 +119,7 @@ async def test_no_answer_is_lost_that_races_with_the_suspension_of_its_run(stage
 async def test_a_run_that_is_cancelled_before_it_is_claimed_does_nothing(stage: Stage) -> None:
     # K17
     world = World()
-    agent = Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
     async with stage.durable() as durable, stage.durable() as other:
         handle = await durable.start(agent, "Go.", id="run", after_s=3_600)
         await other.cancel("run", "not today")
@@ -140,7 +138,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_ends(stage: Stage) -> None
     async with stage.durable(linger_s=1) as durable, stage.durable() as other:
         handle = await durable.start(agent, "Go.", id="run")
         await Worker(durable, agents=[agent]).run(until_idle=True)
-        await seen(durable, "waiting")
+        await until(durable, "run", "waiting")
         await other.cancel("run", "not today")
         await Worker(other, agents=[agent]).run(until_idle=True)
         assert is_cancelled(await handle.result())
@@ -152,7 +150,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_ends(stage: Stage) -> None
 async def test_a_run_that_is_cancelled_from_elsewhere_while_it_runs_ends(stage: Stage, linger_s: float) -> None:
     # K17
     world = World(dies_in="A")  # it hangs there
-    agent = Agent(name="clerk", model=following([do("idempotent", "A"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("idempotent", "A"), "Done."), tools=world.tools())
     async with stage.durable(linger_s=linger_s) as durable, stage.durable() as other:
         running = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await world.reached.wait()
@@ -165,7 +163,7 @@ async def test_a_run_that_is_cancelled_from_elsewhere_while_it_runs_ends(stage: 
 async def test_a_stop_holds_for_every_later_life(stage: Stage) -> None:
     # K17
     world = World(dies_in="B")
-    agent = Agent(name="clerk", model=following([do("once", "A"), do("idempotent", "B"), "Done."]), tools=world.tools())
+    agent = Agent(name="clerk", model=following(do("once", "A"), do("idempotent", "B"), "Done."), tools=world.tools())
     assert await stage.life(agent, until=world.reached) is None
     async with stage.durable() as other:
         await other.cancel("run", "not today")

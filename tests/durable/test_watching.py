@@ -4,25 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Success, tool
+from journeyman import Agent, Success
 from journeyman.durable import Durable, QueueState, Worker
 from journeyman.errors import RunBlocked
 from journeyman.events import Event, RunClaimed, RunHalted, RunQueued, RunSuspended, RunWoken, StepStored
 from journeyman.gate import Allow
 from journeyman.models.scripted import Scripted, call
-from tests.durable.people import until
 from tests.durable.processes import START, Stage, a_row, claimed
-from tests.durable.world import World, asking_agent
+from tests.durable.worlds import World, asking_agent, until
+from tests.play import make_tool, raising
 
 
 async def test_a_store_tells_who_drives_a_run_and_what_is_stored(tmp_path: Path) -> None:
     heard: list[Event] = []
 
-    @tool(effect="once")
-    def pay() -> str:
-        """Pay."""
-        return "Paid."
-
+    pay = make_tool("pay", "Paid.", effect="once")
     agent = Agent(name="payer", model=Scripted([call("pay"), "Done."]), tools=[pay])
     async with Durable(tmp_path / "runs.db", on_event=heard.append) as durable:
         handle = await durable.start(agent, "Pay.", queue="bills", priority=3)
@@ -75,11 +71,8 @@ async def test_a_store_tells_from_whom_a_run_was_taken_and_why_one_is_blocked(tm
 async def test_one_who_listens_and_raises_is_logged_and_breaks_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_: Event) -> None:
-        raise LookupError("secret")
-
     agent = Agent(name="reader", model=Scripted(["Read."]))
-    async with Durable(tmp_path / "runs.db", on_event=broken) as durable:
+    async with Durable(tmp_path / "runs.db", on_event=raising(LookupError("secret"))) as durable:
         assert isinstance(await durable.run(agent, "Read."), Success)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 1

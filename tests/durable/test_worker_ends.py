@@ -4,11 +4,12 @@ import asyncio
 import time
 from typing import Any
 
-from journeyman import Agent, tool
+from journeyman import Agent
 from journeyman.closing import LEAST_S
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import StoreError
-from journeyman.models.scripted import FromFunction, call
+from journeyman.models.scripted import call
+from tests.play import Door, existing, following
 from tests.support.postgres import DeafSocket, PostgresServer
 
 
@@ -26,21 +27,13 @@ class _Leaving(InMemoryEngine):
 async def test_a_worker_whose_database_is_silent_ends_within_its_grace_and_closes_its_store(
     postgres: PostgresServer,
 ) -> None:
-    begun, stop = asyncio.Event(), asyncio.Event()
-
-    @tool(effect="pure")
-    async def think() -> str:
-        """Think."""
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    bot = Agent(name="bot", model=FromFunction(lambda _: call("think", id="1")), tools=[think])
+    door, stop = Door(), asyncio.Event()
+    bot = Agent(name="bot", model=following(call("think", id="1")), tools=[door.tool("think", effect="pure")])
     async with DeafSocket(postgres, postgres.database()) as between:
         async with Durable(between.url) as durable:
             await durable.start(bot, "?", id="a")
             serving = asyncio.create_task(Worker(durable, agents=[bot]).run(stop=stop, grace_s=0.5))
-            await begun.wait()
+            await door.reached.wait()
             between.is_silent = True
             stop.set()
             began_s = time.monotonic()
@@ -49,23 +42,14 @@ async def test_a_worker_whose_database_is_silent_ends_within_its_grace_and_close
 
 
 async def test_a_worker_ends_in_time_though_its_run_cannot_be_given_back() -> None:
-    begun, stop, engine = asyncio.Event(), asyncio.Event(), _Leaving(Memory())
-
-    @tool(effect="pure")
-    async def think() -> str:
-        """Think."""
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    bot = Agent(name="bot", model=FromFunction(lambda _: call("think", id="1")), tools=[think])
+    door, stop, engine = Door(), asyncio.Event(), _Leaving(Memory())
+    bot = Agent(name="bot", model=following(call("think", id="1")), tools=[door.tool("think", effect="pure")])
     async with Durable(engine) as durable:
         await durable.start(bot, "?", id="a")
         serving = asyncio.create_task(Worker(durable, agents=[bot]).run(stop=stop, grace_s=0.0))
-        await begun.wait()
+        await door.reached.wait()
         engine.is_away = True
         stop.set()
         await asyncio.wait_for(serving, 2.5)
-        row = await engine.get("a")
-        assert row is not None
+        row = existing(await engine.get("a"))
         assert row.status == "running"  # whoever finds it goes on with it

@@ -13,6 +13,7 @@ from journeyman import Agent, Success
 from journeyman.durable import Durable, InMemoryEngine, Worker
 from journeyman.models.scripted import Scripted
 from tests.cli.program import Running, Warm, running
+from tests.play import cancelled
 
 PROGRAM = Path(__file__).with_name("serving_program.py")
 
@@ -79,8 +80,7 @@ async def test_a_signal_that_the_program_handles_stays_its_own_and_afterwards_al
             signal.raise_signal(SIGTERM)
             await stop.wait()
             assert not serving.done()
-            serving.cancel()
-            await asyncio.wait({serving})
+            await cancelled(serving)
             assert serving.cancelled()
             assert signal.getsignal(SIGINT) is of_interrupts
     finally:

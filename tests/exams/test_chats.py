@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from journeyman import Agent, Chat, Failure, ask_user
+from journeyman import Agent, Chat, ask_user
 from journeyman.durable import Durable, InMemoryEngine, Memory, PostgresEngine
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import NothingToContinue, ProviderError
@@ -16,12 +16,13 @@ from journeyman.events import Event, QuestionAsked, TurnEnded
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.store import PostgresSessions, Redacted, Store
-from tests.durable.people import following
-from tests.durable.world import texts
 from tests.exams.ports import CHATS
-from tests.support.players import Door, cancelled, code, echo, look
-from tests.support.players import door as door
-from tests.support.recorder import Recorder, check_balance, names, transcript
+from tests.play import door as door
+from tests.play import failed
+from tests.play.models import Door, echo, following
+from tests.play.recorder import Recorder, check_balance, names, transcript
+from tests.play.results import cancelled, texts
+from tests.play.tools import look, raising
 
 Opened: TypeAlias = Callable[[Agent], AbstractAsyncContextManager[Chat]]
 """Opens the chat of a test, or goes on with it where it is kept."""
@@ -65,7 +66,7 @@ async def test_a_prompt_that_is_too_long_is_taken_back_and_the_chat_goes_on(open
     async with opened(agent) as chat:
         for text in ("Much too long. " * 2, "One.", "Far too long. " * 2, "More, and far too long.", "Two."):
             result = await chat.prompt(text)
-            assert code(result) == ("CONTEXT_OVERFLOW" if len(text) > 20 else "")
+            assert result.code == ("CONTEXT_OVERFLOW" if len(text) > 20 else "SUCCESS")
         assert said(chat) == ["One.", "<One.>", "Two.", "<Two.>"]
         with pytest.raises(NothingToContinue):
             await chat.continue_()
@@ -81,7 +82,7 @@ async def test_a_prompt_that_is_too_long_is_taken_back_and_the_chat_goes_on(open
 async def test_what_was_said_later_and_is_too_long_is_taken_back_and_what_was_answered_stays(opened: Opened) -> None:
     async with opened(Agent(name="tester", model=FromFunction(answer_what_fits))) as chat:
         chat.follow_up("This follow-up is much too long.")
-        assert code(await chat.prompt("One.")) == "CONTEXT_OVERFLOW"
+        assert (await chat.prompt("One.")).code == "CONTEXT_OVERFLOW"
         assert said(chat) == ["One.", "<One.>"]
         assert (await chat.prompt("Two.")).unwrap() == "<Two.>"
 
@@ -135,8 +136,7 @@ async def test_a_turn_that_is_stopped_has_its_calls_closed_and_the_next_one_goes
     async with opened(Agent(name="tester", model=model, tools=[door.tool()])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         turn.abort("enough")
-        result = await turn
-        assert isinstance(result, Failure)
+        result = failed(await turn)
         assert (result.code, result.history) == ("EXECUTION_CANCELLED", chat.messages)
         assert (await chat.prompt("Go on.")).unwrap() == "Again."
         assert [each.role for each in chat.messages] == ["user", "assistant", "user", "assistant"]
@@ -171,12 +171,8 @@ async def test_a_turn_tells_the_same_events_in_the_same_order(opened: Opened) ->
 
 
 async def test_a_model_that_fails_ends_the_turn_and_the_chat_goes_on(opened: Opened) -> None:
-    def answer(request: object) -> str:
-        raise ValueError("no")
-
-    async with opened(Agent(name="tester", model=FromFunction(answer))) as chat:
-        result = await chat.prompt("Go.")
-        assert isinstance(result, Failure)
+    async with opened(Agent(name="tester", model=FromFunction(raising(ValueError("no"))))) as chat:
+        result = failed(await chat.prompt("Go."))
         assert (result.code, result.history) == ("API_ERROR", chat.messages)
         await chat.use(echo())
         assert (await chat.prompt("Again.")).unwrap() == "<Go.\n\nAgain.>"
@@ -188,6 +184,5 @@ async def test_a_prompt_that_was_cancelled_does_not_keep_the_next_one_from_being
     model = following(call("wait", id="w"), "Done.", "Done.")
     async with opened(Agent(name="tester", model=model, tools=[door.tool()])) as chat:
         prompting = asyncio.ensure_future(chat.prompt("Go."))
-        await door.reached.wait()
-        await cancelled(prompting)
+        await cancelled(prompting, when=door.reached)
         assert (await chat.prompt("Again.")).unwrap() == "Done."

@@ -1,26 +1,12 @@
 """The exam of the events of a run: what a listener hears does not depend on where the run is kept."""
 
-from pydantic import BaseModel
-
 from journeyman import Agent, Event, Failure, Limits, Output, Result, Subagents, Success, run
-from journeyman.gate import Allow, Deny, GateRequest, Verdict
+from journeyman.gate import Allow, Deny
 from journeyman.models.scripted import Answer, call
-from tests.durable.people import following
 from tests.durable.processes import Stage
-from tests.support.clock import virtual_clock
-from tests.support.players import look
-from tests.support.recorder import Recorder, check_balance, names
+from tests.play import Recorder, Report, check_balance, existing, following, look, make_gate, names, virtual_clock
 
-
-class Report(BaseModel):
-    total: int
-
-
-class NoSecrets:
-    """A gate that denies looking into secrets."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Deny("not there") if request.arguments.get("where") == "secrets" else Allow()
+NO_SECRETS = make_gate(lambda request: Deny("not there") if request.arguments.get("where") == "secrets" else Allow())
 
 
 def scout() -> Agent:
@@ -28,7 +14,7 @@ def scout() -> Agent:
 
 
 def reporter(*answers: Answer, **options: object) -> Agent[Report]:
-    given: dict[str, object] = {"limits": Limits(attempts=2), "gate": NoSecrets(), **options}
+    given: dict[str, object] = {"limits": Limits(attempts=2), "gate": NO_SECRETS, **options}
     return Agent(
         name="lead",
         model=following(*answers),
@@ -44,8 +30,7 @@ async def heard(place: Stage | None, agent: Agent[Report]) -> tuple[Result[Repor
     if place is None:
         result = await run(agent, "Go.", on_event=recorder)
     else:
-        kept = await place.life(agent, on_event=recorder)
-        assert kept is not None
+        kept = existing(await place.life(agent, on_event=recorder))
         result = kept
     for path in {event.path for event in recorder.events}:
         check_balance([event for event in recorder.events if event.path == path])

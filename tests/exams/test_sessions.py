@@ -151,7 +151,7 @@ async def test_a_session_that_is_not_there_or_of_another_agent_is_refused(place:
 
 
 async def test_every_text_comes_back_as_it_was(place: Place) -> None:
-    odd = "a␛0c'\"%s {} \\ é🎉\n\t\u202e"
+    odd = "a\0b␛0c'\"%s {} \\ é🎉\n\t\u202e"
     session = place.open("a", agent="clerk", create=True)
     session.add(odd, "steering")
     session.write(Step(position=0, messages=[said(odd)], n_runs=1))

@@ -4,13 +4,12 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from journeyman import Agent, Subagents, Success, Tasks, run, tool
+from journeyman import Agent, Subagents, Success, Tasks, run
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
-from tests.durable.world import texts
-from tests.support.clock import virtual_clock
+from tests.play import make_tool, n_answers, texts, virtual_clock
 
 TASK = "<the task>"
 """Stands for the id of the task, in calls and in what is read."""
@@ -19,15 +18,9 @@ SEND = call("subagent", agent="scout", task="Look.", background=True, descriptio
 ENDS = call("task_output", {"id": TASK, "wait_s": 600})
 
 
-@tool(effect="pure")
-async def look() -> str:
-    """Look."""
-    return "something"
-
-
 async def work(request: Request) -> Answer:
     """Think for half a minute, look, and answer with what was heard by then."""
-    if not any([message.role == "assistant" for message in request.messages]):
+    if not n_answers(request):
         await asyncio.sleep(30)
         return call("look", id="look")
     heard = [block.text for message in request.messages for block in message.content if block.type == "text"]
@@ -38,14 +31,16 @@ def lead(calls: Sequence[ToolUse], open: Tasks | None = None) -> Agent:
     """Return an agent that sends another one out, and then makes these calls, one after the other."""
 
     def answer(request: Request) -> Answer:
-        number = sum([message.role == "assistant" for message in request.messages])
+        number = n_answers(request)
         if number == 0 or number > len(calls):
             return "Done." if number else SEND
         found = _ID.search(str(request.messages))
         arguments = {"id": found[0]} if found and calls[number - 1].input.get("id") == TASK else {}
         return call(calls[number - 1].name, {**calls[number - 1].input, **arguments}, id=f"c{number}")
 
-    scout = Agent(name="scout", description="Looks.", model=FromFunction(work), tools=[look])
+    scout = Agent(
+        name="scout", description="Looks.", model=FromFunction(work), tools=[make_tool("look", effect="pure")]
+    )
     return Agent(
         name="lead", model=FromFunction(answer), tools=[Subagents(scout, tasks=open), *(open or Tasks()).tools()]
     )

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from journeyman import Agent, Chat, Subagents, Success, Team
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import FromFunction, call
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
-from tests.durable.world import texts
-from tests.support.clock import virtual_clock
+from tests.play import following, texts, virtual_clock
 
 _ID = re.compile(r'"task_id":"[a-z]+-[0-9a-f]+"')
 
@@ -29,11 +27,8 @@ async def read(place: Stage | None, *calls: ToolUse) -> Sequence[str]:
     tools = [*team.tools()]
     scout = Agent(name="scout", description="Looks.", model=FromFunction(lambda request: "I wait."))
 
-    def answer(request: Request) -> Answer:
-        number = sum([message.role == "assistant" for message in request.messages])
-        return calls[number] if number < len(calls) else "Done."
-
-    lead: Agent[Any, Any] = Agent(name="lead", model=FromFunction(answer), tools=[Subagents(scout, team=team), *tools])
+    model = following(*calls, "Done.", repeat=True)
+    lead: Agent[Any, Any] = Agent(name="lead", model=model, tools=[Subagents(scout, team=team), *tools])
     if place is not None:
         result = await place.life(lead, linger_s=0.02)
     else:

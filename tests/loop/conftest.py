@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.play import Recorder, check_balance
+from tests.play import stage as stage
 from tests.support.journaled import journaled as journaled
 from tests.support.journaled import pytest_generate_tests as pytest_generate_tests
-from tests.support.recorder import Recorder, check_balance
-from tests.support.stage import stage as stage
 
 
 @pytest.fixture

@@ -11,10 +11,13 @@ from journeyman import ErrorCode, Limits, Rejection, ToolResult, Usage, dump_mes
 from journeyman.endings import AttemptsContext, InvalidInputContext, IterationsContext
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, report, reporter, small, submit, talker
-from tests.loop.results import SUPERSEDED, context_of, end_of, failed, rejected, succeeded
-from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage
+from tests.loop.callback_log import CallbackLog
+from tests.loop.parts import PLAIN, REFLECTED, SUPERSEDED, end_of, fail, hand_in, rejected
+from tests.play.agents import Report, report, reporter, small, submit, talker
+from tests.play.recorder import Recorder, calls, check_balance, names, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look
 
 
 # R2, R6, R28, R29, R30, R53, R54, R55, R56, R57, A24, X40
@@ -200,6 +203,8 @@ async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage)
         rejections.append(rejection)
         return "Again."
 
+    model = stage.model([call("output", total="x"), report(99), report(1)])
+
     def modest(report: Report) -> None:
         """Totals stay modest.
 
@@ -207,7 +212,6 @@ async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage)
         """
         small(report)
 
-    model = stage.model([call("output", total="x"), report(99), report(1)])
     await run(reporter(model, validators=[modest], error_prompt=tell), "Go.")
     assert [(each.layer, each.description, each.attempt, each.max_attempts) for each in rejections] == [
         ("schema", "The output must fit its type.", 1, 3),

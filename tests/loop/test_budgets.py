@@ -26,12 +26,15 @@ from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
 from journeyman.events import ModelResponded, ModelRetried, RunFailed
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
 from journeyman.model import Request, Settings
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
-from tests.loop.players import REFLECTED, Report, look, report, reporter, submit, talker
-from tests.loop.results import STOPPED, context_of, end_of, failed, succeeded
-from tests.support.clock import VirtualClock, virtual_clock
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
+from journeyman.models.scripted import Answer, Scripted, call, say
+from tests.loop.parts import REFLECTED, STOPPED, end_of
+from tests.play import existing, following, instance_of
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.clock import VirtualClock, virtual_clock
+from tests.play.recorder import Recorder, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look, make_tool
 
 # -- tokens ------------------------------------------------------------------------------------------------------------
 
@@ -126,8 +129,7 @@ async def test_a_cost_budget_ends_the_run(stage: Stage) -> None:  # R79
     context = context_of(result, BudgetContext)
     assert (context.policy, context.limit, context.scope, failed(result).error.iteration) == ("cost", 1.0, "run", 2)
     assert context.used == pytest.approx(0.9)
-    usage = failed(result).metadata.usage
-    assert usage is not None
+    usage = existing(failed(result).metadata.usage)
     assert usage.cost == pytest.approx(0.9)
 
 
@@ -144,11 +146,7 @@ async def test_a_cost_budget_needs_a_price(stage: Stage) -> None:  # R79
 async def test_calls_beyond_their_budget_are_answered_and_not_run(stage: Stage, recorder: Recorder) -> None:
     seen: list[str] = []
 
-    @tool(thread=False)
-    def note(word: str) -> str:
-        seen.append(word)
-        return word
-
+    note = make_tool("note", "{word}", into=seen)
     first = [*(call("note", word=word, id=word) for word in "abc"), call("fly", id="d")]
     model = stage.model([first, [call("note", word="e", id="e"), report(3, "out")]])
     result = await run(reporter(model, tools=[note], limits=Limits(calls=2)), "Go.", on_event=recorder)
@@ -181,11 +179,7 @@ async def test_neither_output_nor_submit_nor_unknown_tools_use_up_calls(stage: S
 async def test_a_response_whose_calls_do_not_all_fit_may_be_refused_as_a_whole(stage: Stage) -> None:  # R79, A44
     seen: list[str] = []
 
-    @tool(parallel=True)
-    async def pay(whom: str) -> str:
-        seen.append(whom)
-        return f"paid {whom}"
-
+    pay = make_tool("pay", "paid {whom}", into=seen, parallel=True)
     first = [call("pay", whom="a", id="a"), call("pay", whom="b", id="b"), report(1, "early")]
     second = [call("pay", whom="c", id="c"), call("nope", id="d"), report(2, "out")]
     model = stage.model([call("pay", whom="z", id="z"), first, second])
@@ -216,18 +210,10 @@ async def test_calls_that_were_taken_together_and_not_made_are_left_for_others()
 @pytest.mark.parametrize("most", [2, 3])
 async def test_a_response_fits_as_a_whole_in_every_life_of_the_run(most: int) -> None:
     def crew(seen: list[str]) -> Agent[str]:
-        @tool(effect="idempotent", parallel=True)
-        async def pay(whom: str) -> str:
-            seen.append(whom)
-            return f"paid {whom}"
-
-        answers = [[call("pay", whom=each, id=each) for each in "abc"], "Done."]
-
-        def answer(request: Request) -> Answer:
-            return answers[len(request.messages) // 2]
-
+        pay = make_tool("pay", "paid {whom}", into=seen, effect="idempotent", parallel=True)
+        model = following([call("pay", whom=each, id=each) for each in "abc"], "Done.")
         limits = Limits(calls=most, whole_responses=True)
-        return Agent(name="payer", model=FromFunction(answer), tools=[pay], limits=limits)
+        return Agent(name="payer", model=model, tools=[pay], limits=limits)
 
     whole, all_seen = InMemoryJournal(), list[str]()
     result = await run(crew(all_seen), "Go.", host=Host(journal=whole))
@@ -333,9 +319,7 @@ async def approve(approval: Approval) -> Decision:
     return Allow()
 
 
-@tool(parallel=True)
-async def risky(answer_s: float, ask_after_s: float = 0) -> str:
-    return "fine"
+risky = make_tool("risky", "fine", parallel=True)
 
 
 ASKING = Host(gate=Hesitant(), approve=approve)
@@ -392,8 +376,7 @@ async def test_an_approval_is_waited_for_on_the_runs_time_where_the_limits_say_n
 @tool
 async def block(seconds: float) -> str:
     """Keep the event loop from doing anything else for so long."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualClock)
+    loop = instance_of(VirtualClock, asyncio.get_running_loop())
     loop.now_s += seconds
     return "done"
 
@@ -403,13 +386,9 @@ async def block(seconds: float) -> str:
 async def test_whoever_blocked_the_loop_past_the_deadline_is_followed_by_nothing(late: str) -> None:  # R79
     ran: list[str] = []
 
-    @tool
-    async def act() -> None:
-        ran.append("act")
-
     ten = Limits(each_attempt=Allowance(seconds=10)) if late == "attempt" else Limits(seconds=10)
     script = Scripted([[call("block", seconds=30), call("act")], "never"])
-    agent = talker(script, tools=[block, act], limits=Limits() if late == "run above" else ten)
+    agent = talker(script, tools=[block, make_tool("act", into=ran)], limits=Limits() if late == "run above" else ten)
     if late == "run above":
         lead = Scripted([call("subagent", agent="talker", task="Go.")])
         agent = replace(talker(lead, tools=[Subagents(agent)], limits=ten), name="lead")

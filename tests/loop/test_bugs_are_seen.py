@@ -26,10 +26,8 @@ from journeyman.chat import Chat
 from journeyman.endings import InvalidInputContext, ValidationContext
 from journeyman.models.scripted import Scripted, call
 from journeyman.window import Compaction
-from tests.loop.players import Report, report, reporter, submit, talker
-from tests.loop.results import context_of, failed, succeeded
+from tests.play import Report, Stage, context_of, failed, make_tool, report, reporter, submit, succeeded, talker
 from tests.support.naming import steady_repr
-from tests.support.stage import Stage
 
 SECRET = "what a customer wrote"
 
@@ -161,12 +159,8 @@ async def test_a_tool_that_raises_is_logged_for_debugging_only(stage: Stage, cap
     def dig() -> None:
         raise KeyError(SECRET)
 
-    @tool
-    def refuse() -> None:
-        raise Rejected("Not on Sundays.")
-
     model = stage.model([call("dig"), call("refuse"), "Done."])
-    succeeded(await run(talker(model, tools=[dig, refuse]), "Go."))
+    succeeded(await run(talker(model, tools=[dig, make_tool("refuse", Rejected("Not on Sundays."))]), "Go."))
     assert {each.levelno for each in caplog.records if each.name == "journeyman"} == {logging.DEBUG}
     assert lines(caplog, logging.DEBUG)[0].startswith(f"The tool dig raised KeyError at {__file__}:")
     assert not any("refuse" in each for each in lines(caplog, logging.DEBUG))
@@ -267,8 +261,7 @@ async def test_what_may_be_a_bug_inside_the_output_type_is_told_once(stage: Stag
     agent = Agent(name="a", model=stage.model([report(10), report(1)]), output=Output(Doubtful))
     assert succeeded(await run(agent, "Go.")).output == Doubtful(total=1)
     agent = Agent(name="a", model=stage.model([report(10), report(11)]), output=Output(Doubtful))
-    failure = failed(await run(agent, "Go."))
-    assert failure.error.message.endswith(f" again, at {line_of(adds_a_text)}.")
+    assert failed(await run(agent, "Go.")).error.message.endswith(f" again, at {line_of(adds_a_text)}.")
 
 
 async def test_two_lines_that_may_be_bugs_are_told_one_after_the_other(stage: Stage) -> None:  # A33

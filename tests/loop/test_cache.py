@@ -5,11 +5,9 @@ import asyncio
 import pytest
 
 from journeyman import Success, ToolContext, ToolResult, run, tool
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
-from tests.loop.players import report, reporter, talker, turn
-from tests.support.recorder import CallbackLog, Recorder, calls
-from tests.support.stage import Stage
+from journeyman.models.scripted import call
+from tests.loop.callback_log import CallbackLog
+from tests.play import Recorder, Stage, calls, following, report, reporter, talker, texts
 
 
 class Counter:
@@ -21,17 +19,6 @@ class Counter:
     def __call__(self, word: str) -> str:
         self.seen.append(word)
         return f"{word} {len(self.seen)}"
-
-
-async def test_nothing_is_cached_unless_asked_for(stage: Stage) -> None:  # R75
-    counter = Counter()
-
-    @tool(thread=False, effect="pure")
-    def count(word: str) -> str:
-        return counter(word)
-
-    await run(talker(stage.model([[call("count", word="a"), call("count", word="a")], "Done."]), tools=[count]), "Go.")
-    assert counter.seen == ["a", "a"]
 
 
 async def test_the_same_call_is_answered_from_the_cache(stage: Stage, recorder: Recorder) -> None:  # R75
@@ -148,15 +135,11 @@ async def remember(n: int, ctx: ToolContext) -> str:
 
 
 async def test_a_cache_for_a_run_is_not_for_the_next_or_a_neighbour() -> None:  # A48, R75
-    def ask(request: Request) -> Answer:
-        return [call("remember", n=1), call("remember", n=1)] if turn(request) == 0 else "Done."
-
-    agent = talker(FromFunction(ask), tools=[remember])
+    agent = talker(following([call("remember", n=1), call("remember", n=1)], "Done."), tools=[remember])
     results = await asyncio.gather(*(run(agent, str(n)) for n in range(5)))
     assert len(results) == 5
     for n, result in enumerate(results):
-        texts = [block.text for block in result.history[2].content if isinstance(block, ToolResult)]
-        assert texts == [f"1 for {n}"] * 2
+        assert texts(result) == [f"1 for {n}"] * 2
         assert result.metadata.tools["remember"].cache_hits == 1
 
 
@@ -172,12 +155,3 @@ async def test_equal_calls_at_the_same_time_share_one_execution(
     assert stage.tool_results(1) == [ToolResult(text, bool(failing), f"f{n}") for n in range(4)]
     assert len(inside.seen) == 1 + len(failing)
     assert result.metadata.tools["find"].cache_hits == (3 if failing else 4)
-
-
-async def test_a_result_that_is_used_again_answers_its_own_call(stage: Stage) -> None:  # R75, A37
-    @tool(effect="pure", cache="run")
-    async def blocks() -> ToolResult:
-        return ToolResult("same", tool_use_id="of the first")
-
-    await run(talker(stage.model([[call("blocks", id="a"), call("blocks", id="b")], "Done."]), tools=[blocks]), "Go.")
-    assert stage.tool_results(1) == [ToolResult("same", tool_use_id="a"), ToolResult("same", tool_use_id="b")]

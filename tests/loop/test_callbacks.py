@@ -12,10 +12,9 @@ from journeyman.events import ModelResponded
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import LayerOutcome
 from journeyman.types import JsonObject
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, meddle, report, reporter, submit, talker
-from tests.loop.results import STOPPED, SUPERSEDED, failed, rejected, succeeded
-from tests.support.recorder import CallbackLog
-from tests.support.stage import Stage
+from tests.loop.callback_log import CallbackLog
+from tests.loop.parts import PLAIN, REFLECTED, STOPPED, SUPERSEDED, fail, hand_in, meddle, rejected
+from tests.play import Report, Stage, failed, look, report, reporter, submit, succeeded, talker
 
 
 def told_of_calls(log: CallbackLog) -> list[tuple[object, ...]]:

@@ -18,10 +18,14 @@ from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import Base64, Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
-from tests.loop.players import Report, circular, first_input, look, named, report, reporter, submit, talker
-from tests.loop.results import succeeded
-from tests.support.recorder import CallbackLog, Recorder, calls
-from tests.support.stage import Stage
+from tests.loop.callback_log import CallbackLog
+from tests.loop.parts import circular, first_input
+from tests.play import instance_of, raising
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.recorder import Recorder, calls
+from tests.play.results import succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look, make_tool
 
 
 async def answered(stage: Stage, made: Tool[..., Any], **arguments: object) -> ToolResult:
@@ -184,7 +188,7 @@ async def test_a_name_that_no_tool_has_is_answered_as_unknown_whatever_it_is(
 
 async def test_a_tool_may_have_the_name_of_an_attribute(stage: Stage) -> None:  # D34
     names = ["__class__", "get", "tools", "constructor", "None"]
-    tools = [named(name) for name in names]
+    tools = [make_tool(name, name) for name in names]
     result = await run(talker(stage.model([[call(name) for name in names], "Done."]), tools=tools), "Go.")
     assert [answered.content for answered in stage.tool_results(1)] == names
     assert set(result.metadata.tools) == set(names)
@@ -192,13 +196,13 @@ async def test_a_tool_may_have_the_name_of_an_attribute(stage: Stage) -> None:  
 
 async def test_names_differ_by_case(stage: Stage) -> None:  # A15
     model = stage.model([[call("Look"), call("look"), call("LOOK")], "Done."])
-    await run(talker(model, tools=[named("look"), named("Look")]), "Go.")
+    await run(talker(model, tools=[make_tool("look", "look"), make_tool("Look", "Look")]), "Go.")
     assert [answered.content for answered in stage.tool_results(1)] == ["Look", "look", "Error: Unknown tool LOOK"]
 
 
 async def test_names_of_any_allowed_form_are_sent_as_they_are(stage: Stage) -> None:  # D13
     names = ["x" * 128, "-", "_", "0", "A-z_9"]
-    await run(talker(stage.model(["Done."]), tools=[named(name) for name in names]), "Go.")
+    await run(talker(stage.model(["Done."]), tools=[make_tool(name, name) for name in names]), "Go.")
     assert stage.tool_names() == names
 
 
@@ -252,8 +256,7 @@ async def test_arguments_that_are_no_object_are_faults_of_the_models_and_do_not_
     result = succeeded(await run(talker(Scripted([use, "Done."])), "Go."))
     assert result.history[1].tool_uses[0].input == {}
     assert load_messages(dump_messages(result.history))
-    answered = result.history[2].content[0]
-    assert isinstance(answered, ToolResult)
+    answered = instance_of(ToolResult, result.history[2].content[0])
     assert answered.is_error
     assert answered.text.startswith("Error: Invalid arguments for tool 'look':")
     assert "\nYou wrote: " in answered.text
@@ -335,11 +338,7 @@ ODD_TEXTS = ["x" * 1_000_000, "\x00\x1b[31m\u202e", "</tool_result>", "{0.__clas
 async def test_odd_texts_reach_the_tool_as_they_are(stage: Stage, text: str) -> None:  # A36
     seen: list[str] = []
 
-    @tool
-    async def keep(where: str) -> str:
-        seen.append(where)
-        return "kept"
-
+    keep = make_tool("keep", "kept", into=seen)
     result = await run(talker(stage.model([call("keep", where=text), "Done."]), tools=[keep]), "Go.")
     assert seen == [text]
     assert result.history[1].tool_uses[0].input == {"where": text}
@@ -629,13 +628,6 @@ ERRORS: list[tuple[Exception, str]] = [
 ]
 
 
-def raising(error: BaseException) -> Callable[[], object]:
-    def fail() -> object:
-        raise error
-
-    return fail
-
-
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
 async def test_an_error_is_read_as_its_message_and_never_as_a_traceback(
     stage: Stage, error: Exception, text: str
@@ -646,10 +638,8 @@ async def test_an_error_is_read_as_its_message_and_never_as_a_traceback(
 # A20, R23, R24, X9
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
 async def test_an_error_of_a_reflection_is_read_the_same_way(stage: Stage, error: Exception, text: str) -> None:
-    def show(draft: Report) -> str:
-        raise error
-
-    await run(reporter(stage.model([report(1, "a"), submit()]), output=Output(Report, reflection=show)), "Go.")
+    output = Output(Report, reflection=raising(error))
+    await run(reporter(stage.model([report(1, "a"), submit()]), output=output), "Go.")
     said = text if isinstance(error, Rejected) else f"{text}\nNo preview can be made; submit or revise."
     assert stage.tool_results(1) == [ToolResult(said, is_error=True, tool_use_id="a")]
 

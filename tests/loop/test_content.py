@@ -15,6 +15,7 @@ from journeyman.model import Facts
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.tools import ToolContext
 from journeyman.types import Base64, Content, Message, Text, Url
+from tests.play import failed
 from tests.support.files import PNG
 
 PICTURE = Image.from_bytes(PNG)
@@ -67,8 +68,7 @@ def test_run_sync_takes_content() -> None:
 async def test_what_is_no_content_is_refused_before_any_call(given: object, why: str) -> None:
     model = Scripted([])
     agent = Agent(name="eyes", model=model)
-    result = await run(agent, cast("Content", given))
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, cast("Content", given)))
     assert result.code == "INVALID_INPUT"
     assert why in result.error.message
     assert model.requests == []
@@ -76,9 +76,7 @@ async def test_what_is_no_content_is_refused_before_any_call(given: object, why:
 
 async def test_an_agent_of_another_input_takes_none() -> None:
     agent: Agent[str, Any] = Agent(name="sum", model=Scripted([]), input=int)
-    result = await run(agent, ASKED)
-    assert isinstance(result, Failure)
-    assert result.code == "INVALID_INPUT"
+    assert failed(await run(agent, ASKED)).code == "INVALID_INPUT"
 
 
 async def test_functions_are_given_the_words_and_the_files_follow_the_prompt() -> None:
@@ -105,7 +103,6 @@ async def test_tools_validators_and_guards_see_what_was_given() -> None:
 
     @tool
     async def crop(context: ToolContext) -> str:
-        """Crop."""
         seen.append(context.input)
         return "cropped"
 
@@ -167,8 +164,7 @@ def test_a_native_output_cannot_be_reflected_on() -> None:
 
 async def test_a_model_that_is_known_to_have_no_native_output_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    result = await run(Agent(name="a", model="openai:gpt-4", output=Output(int, mode="native")), "How many?")
-    assert isinstance(result, Failure)
+    result = failed(await run(Agent(name="a", model="openai:gpt-4", output=Output(int, mode="native")), "How many?"))
     assert result.code == "MODEL_UNAVAILABLE"
     assert "has no native output" in result.error.message
 

@@ -23,10 +23,13 @@ from journeyman.history import History
 from journeyman.model import Response, Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Thinking, ToolUse
-from tests.loop.players import REFLECTED, Report, long_talk, report, reporter, submit, talker
-from tests.loop.results import failed, rejected, succeeded
-from tests.support.recorder import CallbackLog, Recorder, transcript
-from tests.support.stage import Stage
+from tests.loop.callback_log import CallbackLog
+from tests.loop.parts import REFLECTED, long_talk, rejected
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.recorder import Recorder, transcript
+from tests.play.results import failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import make_tool
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
 
@@ -53,11 +56,7 @@ async def test_calls_with_odd_or_equal_ids_each_have_an_id_and_a_result_of_their
 ) -> None:  # A37, design 4.3
     runs: list[int] = []
 
-    @tool
-    async def act(n: int) -> str:
-        runs.append(n)
-        return f"acted {n}"
-
+    act = make_tool("act", "acted {n}", into=runs)
     told = CallbackLog()
     agent = talker(keeping([call("act", n=n, id=id) for n, id in enumerate(ids)]), tools=[act])
     result = succeeded(await run(agent, "Go.", on_event=recorder, callbacks=told.callbacks()))
@@ -256,8 +255,7 @@ NOTHING_SAID: dict[str, Response] = {
 @pytest.mark.parametrize("answer", NOTHING_SAID.values(), ids=NOTHING_SAID)
 async def test_a_run_that_ended_with_nothing_said_can_go_on(stage: Stage, answer: Response) -> None:
     agent = talker(stage.model([call("look", id="a"), answer, "Hello."]), limits=Limits(iterations=2))
-    first = failed(await run(agent, "Go."))
-    assert (await run(agent, "Go on.", history=first.history)).unwrap() == "Hello."
+    assert (await run(agent, "Go on.", history=failed(await run(agent, "Go.")).history)).unwrap() == "Hello."
 
 
 @pytest.mark.parametrize("answer", NOTHING_SAID.values(), ids=NOTHING_SAID)

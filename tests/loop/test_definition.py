@@ -11,9 +11,8 @@ from journeyman import Agent, Allowance, Limits, Output, Reflection, Settings, S
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
 from journeyman.types import JsonObject
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, look, preview, reporter, small, talker
-from tests.loop.results import failed
-from tests.support.stage import Stage
+from tests.loop.parts import PLAIN, REFLECTED, fail, preview
+from tests.play import Report, Stage, failed, look, reporter, small, talker
 
 
 @tool(name="look", thread=False)

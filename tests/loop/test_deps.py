@@ -36,7 +36,7 @@ from journeyman.prompt import Rejection
 from journeyman.result import Failure
 from journeyman.team import Team
 from journeyman.tools.context import States
-from journeyman.types import ToolResult
+from tests.play import failed, texts
 
 SECRET = "hunter2"
 
@@ -72,7 +72,6 @@ class Report(BaseModel):
 
 @tool
 def look(context: ToolContext[Db]) -> str:
-    """Look."""
     return context.deps.see(f"look in {context.agent}")
 
 
@@ -142,8 +141,7 @@ async def test_a_stop_guard_decides_with_the_deps(per_run: bool) -> None:
         return lambda stopping: Escalate(db.see(f"{task} {stopping.text}"))
 
     agent = looker("Done.", stop_guard=PerRun(made) if per_run else guard)
-    result = await run(agent, "Go.", deps=Db())
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go.", deps=Db()))
     assert ("Go. Done. of shop" if per_run else "Done. of shop") in result.error.message
 
 
@@ -339,7 +337,7 @@ async def test_deps_that_cannot_be_made_fail_the_one_sub_agent(fault: str, caplo
     lead = Agent(name="lead", model=Scripted(answers), deps=Db, tools=[Subagents(looker(), deps=made)])
     with caplog.at_level(logging.WARNING, "journeyman"):
         result = await run(lead, "Go.", deps=Db())
-    (read,) = [block.text for block in result.history[2].content if isinstance(block, ToolResult)]
+    (read,) = texts(result)
     assert "Sub-agent 'looker' cannot begin" in read
     assert ("no route" if fault == "raises" else "deps are missing") in read
     assert ("Subagents.deps" in caplog.text) == (fault == "raises")
@@ -403,8 +401,7 @@ async def test_they_are_neither_stored_nor_shown(caplog: pytest.LogCaptureFixtur
     db = Db()
     with caplog.at_level(logging.DEBUG, "journeyman"):
         agent = looker(project=broken, observability=Observability())
-        result = await run(agent, "Go.", deps=db, on_event=events.append, host=Host(journal=journal))
-    assert isinstance(result, Failure)
+        result = failed(await run(agent, "Go.", deps=db, on_event=events.append, host=Host(journal=journal)))
     assert db.seen_by == ["look in looker"]
     shown = (repr(events), repr(list(journal.stored())), result.to_json(), repr(result), caplog.text)
     assert [SECRET in each for each in shown] == [False] * 5

@@ -24,16 +24,19 @@ from journeyman.endings import (
 from journeyman.errors import ProviderError, ProviderErrorKind, RunError
 from journeyman.events import ModelRestarted, ModelRetried, RunFailed, RunSucceeded
 from journeyman.history import History
-from journeyman.model import Response
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.model import Request, Response
+from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.types import Message, StopReason, ToolUse, Usage, dump_messages, load_messages
-from tests.loop.players import PLAIN, REFLECTED, Report, broken, look, meddle, report, reporter, small, submit, talker
-from tests.loop.results import context_of, failed, rejected, succeeded
-from tests.support.clock import virtual_clock
+from tests.loop.callback_log import CallbackLog
+from tests.loop.parts import PLAIN, REFLECTED, broken, meddle, rejected
+from tests.play import raising
+from tests.play.agents import Report, report, reporter, small, submit, talker
+from tests.play.clock import virtual_clock
+from tests.play.recorder import Recorder, check_balance, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage, Staged
+from tests.play.tools import look
 from tests.support.naming import steady_repr
-from tests.support.players import after
-from tests.support.recorder import CallbackLog, Recorder, check_balance, transcript
-from tests.support.stage import Stage, Staged
 
 # -- a closed set ------------------------------------------------------------------------------------------------------
 
@@ -223,17 +226,14 @@ NAMES = [each.name for each in fields(Callbacks)]
 def failing(*, later: bool) -> Callbacks:
     """Return callbacks that all raise, at once or when awaited."""
 
-    def raising(name: str) -> Callable[..., object]:
-        def now(*given: object) -> None:
-            raise ValueError(f"{name} failed")
-
+    def fails(name: str) -> Callable[..., object]:
         async def then(*given: object) -> None:
             await asyncio.sleep(0)
             raise ValueError(f"{name} failed")
 
-        return then if later else now
+        return then if later else raising(ValueError(f"{name} failed"))
 
-    return Callbacks(**{name: raising(name) for name in NAMES})
+    return Callbacks(**{name: fails(name) for name in NAMES})
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
@@ -384,7 +384,11 @@ def test_a_program_without_a_loop_gets_the_same_results() -> None:  # X26, D39
 
 @virtual_clock
 async def test_latency_is_in_seconds_of_the_loops_clock() -> None:  # X22
-    async with stream(talker(Scripted([after(2.5, "Hello.")])), "Go.") as events:
+    async def hesitate(request: Request) -> str:
+        await asyncio.sleep(2.5)
+        return "Hello."
+
+    async with stream(talker(FromFunction(hesitate)), "Go.") as events:
         async for _ in events:
             pass
     assert events.result.metadata.latency_s == 2.5

@@ -27,9 +27,8 @@ from journeyman.events import ModelResponded, RunStarted
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.types import JsonObject
-from tests.loop.players import Report, look, report, reporter, small, talker
-from tests.support.recorder import CallbackLog
-from tests.support.stage import Stage
+from tests.loop.callback_log import CallbackLog
+from tests.play import Report, Stage, existing, look, report, reporter, small, talker
 
 Options = dict[str, Any]
 
@@ -96,8 +95,7 @@ async def test_what_is_no_exception_leaves_the_run_and_nothing_is_told_of_its_en
         await run(asked(places, model), "Go.", **given)
     assert not {"success", "failure"} & set(told.names)
     assert asyncio.all_tasks() == before or stage.over_http
-    task = asyncio.current_task()
-    assert task is not None
+    task = existing(asyncio.current_task())
     assert task.cancelling() == 0
 
 
@@ -303,8 +301,7 @@ async def test_a_cancellation_that_comes_up_in_a_group_with_failures_leaves_as_a
     stage: Stage, moment: str
 ) -> None:  # A21, A22
     async def cancel_and_fail(*given: object) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        task = existing(asyncio.current_task())
         task.cancel()
         await group_with_a_cancellation()
 

@@ -28,23 +28,13 @@ from journeyman.models.scripted import FromFunction, call
 from journeyman.output import PerRun, StopGuard
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
-from tests.loop.players import (
-    Report,
-    Unspeakable,
-    broken,
-    broken_later,
-    leaking,
-    look,
-    named,
-    report,
-    reporter,
-    submit,
-    talker,
-    unspeakable,
-)
-from tests.loop.results import context_of, failed, succeeded
-from tests.support.recorder import CallbackLog, Recorder
-from tests.support.stage import Stage
+from tests.loop.callback_log import CallbackLog
+from tests.loop.parts import Unspeakable, broken, broken_later, leaking, unspeakable
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.recorder import Recorder
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look, make_tool
 
 Kind = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -413,6 +403,6 @@ async def test_names_and_rules_may_end_a_run_together(stage: Stage, name: str) -
     def is_two(name: str, result: ToolResult) -> bool:
         return result.text == "two"
 
-    tools = [named(each) for each in ("one", "two", "three")]
+    tools = [make_tool(each, each) for each in ("one", "two", "three")]
     agent = talker(stage.model([call("three"), call(name)]), tools=tools, stop_after=["one", is_two])
     assert succeeded(await run(agent, "Go.")).terminal_result == name

@@ -15,10 +15,13 @@ from journeyman.endings import ErrorCode, SubmitContext
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import ToolResult, ToolUse
-from tests.loop.players import PLAIN, REFLECTED, Report, named, preview, report, reporter, submit, talker
-from tests.loop.results import STOPPED, SUPERSEDED, context_of, end_of, failed, rejected, succeeded
-from tests.support.recorder import CallbackLog, Recorder, calls, transcript
-from tests.support.stage import Stage
+from tests.loop.callback_log import CallbackLog
+from tests.loop.parts import PLAIN, REFLECTED, STOPPED, SUPERSEDED, end_of, preview, rejected
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.recorder import Recorder, calls, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import make_tool
 
 
 async def test_reflection_brings_its_own_submit_tool(stage: Stage) -> None:  # R12, R13, R14, R39
@@ -132,10 +135,7 @@ async def test_submit_hands_in_the_last_draft_of_all_responses_its_own_included(
 async def test_submit_ends_the_iteration_after_all_its_calls(stage: Stage, recorder: Recorder) -> None:  # R46
     seen: list[str] = []
 
-    @tool(thread=False)
-    def note(word: str) -> None:
-        seen.append(word)
-
+    note = make_tool("note", into=seen)
     model = stage.model([report(1, "out"), [call("note", word="before"), submit("sub"), call("note", word="after")]])
     result = await run(reporter(model, tools=[note], output=REFLECTED), "Go.", on_event=recorder)
     assert succeeded(result)
@@ -269,15 +269,10 @@ async def test_an_early_hand_in_is_told_by_its_own_name(stage: Stage) -> None:  
 async def test_a_tool_may_be_named_submit_where_nothing_else_is(stage: Stage, reflecting: bool) -> None:
     forms: list[str] = []
 
-    @tool(name="submit")
-    async def send(form: str) -> str:
-        forms.append(form)
-        return "sent"
-
     end = [call("hand_in")] if reflecting else []
     model = stage.model([call("submit", form="A1", id="a"), [report(1), *end]])
     output = Output(Report, reflection=Reflection(preview, submit=HAND_IN)) if reflecting else PLAIN
-    result = await run(reporter(model, tools=[send], output=output), "Go.")
+    result = await run(reporter(model, tools=[make_tool("submit", "sent", into=forms)], output=output), "Go.")
     assert result.unwrap() == Report(total=1)
     assert (forms, stage.tool_results(1)) == (["A1"], [ToolResult("sent", tool_use_id="a")])
     assert result.metadata.tools["submit"].kind == "tool"
@@ -285,7 +280,7 @@ async def test_a_tool_may_be_named_submit_where_nothing_else_is(stage: Stage, re
 
 async def test_a_tool_may_be_named_output_or_submit_by_an_agent_that_answers_with_text(stage: Stage) -> None:  # A14
     model = stage.model([[call("output", id="a"), call("submit", id="b")], "Done."])
-    result = await run(talker(model, tools=[named("output"), named("submit")]), "Go.")
+    result = await run(talker(model, tools=[make_tool("output", "output"), make_tool("submit", "submit")]), "Go.")
     assert result.unwrap() == "Done."
     assert [answered.content for answered in stage.tool_results(1)] == ["output", "submit"]
 
@@ -468,13 +463,9 @@ async def test_an_output_is_judged_as_it_is_nulls_included(stage: Stage) -> None
 
 
 async def test_a_long_reflection_is_cut_as_the_result_of_a_tool_is(stage: Stage) -> None:
-    @tool
-    async def long() -> str:
-        return "x" * 90
-
     output = Output(Report, reflection=lambda draft: "x" * 90)
     script = stage.model([[call("long", id="a"), report(1, "b")], submit("c")])
-    await run(reporter(script, output=output, tools=[long], max_result_chars=40), "Go.")
+    await run(reporter(script, output=output, tools=[make_tool("long", "x" * 90)], max_result_chars=40), "Go.")
     as_tool, as_reflection = stage.tool_results(1)
     assert as_tool.content == as_reflection.content == "x" * 40 + "\n[Cut: the first 40 of 90 characters.]"
     assert not as_reflection.is_error

@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Callbacks, ErrorCode, Failure, Limits, Output, Settings, Success, ToolContext, run, tool
+from journeyman import Agent, ErrorCode, Failure, Limits, Output, Settings, Success, ToolContext, run, tool
 from journeyman.endings import InvalidResponseContext, IterationsContext, RefusedContext, TruncatedContext
 from journeyman.events import IterationStarted
 from journeyman.model import Facts, Part, Request, Response
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.models.wrappers import Around
 from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse, Usage
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, report, reporter, submit, talker
-from tests.loop.results import context_of, end_of, failed, succeeded
-from tests.support.recorder import Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage, Staged
+from tests.loop.parts import PLAIN, REFLECTED, end_of, fail
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.recorder import Recorder, calls, check_balance, names, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage, Staged
+from tests.play.tools import make_tool
 
 
 async def test_a_response_with_calls_is_run_and_continued(stage: Stage) -> None:  # R1, R3, R4, R5, R7, R40
@@ -263,11 +265,7 @@ async def ran(stage: Stage, response: Response, *, typed: bool = True) -> tuple[
     """Run a response that calls a tool and hands in; return the failure and the tools that ran."""
     runs: list[str] = []
 
-    @tool
-    async def act() -> str:
-        runs.append("act")
-        return "acted"
-
+    act = make_tool("act", "acted", into=runs)
     recorder = Recorder()
     agent = reporter if typed else talker
     play: Agent[Any] = agent(stage.model([response]), tools=[act], settings=Settings(max_tokens=1_000))
@@ -322,16 +320,6 @@ async def test_a_refusal_is_one_with_its_category_and_its_words(stage: Stage, ty
     assert runs == []
 
 
-async def test_a_refusal_in_a_later_iteration_keeps_what_was_gathered(stage: Stage) -> None:  # A30, A31, A46
-    model = stage.model([report(99), call("look", id="a"), stopped("No more.", reason="refusal", detail="bio")])
-    failure = failed(await run(reporter(model), "Go."))
-    assert end_of(failure) == (RefusedContext(refusal="bio", text="No more."), 2, 2)
-    assert failure.metadata.usage is not None
-    assert failure.metadata.usage.requests == 3
-    assert failure.candidate == {"total": 99}
-    assert transcript(failure.history)[-2:] == [("user", "#a: found here"), ("assistant", "No more.")]
-
-
 @pytest.mark.parametrize(("reason", "detail"), [("end_turn", None), ("stop_sequence", "###"), ("other", "on_strike")])
 async def test_any_other_stop_leaves_the_calls_alone_and_is_invalid(
     stage: Stage, reason: StopReason, detail: str | None
@@ -344,16 +332,6 @@ async def test_any_other_stop_leaves_the_calls_alone_and_is_invalid(
     told = "stop_sequence: ###" if reason == "stop_sequence" else detail or reason
     not_run = f"Error: not run, because the response stopped with {told!r}."
     assert transcript(failure.history)[-1] == ("user", f"#a! {not_run}", f"#b! {not_run}")
-
-
-async def test_a_stop_that_this_library_does_not_know_is_invalid_and_told_by_its_own_name(stage: Stage) -> None:  # A30
-    seen: list[str] = []
-    callbacks = Callbacks(on_model_response=lambda context, response: seen.append(response.stop_reason))
-    model = stage.model([stopped("Hm.", report(1), reason="other", detail="coffee_break")])
-    failure = failed(await run(reporter(model), "Go.", callbacks=callbacks))
-    assert end_of(failure) == (invalid("other", "coffee_break"), 1, 1)
-    assert "coffee_break" in failure.error.message
-    assert seen == ["other"]
 
 
 SEARCHING = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}')

@@ -9,13 +9,15 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.tools.context import States
 from journeyman.types import ToolResult
-from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker, turn
-from tests.loop.results import failed
+from tests.loop.parts import REFLECTED
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.models import n_answers
+from tests.play.recorder import Recorder, check_balance, transcript
+from tests.play.results import failed
+from tests.play.stage import Stage
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
 from tests.support.messages_json import Json, as_list
-from tests.support.recorder import Recorder, check_balance, transcript
 from tests.support.servers import MessagesApi
-from tests.support.stage import Stage
 
 
 def total(states: States) -> object:
@@ -30,7 +32,7 @@ def given(request: Request) -> int:
 def counting(request: Request) -> Answer:
     """Add the run's number up three times, propose too much, then the sum."""
     number = given(request)
-    match turn(request):
+    match n_answers(request):
         case 0:
             return [call("add", n=number), call("add", n=number)]
         case 1:
@@ -92,7 +94,7 @@ async def test_one_run_that_fails_or_is_stopped_leaves_the_others_alone() -> Non
         return f"waited {n}"
 
     def ask(request: Request) -> Answer:
-        if turn(request) == 0:
+        if n_answers(request) == 0:
             return call("wait", n=given(request))
         return "" if given(request) == 4 else f"Done {given(request)}."
 
@@ -148,7 +150,7 @@ async def test_a_tool_may_run_the_agent_that_runs_it() -> None:  # A48
 
     def answers(request: Request) -> Answer:
         number = given(request)
-        if number == 0 or turn(request) == 1:
+        if number == 0 or n_answers(request) == 1:
             last = request.messages[-1].content[-1]
             return last.text if isinstance(last, ToolResult) else "nothing"
         return call("ask", n=number - 1)

@@ -9,11 +9,14 @@ import pytest
 from journeyman import Abort, Agent, Limits, Output, ToolContext, ToolResult, run, tool
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
 from journeyman.models.scripted import Scripted, call
-from tests.loop.players import Report, look, preview, report, reporter, submit, talker
-from tests.loop.results import STOPPED, failed, succeeded
-from tests.support.clock import virtual_clock
-from tests.support.recorder import Recorder, calls, check_balance, transcript
-from tests.support.stage import Stage
+from tests.loop.parts import STOPPED, preview
+from tests.play import cancelled
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.clock import virtual_clock
+from tests.play.recorder import Recorder, calls, check_balance, transcript
+from tests.play.results import failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look, make_tool
 
 
 async def test_calls_run_one_after_the_other_unless_they_are_said_to_be_parallel(stage: Stage) -> None:  # A9, R76
@@ -175,17 +178,12 @@ async def test_cancelling_stops_all_siblings_and_waits_for_them(stage: Stage, ho
             hall.log.append(f"{name} tidied up")
         return name
 
-    @tool(parallel=True)
-    async def quick() -> str:
-        return "quick"
-
+    quick = make_tool("quick", "quick", parallel=True)
     model = stage.model([[call("quick", id="q"), call("visit", name="a", id="a"), call("visit", name="b", id="b")]])
     running = asyncio.create_task(run(talker(model, tools=[visit, quick]), "Go.", abort=abort, on_event=recorder))
     await inside.wait()
     if how == "cancel":
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        await cancelled(running)
     else:
         abort.abort()
         result = failed(await running)

@@ -1,7 +1,7 @@
 """Prompts: texts, blocks, or functions of the input; and what is marked for the provider's cache."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -11,24 +11,14 @@ from journeyman import Agent, ErrorCode, Image, Output, Rejection, Settings, Suc
 from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
 from journeyman.types import Base64
-from tests.loop.players import (
-    Report,
-    broken,
-    broken_later,
-    leaking,
-    long_talk,
-    look,
-    report,
-    reporter,
-    small,
-    talker,
-    timing_out,
-    unspeakable,
-)
-from tests.loop.results import context_of, failed, succeeded
+from tests.loop.parts import broken, broken_later, leaking, long_talk, timing_out, unspeakable
+from tests.play import existing
+from tests.play.agents import Report, report, reporter, small, talker
+from tests.play.recorder import Recorder, transcript
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage, only_over_http
+from tests.play.tools import look
 from tests.support.messages_json import Json, as_list, as_object
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage, only_over_http
 
 
 class Question(BaseModel):
@@ -90,11 +80,10 @@ DOT = Image(Base64("aGk=", "image/png"))
 
 
 async def test_prompts_may_be_blocks(stage: Stage) -> None:  # X16
-    def prompt(given: str) -> Sequence[Text | Image]:
+    def prompt(given: str) -> list[Text | Image]:
         return [Text("What is this?"), DOT]
 
-    system = [Text("First."), Text("Second.")]
-    await run(talker(stage.model(["A dot."]), system=system, prompt=prompt), "Go.")
+    await run(talker(stage.model(["A dot."]), system=[Text("First."), Text("Second.")], prompt=prompt), "Go.")
     assert [text.text for text in stage.requests[0].prefix.system] == ["First.", "Second."]
     assert stage.messages(0)[0].content == (Text("What is this?"), DOT)
 
@@ -169,8 +158,7 @@ async def test_an_error_prompt_that_fails_ends_the_run(stage: Stage, how: str, r
     context = context_of(result, PromptContext)
     assert (context.prompt, context.reason, failed(result).error.attempt) == ("error", BROKEN[how][1], 1)
     assert (failed(result).phase, stage.n_requests) == ("prompt_generation", 1)
-    report_of = failed(result).report
-    assert report_of is not None
+    report_of = existing(failed(result).report)
     assert report_of.feedback == "7 is too much"
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,36 +39,10 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.output import KeepGoing, Stopping
 from journeyman.store.store import Store
-from journeyman.tools.tools import AnyTool
 from journeyman.types import Usage
-from tests.support.clock import virtual_clock
-from tests.support.players import cancelled
+from tests.durable.worlds import World
+from tests.play import cancelled, failed, following, instance_of, make_gate, make_tool, succeeded, texts, virtual_clock
 from tests.support.room import no_room
-
-
-@dataclass
-class World:
-    """Where effects are made, and where a life of the run may end."""
-
-    paid: list[str] = field(default_factory=list[str])
-    dies_in: str = ""
-    """The call in which this life ends."""
-    reached: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def die(self) -> None:
-        self.reached.set()
-        await asyncio.Event().wait()
-
-    def pay(self) -> AnyTool:
-        @tool(effect="once")
-        async def pay(invoice: str) -> str:
-            """Pay an invoice."""
-            if invoice in self.dies_in.split():
-                await self.die()
-            self.paid.append(invoice)
-            return f"paid {invoice}"
-
-        return pay
 
 
 async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, **options: Any) -> Result[Any] | None:  # noqa: ANN401 - of `run`
@@ -82,27 +56,11 @@ async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, *
     await asyncio.wait({dying})
     if living.done():
         return living.result()
-    living.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await living
+    await cancelled(living)
     return None
 
 
-def texts(result: Result[Any] | None) -> list[str]:
-    assert result is not None
-    return [block.text for message in result.history for block in message.content if block.type == "tool_result"]
-
-
 # -- limits ------------------------------------------------------------------------------------------------------------
-
-
-def following(answers: list[Answer]) -> FromFunction:
-    """Return a model that knows by the conversation how far it is."""
-
-    def answer(request: Request) -> Answer:
-        return answers[sum([message.role == "assistant" for message in request.messages])]
-
-    return FromFunction(answer)
 
 
 def payers(world: World) -> Agent[str, str]:
@@ -110,10 +68,10 @@ def payers(world: World) -> Agent[str, str]:
 
     def paying(name: str, *invoices: str) -> Agent[str, str]:
         answers: list[Answer] = [call("pay", invoice=each, id=each) for each in invoices]
-        return Agent(name=name, description="Pays.", model=following([*answers, "Done."]), tools=[world.pay()])
+        return Agent(name=name, description="Pays.", model=following(*answers, "Done."), tools=[world.pay()])
 
     tasks = [{"agent": "left", "task": "Pay."}, {"agent": "right", "task": "Pay."}]
-    script = following([call("subagent", tasks=tasks, id="s"), "Done."])
+    script = following(call("subagent", tasks=tasks, id="s"), "Done.")
     subagents = Subagents(paying("left", "A", "B"), paying("right", "C", "D"))
     return Agent(name="leader", model=script, tools=[subagents], limits=Limits(calls=4))
 
@@ -125,8 +83,8 @@ async def test_a_limit_on_calls_holds_for_all_lives_together(dies_in: str) -> No
     assert await life(world, payers(world), journal) is None
     world.dies_in = ""
     assert isinstance(await life(world, payers(world), journal), Success)
-    assert len(world.paid) == 2, "the third call was begun in the first life, and is not known to have failed"
-    assert len(set(world.paid)) == 2
+    assert len(world.done) == 2, "the third call was begun in the first life, and is not known to have failed"
+    assert len(set(world.done)) == 2
 
 
 async def test_a_finished_call_is_never_refused_by_a_limit() -> None:
@@ -140,7 +98,7 @@ async def test_a_finished_call_is_never_refused_by_a_limit() -> None:
     said = texts(await life(world, agent, journal, host=rest))
     assert said[:2] == ["paid A", "paid B"]
     assert "whether it took effect is unknown" in said[2]
-    assert world.paid == ["A", "B"]
+    assert world.done == ["A", "B"]
     third = texts(await life(world, agent, journal, host=rest))
     assert third == said, "a third life says the same"
 
@@ -172,7 +130,7 @@ async def test_a_budget_that_outlives_the_lives_counts_each_once() -> None:
     budget = Budget(Allowance(tokens=100_000), scope="program", now=0.0)
     usage = Usage(requests=1, input_tokens=100, output_tokens=100)
     answers: list[Answer] = [say(call("pay", invoice=each, id=each), usage=usage) for each in "12"]
-    agent = Agent(name="payer", model=following([*answers, say("Done.", usage=usage)]), tools=[world.pay()])
+    agent = Agent(name="payer", model=following(*answers, say("Done.", usage=usage)), tools=[world.pay()])
     assert await life(world, agent, journal, host=Host(budget=budget)) is None
     assert budget.tokens == 400
     world.dies_in = ""
@@ -193,13 +151,6 @@ def test_the_time_between_two_lives_does_not_count() -> None:
 # -- approvals ---------------------------------------------------------------------------------------------------------
 
 
-class Asking:
-    """A gate that asks about every call."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask(f"May {request.tool_name} run?")
-
-
 async def test_a_call_that_waits_for_an_approval_has_not_begun() -> None:
     world, journal = World(), InMemoryJournal()
     agent = Agent(name="payer", model=Scripted([call("pay", invoice="A", id="A"), "Done."]), tools=[world.pay()])
@@ -211,10 +162,10 @@ async def test_a_call_that_waits_for_an_approval_has_not_begun() -> None:
     async def at_once(approval: Approval) -> Decision:
         return Allow()
 
-    assert await life(world, agent, journal, host=Host(gate=Asking(), approve=never)) is None
-    rest = Host(gate=Asking(), approve=at_once, model=Scripted(["Done."]))
+    assert await life(world, agent, journal, host=Host(gate=make_gate(Ask("May it?")), approve=never)) is None
+    rest = Host(gate=make_gate(Ask("May it?")), approve=at_once, model=Scripted(["Done."]))
     assert texts(await life(world, agent, journal, host=rest)) == ["paid A"]
-    assert world.paid == ["A"]
+    assert world.done == ["A"]
 
 
 async def test_a_denial_is_not_asked_for_again() -> None:
@@ -282,8 +233,7 @@ async def test_functions_and_validators_are_not_asked_again() -> None:
     assert before == ["attempt", "attempt", "error", "prompt", "state", "system", "validator"]
     world.dies_in = ""
     rest = Scripted([call("output", text="Hello, all.", id="2")])
-    result = await life(world, agent, journal, host=Host(model=rest))
-    assert isinstance(result, Success)
+    result = succeeded(await life(world, agent, journal, host=Host(model=rest)))
     assert result.output == Letter(text="Hello, all.")
     assert sorted(asked) == sorted([*before, "validator"])
     assert [message.text for message in rest.requests[0].messages if "Longer!" in str(message)] != []
@@ -303,8 +253,7 @@ async def test_a_stop_guard_is_not_asked_again() -> None:
         stop_guard=guard,
     )
     assert await life(world, agent, journal) is None
-    result = await life(world, agent, journal, host=Host(model=Scripted(["Last."])))
-    assert isinstance(result, Success)
+    result = succeeded(await life(world, agent, journal, host=Host(model=Scripted(["Last."]))))
     assert asked == ["First.", "Last."]
     assert "And then?" in [message.text for message in result.history]
 
@@ -350,8 +299,7 @@ async def test_a_step_without_facts_is_refused_in_one_sentence() -> None:
     journal.finished["head"] = b'{"agent":"adder","input":"Go."}'
     for limits in (Limits(), Limits(calls=3)):
         agent = Agent(name="adder", model=Scripted(["Done."]), limits=limits)
-        result = await run(agent, "Go.", host=Host(journal=journal))
-        assert isinstance(result, Failure)
+        result = failed(await run(agent, "Go.", host=Host(journal=journal)))
         assert result.code is ErrorCode.INVALID_INPUT
         assert "it was stored by another version of journeyman" in result.error.message
 
@@ -363,8 +311,7 @@ async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be
     del anything.__annotations__["return"]
 
     agent = Agent(name="adder", model=Scripted(["Done."]), run_state=anything)
-    result = await run(agent, "Go.", host=Host(journal=InMemoryJournal()))
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go.", host=Host(journal=InMemoryJournal())))
     assert "Let the function that makes it declare the type that it returns" in str(result.error)
     assert isinstance(await run(agent, "Go."), Success)
 
@@ -379,8 +326,7 @@ async def test_a_state_of_another_type_than_the_declared_one_is_refused_where_it
         return {"x": 1}
 
     agent = Agent(name="changer", model=Scripted([call("change"), "Done."]), tools=[change], run_state=numbers)
-    result = await run(agent, "Go.", host=Host(journal=InMemoryJournal()))
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go.", host=Host(journal=InMemoryJournal())))
     assert "the state ['x'] is not what the function that makes it declares (dict[str, int])" in str(result.error)
 
 
@@ -417,7 +363,7 @@ async def test_an_answer_with_an_id_that_is_no_text_is_stored() -> None:
     ]
     assert isinstance(results[0], Success)
     assert isinstance(results[1], Success)
-    assert (results[1].history, world.paid) == (results[0].history, ["A"])
+    assert (results[1].history, world.done) == (results[0].history, ["A"])
 
 
 async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
@@ -435,16 +381,13 @@ async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
     async with Chat(agent, host=Host(journal=journal)) as chat:
         chat.subscribe(steering(chat))
         turn = asyncio.ensure_future(chat.prompt("Pay the invoices."))
-        await world.reached.wait()
-        turn.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await turn
+        await cancelled(turn, when=world.reached)
     rest = Scripted(["Done."])
     async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
         result = await chat.prompt("Pay the invoices.")
         assert "In euros." in [message.text for message in chat.messages]
     assert texts(result)[0] == SKIPPED, "a call that was skipped then is not made now"
-    assert not world.paid
+    assert not world.done
 
 
 async def test_what_is_said_while_a_run_replays_is_said_after_what_is_replayed() -> None:
@@ -457,8 +400,7 @@ async def test_what_is_said_while_a_run_replays_is_said_after_what_is_replayed()
             await chat.prompt("Pay the invoices.")
 
     living = asyncio.create_task(first_life())
-    await world.reached.wait()
-    await cancelled(living)
+    await cancelled(living, when=world.reached)
     rest = Scripted(["Done."])
     async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
         turn = chat.prompt("Pay the invoices.")
@@ -488,10 +430,8 @@ async def test_nobody_is_told_twice() -> None:
     assert isinstance(events[0], RunStarted)
     for _ in range(2):
         rest = Host(model=Scripted(["Done."]))
-        result = await life(world, agent, journal, host=rest, on_event=events.append, callbacks=callbacks)
-        assert isinstance(result, Success)
-    resumed = events[first]
-    assert isinstance(resumed, RunResumed)
+        succeeded(await life(world, agent, journal, host=rest, on_event=events.append, callbacks=callbacks))
+    resumed = instance_of(RunResumed, events[first])
     assert (resumed.path, resumed.attempt, resumed.iteration) == (("payer",), 1, 2)
     assert [type(event) for event in events].count(RunSucceeded) == 1
     assert calls == ["pay A", "pay B", "Done."]
@@ -521,8 +461,7 @@ async def test_a_sub_agent_that_first_begins_in_a_later_life_is_told_from_its_be
 
     assert await life(world, payers(world), journal, host=Host(gate=Held())) is None
     asking.set()
-    result = await life(world, payers(world), journal, host=Host(gate=Held()), on_event=events.append)
-    assert isinstance(result, Success)
+    succeeded(await life(world, payers(world), journal, host=Host(gate=Held()), on_event=events.append))
     began = [event.path[-1] for event in events if isinstance(event, RunStarted)]
     assert sorted(began) == ["left#1", "right#2"]
 
@@ -538,8 +477,7 @@ async def test_a_journal_answers_only_the_run_that_it_is_of() -> None:
         (agent, "Second.", "the journal is of the input 'First.', not of 'Second.'"),
         (replace(agent, name="two"), "First.", "the journal is of the agent 'one', not of 'two'"),
     ):
-        result = await run(other, input, host=Host(journal=journal))
-        assert isinstance(result, Failure)
+        result = failed(await run(other, input, host=Host(journal=journal)))
         assert result.code == "INVALID_INPUT"
         assert named in result.error.message
 
@@ -548,8 +486,7 @@ async def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with Store(tmp_path / "runs.db") as store:
         journal = store.journal("7")
     agent = Agent(name="one", model=Scripted(["Done."]))
-    result = await run(agent, "Go.", host=Host(journal=journal))
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go.", host=Host(journal=journal)))
     assert result.code == "INVALID_INPUT"
     assert "the journal cannot be used (StoreError: " in result.error.message
 
@@ -587,8 +524,7 @@ async def test_a_store_that_was_closed_ends_the_run(tmp_path: Path) -> None:
         return "closed"
 
     agent = Agent(name="closer", model=Scripted([call("close", id="A"), "Done."]), tools=[close])
-    result = await run(agent, "Go.", host=Host(journal=store.journal("7")))
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go.", host=Host(journal=store.journal("7"))))
     assert (result.code, "could not be written" in result.error.message) == ("INTERNAL_ERROR", True)
 
 
@@ -608,7 +544,6 @@ async def test_a_state_that_may_be_anything_comes_back_as_what_it_was(declared: 
 
     @tool(effect="once")
     async def sign(ctx: ToolContext) -> str:
-        """Sign."""
         ctx.set_run_state(Letter(text=f"{ctx.run_state(Letter).text}, signed"))
         return "signed"
 
@@ -616,16 +551,14 @@ async def test_a_state_that_may_be_anything_comes_back_as_what_it_was(declared: 
     answers: list[Answer] = [call("sign", id="s"), call("pay", invoice="A", id="A"), "Done."]
     agent = Agent(
         name="signer",
-        model=following(answers),
+        model=following(*answers),
         tools=[sign, world.pay()],
         run_state=make,
         project=lambda states: states.run,
     )
     assert await life(world, agent, journal) is None
     world.dies_in = ""
-    result = await life(world, agent, journal)
-    assert isinstance(result, Success)
-    assert result.state == Letter(text="first, signed")
+    assert succeeded(await life(world, agent, journal)).state == Letter(text="first, signed")
 
 
 # -- what a run that goes on does not do again -------------------------------------------------------------------------
@@ -644,22 +577,20 @@ async def test_a_preview_is_not_made_again() -> None:
         return f"preview {len(made)}"
 
     world, journal = World(dies_in="A"), InMemoryJournal()
-    model = following([call("output", invoice="A", id="o"), call("pay", invoice="A", id="A")])
+    model = following(call("output", invoice="A", id="o"), call("pay", invoice="A", id="A"))
     agent = Agent(name="payer", model=model, output=Output(Paid, reflection=preview), tools=[world.pay()])
     assert await life(world, agent, journal) is None
     world.dies_in = ""
     rest = Host(
-        model=following([call("output", invoice="A", id="o"), call("pay", invoice="A", id="A"), call("submit", id="s")])
+        model=following(call("output", invoice="A", id="o"), call("pay", invoice="A", id="A"), call("submit", id="s"))
     )
-    result = await life(world, agent, journal, host=rest)
-    assert isinstance(result, Success)
-    assert (made, texts(result)[0]) == (["A"], "preview 1")
+    assert (made, texts(succeeded(await life(world, agent, journal, host=rest)))[0]) == (["A"], "preview 1")
 
 
 def leading(world: World, child: Agent[Any, Any]) -> Agent[str, str]:
     """Return an agent that lets another one work, and then pays B."""
     script = following(
-        [call("subagent", agent=child.name, task="Look.", id="s"), call("pay", invoice="B", id="B"), "Done."]
+        call("subagent", agent=child.name, task="Look.", id="s"), call("pay", invoice="B", id="B"), "Done."
     )
     return Agent(name="leader", model=script, tools=[Subagents(child), world.pay()])
 
@@ -671,13 +602,9 @@ async def test_a_sub_agent_that_has_ended_is_not_begun_again_and_counts_as_befor
         asked.append(len(request.messages))
         return call("look", id="l") if len(request.messages) == 1 else "It is fine."
 
-    @tool(effect="pure")
-    async def look() -> str:
-        """Look."""
-        return "fine"
-
+    look = make_tool("look", "fine", effect="pure")
     child = Agent(name="looker", description="Looks.", model=FromFunction(answer), tools=[look])
-    whole = await life(World(), leading(World(), child), InMemoryJournal())
+    whole = succeeded(await life(World(), leading(World(), child), InMemoryJournal()))
     asked.clear()
     assert await life(world, leading(world, child), journal) is None
     keys = list(journal.finished)
@@ -685,9 +612,7 @@ async def test_a_sub_agent_that_has_ended_is_not_begun_again_and_counts_as_befor
         if "/single/0/" in key and not key.endswith("/end"):
             del journal.finished[key]
     world.dies_in = ""
-    result = await life(world, leading(world, child), journal)
-    assert isinstance(result, Success)
-    assert isinstance(whole, Success)
+    result = succeeded(await life(world, leading(world, child), journal))
     assert len(asked) == 2
     [record], [expected] = result.metadata.children, whole.metadata.children
     assert replace(record, latency_s=0.0) == replace(expected, latency_s=0.0)
@@ -706,8 +631,7 @@ async def test_a_sub_agent_whose_time_was_up_is_not_gone_on_with() -> None:
     child = Agent(name="looker", description="Looks.", model=FromFunction(hang), limits=limits)
     assert await life(world, leading(world, child), journal) is None
     world.dies_in = ""
-    result = await life(world, leading(world, child), journal)
-    assert isinstance(result, Success)
+    result = succeeded(await life(world, leading(world, child), journal))
     assert len(asked) == 1
     assert "BUDGET_EXCEEDED" in texts(result)[0] or "seconds" in texts(result)[0]
 
@@ -719,7 +643,6 @@ async def test_a_deadline_that_has_passed_stops_a_run_only_where_it_was() -> Non
 
     @tool(effect="once")
     async def pay(invoice: str) -> str:
-        """Pay an invoice."""
         if invoice == "B":
             reached.set()
             await asyncio.Event().wait()
@@ -727,13 +650,11 @@ async def test_a_deadline_that_has_passed_stops_a_run_only_where_it_was() -> Non
         return f"paid {invoice}"
 
     answers: list[Answer] = [call("pay", invoice=each, id=each) for each in "AB"]
-    agent = Agent(name="payer", model=following([*answers, "Done."]), tools=[pay], limits=Limits(seconds=10))
+    agent = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=10))
     living = asyncio.create_task(run(agent, "Pay.", host=Host(journal=journal)))
-    await reached.wait()
-    await cancelled(living)
-    hurried = Agent(name="payer", model=following([*answers, "Done."]), tools=[pay], limits=Limits(seconds=5))
-    result = await run(hurried, "Pay.", host=Host(journal=journal))
-    assert isinstance(result, Failure)
+    await cancelled(living, when=reached)
+    hurried = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=5))
+    result = failed(await run(hurried, "Pay.", host=Host(journal=journal)))
     assert result.code is ErrorCode.BUDGET_EXCEEDED
     assert texts(result)[0] == "paid A"
     assert result.metadata.usage is not None

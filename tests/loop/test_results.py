@@ -18,9 +18,7 @@ from journeyman.events import LayerCompleted, TextDelta, ToolFinished
 from journeyman.model import Facts, Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import AttemptRecord, CallbackError, ChildRecord, Metadata, Success, ToolStats
-from tests.loop.players import Report, look, report, reporter, talker
-from tests.loop.results import failed, succeeded
-from tests.support.recorder import Recorder
+from tests.play import Recorder, Report, failed, look, raising, report, reporter, succeeded, talker, texts
 
 SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "result-document.schema.json"
 SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
@@ -87,9 +85,7 @@ async def test_no_projection_is_told_from_a_projection_of_none() -> None:  # X6
 
 
 async def test_a_result_becomes_the_document_also_with_exceptions_in_it() -> None:
-    def broken(*facts: object) -> None:
-        raise ValueError("broken \ud83d")
-
+    broken = raising(ValueError("broken \ud83d"))
     model = Scripted([report(99), report(1)])
     callbacks = Callbacks(on_attempt_start=broken, on_validation_failure=broken)
     document = json.loads((await run(reporter(model), "Go.", callbacks=callbacks)).to_json())
@@ -155,7 +151,7 @@ async def test_what_a_type_hides_is_in_no_feedback_error_or_event(kind: Any, rec
     model = Scripted([call("take", given=secret), call("output", arguments)])
     agent = Agent(name="h", model=model, tools=[tool(take)], output=Output(kind), limits=Limits(attempts=1))
     failure = failed(await run(agent, "Go.", on_event=recorder))
-    told = [block.text for message in failure.history for block in message.content if block.type == "tool_result"]
+    told = texts(failure)
     assert "should be a valid integer" in told[0]
     shown = [*told, failure.error.message, str(failure.report)]
     shown += [event.tool_result for event in recorder.events if isinstance(event, ToolFinished)]

@@ -7,10 +7,7 @@ from journeyman.endings import ApiErrorContext
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Text, Thinking, ToolUse
-from tests.loop.players import talker
-from tests.loop.results import context_of, failed, succeeded
-from tests.support.clock import virtual_clock
-from tests.support.recorder import transcript
+from tests.play import context_of, failed, succeeded, talker, transcript, virtual_clock
 
 
 async def test_a_script_gives_one_answer_after_the_other() -> None:  # X39

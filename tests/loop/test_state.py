@@ -27,22 +27,13 @@ from journeyman.events import RunSucceeded
 from journeyman.models.scripted import call
 from journeyman.tools.context import States
 from journeyman.types import JsonObject
-from tests.loop.players import (
-    Report,
-    broken,
-    circular,
-    first_input,
-    look,
-    preview,
-    report,
-    reporter,
-    small,
-    submit,
-    talker,
-)
-from tests.loop.results import context_of, failed, rejected, succeeded
-from tests.support.recorder import CallbackLog, Recorder
-from tests.support.stage import Stage
+from tests.loop.callback_log import CallbackLog
+from tests.loop.parts import broken, circular, first_input, preview, rejected
+from tests.play.agents import Report, report, reporter, small, submit, talker
+from tests.play.recorder import Recorder
+from tests.play.results import context_of, failed, succeeded
+from tests.play.stage import Stage
+from tests.play.tools import look
 
 
 @dataclass
@@ -407,7 +398,6 @@ async def test_what_a_state_function_keeps_does_not_reach_the_state(stage: Stage
 
     @tool(thread=False)
     def read(context: ToolContext) -> str:
-        """Read the states."""
         for each in kept:
             each.append("changed from outside")
         return f"{context.run_state(list)} {context.attempt_state(list)}"

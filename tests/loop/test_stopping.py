@@ -52,11 +52,15 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.result import Failure, Result, Success
 from journeyman.types import Message, Text, ToolResult, Usage
-from tests.loop.players import PLAIN, REFLECTED, Report, hand_in, look, preview, report, reporter, small, submit, talker
-from tests.loop.results import STOPPED, context_of, end_of, failed
-from tests.support.clock import virtual_clock
-from tests.support.recorder import CallbackLog, Delta, Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage, broken
+from tests.loop.callback_log import CallbackLog
+from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in, preview
+from tests.play import cancelled, existing
+from tests.play.agents import Report, report, reporter, small, submit, talker
+from tests.play.clock import virtual_clock
+from tests.play.recorder import Delta, Recorder, calls, check_balance, names, transcript
+from tests.play.results import context_of, failed
+from tests.play.stage import Stage, broken
+from tests.play.tools import look
 
 T = TypeVar("T")
 
@@ -117,7 +121,7 @@ async def test_the_signal_stops_the_wait_before_another_request() -> None:  # R3
 # -- in tools ----------------------------------------------------------------------------------------------------------
 
 
-def cancelled(failure: Failure) -> tuple[str, int, int]:
+def stopped_at(failure: Failure) -> tuple[str, int, int]:
     """Return what a run did when it was stopped, its attempt and its iteration."""
     context = context_of(failure, CancelledContext)
     assert context.reason == "enough"
@@ -147,7 +151,7 @@ async def test_after_an_abort_in_a_tool_no_further_tool_runs_and_nothing_is_vali
     failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
     ended = ": stopping" if inline else f"! {STOPPED}"
     assert calls(recorder.events) == ["look#a?", "look#a: found here", f"{stop.name}#b?", f"{stop.name}#b{ended}"]
-    assert cancelled(failure) == ("running tools", 1, 1)
+    assert stopped_at(failure) == ("running tools", 1, 1)
     last = ("user", "#a: found here", f"#b{ended}", f"#c! {STOPPED}", f"#d! {STOPPED}")
     assert transcript(failure.history)[-1] == last
     assert (stage.n_requests, failure.candidate, judged) == (1, None, [])
@@ -167,7 +171,7 @@ async def test_a_tool_that_swallows_the_cancellation_does_not_keep_the_run_going
 
     model = stage.model([[call("stubborn", id="a"), call("look", id="b")], "Never said."])
     failure = failed(await run(talker(model, tools=[stubborn, look]), "Go.", abort=abort))
-    assert cancelled(failure) == ("running tools", 1, 1)
+    assert stopped_at(failure) == ("running tools", 1, 1)
     assert failure.history[-1].content == (
         ToolResult("went on regardless", tool_use_id="a"),
         ToolResult(STOPPED, is_error=True, tool_use_id="b"),
@@ -288,8 +292,7 @@ async def test_a_client_that_swallows_every_cancellation_is_left_behind_after_th
     assert elapsed_s() == pytest.approx(8)
     assert [(event.tool_name, event.tool_use_id) for event in recorder.of(CallAbandoned)] == [(None, None)]
     if result is not None:
-        usage = failed(result).metadata.usage
-        assert usage is not None
+        usage = existing(failed(result).metadata.usage)
         assert not usage.exact
     stubborn.released.set()
     await asyncio.sleep(100)
@@ -368,7 +371,7 @@ async def test_an_abort_in_the_last_validator_is_no_success_and_asks_for_no_erro
     model, output = stage.model([hand_in(total, reflecting=reflecting), report(1)]), REFLECTED if reflecting else PLAIN
     agent = reporter(model, output=output, validators=[stop], error_prompt=tell)
     failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
-    assert cancelled(failure) == ("validating the output", 1, 1)
+    assert stopped_at(failure) == ("validating the output", 1, 1)
     assert (failure.phase, failure.candidate) == ("validation", {"total": total})
     assert [completed.succeeded for completed in recorder.of(AttemptCompleted)] == [False]
     last = f"#sub{total}" if reflecting else f"#out{total}"
@@ -386,7 +389,7 @@ async def test_an_abort_that_hits_a_waiting_validator_is_no_verdict(stage: Stage
 
     agent = reporter(stage.model([report(1)]), validators=[stop, small])
     failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
-    assert cancelled(failure) == ("validating the output", 1, 1)
+    assert stopped_at(failure) == ("validating the output", 1, 1)
     assert (failure.phase, failure.candidate) == ("validation", {"total": 1})
     assert [layer.name for layer in recorder.of(LayerStarted)] == ["schema", "stop"]
     completed = [layer.outcome for layer in recorder.of(LayerCompleted)]
@@ -410,7 +413,7 @@ async def test_a_prompt_function_that_stops_at_the_signal_is_a_cancellation(
 
     agent = talker(stage.model(["Never asked."]), **{which: prompt})
     failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
-    assert cancelled(failure) == ("building the prompts", 0, 0)
+    assert stopped_at(failure) == ("building the prompts", 0, 0)
     assert (failure.phase, stage.n_requests) == ("prompt_generation", 0)
 
 
@@ -469,7 +472,7 @@ async def test_a_signal_fired_before_the_run_stops_it_before_anything(stage: Sta
     prompts: list[str] = []
     agent = talker(stage.model(["Never asked."]), prompt=prompts.append, run_state=prompts.append)  # never called
     failure = failed(await run(agent, "Go.", abort=abort, callbacks=told.callbacks(), on_event=recorder))
-    assert cancelled(failure) == ("building the prompts", 0, 0)
+    assert stopped_at(failure) == ("building the prompts", 0, 0)
     assert (failure.phase, failure.history) == ("prompt_generation", ())
     assert (prompts, stage.n_requests, told.names) == ([], 0, ["run_start", "failure"])
 
@@ -612,8 +615,7 @@ async def test_a_signal_at_any_event_ends_the_run_there(stage: Stage) -> None:  
 
 async def noted(tasks: list[asyncio.Task[object]], work: Awaitable[T]) -> T:
     """Do the work in a task that is known from its first step on, also where tasks are eager."""
-    task = asyncio.current_task()
-    assert task is not None
+    task = existing(asyncio.current_task())
     tasks.append(task)
     return await work
 
@@ -667,10 +669,7 @@ async def test_a_callback_that_hangs_does_not_keep_a_cancelled_task_alive(stage:
         await asyncio.Event().wait()
 
     task = asyncio.create_task(run(long_run(stage), "Go.", callbacks=Callbacks(on_iteration_start=hang)))
-    await inside.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task, when=inside)
 
 
 @pytest.mark.parametrize("signal_first", [True, False])
@@ -701,8 +700,7 @@ async def test_after_an_abort_the_task_is_as_it_was(stage: Stage) -> None:  # A2
         return "stopping"
 
     failed(await run(talker(stage.model([call("stop"), "Never said."]), tools=[stop]), "Go.", abort=abort))
-    task = asyncio.current_task()
-    assert task is not None
+    task = existing(asyncio.current_task())
     assert task.cancelling() == 0
     await asyncio.sleep(0)
     async with asyncio.timeout(5):

@@ -14,7 +14,6 @@ from journeyman import (
     InMemoryJournal,
     Limits,
     Output,
-    Result,
     Subagents,
     ToolContext,
     run,
@@ -26,22 +25,17 @@ from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import ToolResult
-from tests.loop.players import look, report, reporter
-from tests.loop.results import end_of
+from tests.loop.parts import end_of
+from tests.play import failed, look, make_tool, report, reporter, texts
 
 NOT_RUN = "Error: not run, because an earlier call has stopped the run."
 
 
 @tool
 async def give_up(ctx: ToolContext, why: str = "the page is gone") -> str:
-    """Give up."""
     ctx.stop(why)
     ctx.stop("said too late")
     return "noted"
-
-
-def results(result: Result[Any]) -> list[str]:
-    return [block.text for message in result.history for block in message.content if isinstance(block, ToolResult)]
 
 
 def quitter(*answers: Answer, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
@@ -53,15 +47,14 @@ async def test_a_tool_stops_its_run_with_its_own_result_and_no_call_or_request_f
     agent = quitter([call("look"), call("give_up"), call("look", where="there")], "Never asked.")
     result = await run(agent, "Go.")
     assert end_of(result) == (CancelledContext(reason="the page is gone", doing="running tools"), 1, 1)
-    assert results(result) == ["found here", "noted", NOT_RUN]
+    assert texts(result) == ["found here", "noted", NOT_RUN]
     assert result.metadata.tools["give_up"].succeeded == 1
     assert str(result.error if isinstance(result, Failure) else "").endswith("running tools: the page is gone.")
 
 
 async def test_an_output_of_the_same_response_is_not_taken() -> None:
     model = Scripted([[report(id="out"), call("give_up")]])
-    result = await run(reporter(model, tools=[look, give_up]), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(reporter(model, tools=[look, give_up]), "Go."))
     assert result.error.context == CancelledContext(reason="the page is gone", doing="running tools")
     assert result.candidate == {"total": 3}
 
@@ -69,29 +62,22 @@ async def test_an_output_of_the_same_response_is_not_taken() -> None:
 async def test_calls_that_run_together_with_it_end_first() -> None:
     @tool(parallel=True)
     async def quit(ctx: ToolContext) -> str:
-        """Quit."""
         ctx.stop("enough")
         return "quit"
 
-    @tool(parallel=True)
-    async def find() -> str:
-        """Find."""
-        return "found"
-
+    find = make_tool("find", "found", parallel=True)
     agent = quitter([call("quit"), call("find"), call("find")], tools=[quit, find], limits=Limits(parallel_calls=1))
-    assert results(await run(agent, "Go.")) == ["quit", "found", "found"]
+    assert texts(await run(agent, "Go.")) == ["quit", "found", "found"]
 
 
 @tool
 async def fails(ctx: ToolContext) -> str:
-    """Fail."""
     ctx.stop("enough")
     raise ValueError("broken")
 
 
 @tool(timeout_s=0.01)
 async def is_late(ctx: ToolContext) -> str:
-    """Be late."""
     ctx.stop("enough")
     await asyncio.Event().wait()
     return ""
@@ -106,15 +92,13 @@ def in_a_thread(ctx: ToolContext) -> str:
 
 @tool(cache="run", effect="pure")
 async def is_cached(ctx: ToolContext) -> str:
-    """Be cached."""
     ctx.stop("enough")
     return "done"
 
 
 @pytest.mark.parametrize("how", [fails, is_late, in_a_thread, is_cached], ids=lambda each: str(each.name))
 async def test_the_run_stops_however_the_call_ends(how: Any) -> None:  # noqa: ANN401 - a tool
-    result = await run(quitter(call(how.name), tools=[how]), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(quitter(call(how.name), tools=[how]), "Go."))
     assert result.error.context == CancelledContext(reason="enough", doing="running tools")
 
 
@@ -123,17 +107,15 @@ async def test_a_middleware_and_a_deferred_tool_stop_the_run_too() -> None:
         called.context.stop("the middleware has had enough")
         return await call_next(called)
 
-    result = await run(quitter(call("look"), middlewares=[quits]), "Go.")
-    assert isinstance(result, Failure)
-    assert results(result) == ["found here"]
+    result = failed(await run(quitter(call("look"), middlewares=[quits]), "Go."))
+    assert texts(result) == ["found here"]
     assert "the middleware has had enough" in str(result.error)
 
     through = [
         call("tool_search", query="select:give_up"),
         call("call_tool", name="give_up", arguments={"why": "gone"}),
     ]
-    result = await run(quitter(*through, tools=deferred_tools([give_up])), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(quitter(*through, tools=deferred_tools([give_up])), "Go."))
     assert result.error.context == CancelledContext(reason="gone", doing="running tools")
 
 
@@ -142,12 +124,11 @@ async def test_a_call_that_has_ended_stops_nothing_and_a_reason_says_something()
 
     @tool
     async def keep(ctx: ToolContext) -> str:
-        """Keep the context."""
         kept.append(ctx)
         return "kept"
 
     result = await run(quitter(call("keep"), call("give_up", why=" "), "Done.", tools=[keep, give_up]), "Go.")
-    assert "which says nothing. Say why" in results(result)[1]
+    assert "which says nothing. Say why" in texts(result)[1]
     assert result.unwrap() == "Done."
     with pytest.raises(RuntimeError, match="'keep' has ended, so it can no longer stop its run"):
         kept[0].stop("too late")
@@ -155,9 +136,7 @@ async def test_a_call_that_has_ended_stops_nothing_and_a_reason_says_something()
 
 async def test_the_turn_of_a_chat_ends_and_the_chat_goes_on() -> None:
     async with Chat(quitter(call("give_up"), "Here again.")) as chat:
-        result = await chat.prompt("Go.")
-        assert isinstance(result, Failure)
-        assert results(result) == ["noted"]
+        assert texts(failed(await chat.prompt("Go."))) == ["noted"]
         assert (await chat.prompt("On.")).unwrap() == "Here again."
 
 
@@ -174,21 +153,19 @@ async def test_a_sub_agent_stops_itself_and_its_lead_goes_on() -> None:
     lead = Agent(name="lead", model=Scripted([delegated, "Without help."]), tools=[Subagents(helper)])
     result = await run(lead, "Go.")
     assert result.unwrap() == "Without help."
-    assert "the page is gone" in results(result)[0]
+    assert "the page is gone" in texts(result)[0]
     assert [child.code for child in result.metadata.children] == ["EXECUTION_CANCELLED"]
 
 
 def crew(made: Callable[[], object]) -> Agent[str]:
     @tool(parallel=True)
     async def quit(ctx: ToolContext) -> str:
-        """Quit."""
         made()
         ctx.stop("enough")
         return "quit"
 
     @tool(parallel=True, effect="once")
     async def find() -> str:
-        """Find."""
         made()
         return "found"
 
@@ -202,12 +179,11 @@ def crew(made: Callable[[], object]) -> Agent[str]:
 async def test_a_death_after_any_step_gives_the_same_end() -> None:
     whole, calls = InMemoryJournal(), list[object]()
     result = await run(crew(lambda: calls.append(1)), "Go.", host=Host(journal=whole))
-    assert results(result) == ["found", "quit", NOT_RUN, NOT_RUN]
+    assert texts(result) == ["found", "quit", NOT_RUN, NOT_RUN]
     assert len(calls) == 2
     for n in range(len(whole.finished) + 1):
         kept = dict(list(whole.finished.items())[:n])
         rest = InMemoryJournal(finished=dict(kept), started={key for key in whole.started if key in kept})
-        again = await run(crew(lambda: None), "Go.", host=Host(journal=rest))
-        assert isinstance(again, Failure)
+        again = failed(await run(crew(lambda: None), "Go.", host=Host(journal=rest)))
         assert isinstance(result, Failure)
         assert (again.error, again.history) == (result.error, result.history), list(kept)

@@ -21,14 +21,16 @@ from journeyman.events import (
     ToolCalled,
     ToolInputDelta,
 )
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Thinking, Usage
-from tests.loop.players import Report, report, reporter, talker
-from tests.loop.results import failed, succeeded
-from tests.support.clock import virtual_clock
-from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage, broken
+from tests.loop.callback_log import CallbackLog
+from tests.play import Door
+from tests.play.agents import Report, report, reporter, talker
+from tests.play.clock import virtual_clock
+from tests.play.recorder import Recorder, calls, check_balance, names, transcript
+from tests.play.results import failed, succeeded
+from tests.play.stage import Stage, broken
+from tests.play.tools import make_tool
 
 
 def play(stage: Stage) -> Agent[Report]:
@@ -100,11 +102,7 @@ async def test_a_cut_answer_is_asked_for_again_and_no_tool_is_run_twice(recorder
     stage = Stage(over_http=False)
     runs: list[str] = []
 
-    @tool
-    async def count(word: str) -> str:
-        runs.append(word)
-        return word
-
+    count = make_tool("count", "{word}", into=runs)
     model = stage.model(
         [
             call("count", word="one", id="a"),
@@ -208,16 +206,11 @@ async def test_leaving_a_stream_while_the_model_writes_hangs_up(stage: Stage) ->
 
 
 async def test_the_result_is_there_when_the_events_are_over(stage: Stage) -> None:  # R74
-    was_asked = asyncio.Event()
-
-    async def greet(request: Request) -> Answer:
-        await was_asked.wait()
-        return "Hello."
-
-    async with stream(talker(stage.model([greet])), "Go.") as events:
+    door = Door()
+    async with stream(talker(stage.model([door.before("Hello.")])), "Go.") as events:
         with pytest.raises(RuntimeError, match="The run has not ended"):
             _ = events.result
-        was_asked.set()
+        door.opened.set()
         kinds = [type(event).__name__ async for event in events]
         assert succeeded(events.result).output == "Hello."
     assert kinds[0] == "RunStarted"
@@ -226,19 +219,13 @@ async def test_the_result_is_there_when_the_events_are_over(stage: Stage) -> Non
 
 
 async def test_events_come_while_the_run_goes_on(stage: Stage) -> None:  # R74
-    released = asyncio.Event()
-
-    async def wait(request: Request) -> Answer:
-        await released.wait()
-        return "Hello."
-
-    seen: list[type[Event]] = []
-    async with stream(talker(stage.model([wait])), "Go.") as events:
+    door, seen = Door(), list[type[Event]]()
+    async with stream(talker(stage.model([door.before("Hello.")])), "Go.") as events:
         async for event in events:
             seen.append(type(event))
             if isinstance(event, IterationStarted):
                 assert ModelResponded not in seen
-                released.set()
+                door.opened.set()
     assert seen.index(AttemptStarted) < seen.index(ModelResponded)
 
 

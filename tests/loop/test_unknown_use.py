@@ -44,10 +44,8 @@ from journeyman.models.wrappers import Fallback, RateLimited
 from journeyman.store import Store
 from journeyman.types import Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
-from tests.loop.players import talker
-from tests.loop.results import context_of
 from tests.models.raw_server import RawServer, hanging_after
-from tests.support.clock import virtual_clock
+from tests.play import context_of, talker, virtual_clock
 
 WORD = "fox and hound "  # 14 bytes: 3.5 tokens, by the estimate
 
@@ -89,7 +87,7 @@ async def spend(model: Model, budget: Budget, *, max_tokens: int = 500, retries:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-async def test_aborted_streams_use_up_a_budget() -> None:
+async def test_aborted_streams_use_up_a_budget() -> None:  # A31, R79
     budget, n_words, ends = budget_of(1_500), 0, list[str]()
     model = Speaking(*[TextPart(WORD)] * 90, ResponseFinished("end_turn"))
     while len(ends) < 20 and "BUDGET_EXCEEDED" not in ends:
@@ -177,7 +175,7 @@ async def test_an_answer_without_a_request_or_without_words_is_believed() -> Non
 # -- nothing -----------------------------------------------------------------------------------------------------------
 
 
-async def test_where_nothing_is_known_the_reservation_counts() -> None:
+async def test_where_nothing_is_known_the_reservation_counts() -> None:  # A31, R79
     budget, price = Budget(Allowance(tokens=10_000, cost=1.0), scope="all", now=0.0), Price(input=1, output=10)
     lost = Scripted([ProviderError("gone", kind="network")], price=price)
     result = await spend(lost, budget)
@@ -231,6 +229,20 @@ async def test_the_next_model_may_answer_as_long_as_what_is_left_pays_for() -> N
     assert second.requests[0].max_tokens is not None
     assert 550 < second.requests[0].max_tokens < 590
     assert first.requests[0].max_tokens == 800
+
+
+@virtual_clock
+async def test_a_model_that_asks_the_next_one_waits_for_nobody_who_waits_for_its_place() -> None:
+    async def cut(request: Request) -> ProviderError:
+        await asyncio.sleep(1)  # the other run has reserved by then, and waits for its place
+        return broken_off(Usage(requests=1, input_tokens=10, output_tokens=400))
+
+    model = RateLimited(Fallback(Scripted([cut, "One."]), Scripted(["Two."])), concurrency=1)
+    budget = budget_of(1_150)
+    async with asyncio.timeout(60):
+        results = await asyncio.gather(spend(model, budget), spend(model, budget))
+    assert [isinstance(each, Success) for each in results] == [False, True]
+    assert context_of(results[0], BudgetContext).policy == "tokens"
 
 
 # -- after a death -----------------------------------------------------------------------------------------------------

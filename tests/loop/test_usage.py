@@ -13,11 +13,13 @@ from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import ToolStats
 from journeyman.types import Price, StopReason, ToolResult, ToolUse, Usage
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, look, preview, report, reporter, submit, talker
-from tests.loop.results import failed, succeeded
-from tests.support.clock import virtual_clock
-from tests.support.recorder import Recorder
-from tests.support.stage import Stage, Staged
+from tests.loop.parts import PLAIN, REFLECTED, fail, preview
+from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play.clock import virtual_clock
+from tests.play.recorder import Recorder
+from tests.play.results import existing, failed, succeeded
+from tests.play.stage import Stage, Staged
+from tests.play.tools import look
 
 
 def used(input_tokens: int, output_tokens: int, read: int | None = None, written: int | None = None) -> Usage:
@@ -54,8 +56,7 @@ async def test_cached_tokens_are_counted_once_however_many_attempts_there_are(st
 
 
 async def test_what_no_response_reported_stays_unknown(stage: Stage) -> None:  # X20, A31
-    usage = succeeded(await run(talker(stage.model(["Hello."])), "Go.")).metadata.usage
-    assert usage is not None
+    usage = existing(succeeded(await run(talker(stage.model(["Hello."])), "Go.")).metadata.usage)
     assert (usage.cache_read_tokens, usage.cache_write_tokens, usage.reasoning_tokens, usage.cost) == (None,) * 4
 
 
@@ -110,8 +111,7 @@ async def test_every_response_that_came_is_counted_whatever_it_was(stage: Stage,
     output, limits = REFLECTED if end == "early" else PLAIN, Limits(iterations=2, attempts=2)
     agent = reporter(stage.model(answers), output=output, limits=limits)
     result = await run(agent, "Go.", on_event=recorder)
-    usage = result.metadata.usage
-    assert usage is not None
+    usage = existing(result.metadata.usage)
     assert usage == Usage(requests=n_responses, input_tokens=tokens, output_tokens=n_responses)
     assert sum((record.usage for record in result.metadata.attempts), Usage()) == usage
     responded = [event.usage.input_tokens for event in recorder.of(ModelResponded)]

@@ -13,11 +13,9 @@ from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop import from_checker
 from journeyman.models.scripted import call
-from tests.loop.players import Report, Unspeakable, report, reporter
-from tests.loop.results import context_of, end_of, failed, succeeded
+from tests.loop.parts import Unspeakable, end_of
+from tests.play import Recorder, Report, Stage, context_of, failed, raising, report, reporter, succeeded
 from tests.support.naming import steady_repr
-from tests.support.recorder import Recorder
-from tests.support.stage import Stage
 
 
 class BillLine(BaseModel):
@@ -196,13 +194,10 @@ ERRORS: list[tuple[Exception, str]] = [
 async def test_the_last_error_holds_all_that_the_validator_said(
     stage: Stage, error: Exception, said: str, recorder: Recorder
 ) -> None:  # X13, X15, A33, D20, D31
-    def check(report: Report) -> None:
-        raise error
-
-    agent = reporter(stage.model([report(1, "out")], repeat=True), validators=[check])
+    agent = reporter(stage.model([report(1, "out")], repeat=True), validators=[raising(error)])
     failure = failed(await run(agent, "Go.", max_attempts=2, on_event=recorder))
     assert failure.error.context == AttemptsContext(attempts=2, max_attempts=2, last_error=said)
-    read = f"Validation failed: check\n{said}\n\nCorrect the output and hand it in again."
+    read = f"Validation failed: fail\n{said}\n\nCorrect the output and hand it in again."
     assert stage.tool_results(1) == [ToolResult(read, True, "out")]
     assert failure.error.cause is error
     assert failure.report is not None

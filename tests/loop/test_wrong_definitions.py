@@ -12,9 +12,7 @@ from journeyman.errors import DefinitionError, SubagentMisused
 from journeyman.models.scripted import FromFunction, Scripted
 from journeyman.output import PerRun
 from journeyman.toolbox import deferred_tools
-from tests.loop.players import Report, look, talker
-from tests.loop.results import context_of, failed
-from tests.support.stage import Stage
+from tests.play import Report, Stage, context_of, failed, look, talker
 
 HELPER = Agent(name="helper", model=Scripted([]))
 

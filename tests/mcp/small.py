@@ -14,7 +14,7 @@ from journeyman.mcp import Stdio, mcp
 from journeyman.models.scripted import Scripted
 from journeyman.tools.tools import AnyTool
 from journeyman.types import ToolUse
-from tests.toolbox.playing import answered
+from tests.play import answered
 
 SERVERS = Path(__file__).parent / "servers"
 ASKING, MODERN = SERVERS / "asking.py", SERVERS / "modern.py"

@@ -17,7 +17,7 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.tools.tools import AnyTool
 from tests.cli.program import Warm
 from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress, until
-from tests.toolbox.playing import answered
+from tests.play import answered
 
 pytestmark = pytest.mark.timeout(60)  # importing the SDK and starting a server made with it take seconds
 
@@ -69,7 +69,7 @@ async def test_a_schema_may_name_its_draft(small: Small) -> None:
 async def test_progress_is_reported(small: Small) -> None:
     events: list[Event] = []
     async with mcp({"small": small.at("sour")}) as (echo,):
-        assert (await answered(echo, {"word": "steps"}, events=events)).text == "arrived"
+        assert (await answered(echo, {"word": "steps"}, on_event=events.append)).text == "arrived"
     assert progress_in(events) == [("step 1", 0.25), ("step 2", 0.5), ("step 3", 0.75), ("9", None)]
 
 

@@ -9,7 +9,7 @@ from journeyman import Agent
 from journeyman.errors import McpUnavailable
 from journeyman.mcp import Stdio, mcp
 from tests.mcp.small import Small
-from tests.toolbox.playing import answered
+from tests.play import answered
 
 pytestmark = pytest.mark.timeout(60)
 

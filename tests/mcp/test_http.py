@@ -13,8 +13,8 @@ from journeyman.events import Event
 from journeyman.mcp import Http, Target, mcp
 from journeyman.models.scripted import call
 from tests.mcp.small import by_name, progress_in, stopped_at_progress
+from tests.play import answered
 from tests.support.stopwatch import STALL_S, longest_stall
-from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -24,7 +24,7 @@ async def test_a_server_over_http_is_listed_and_called_and_goes_on_after_a_cance
     async with mcp({"web": modern}) as tools:
         named = by_name(tools)
         assert (await answered(named["weather"], {"town": "Bern"})).text == '{"town":"Bern","degrees":[3,5]}'
-        assert (await answered(named["slowly"], {}, events=events)).text == "there"
+        assert (await answered(named["slowly"], {}, on_event=events.append)).text == "there"
         await stopped_at_progress(tools, call("forever", {}))
         assert (await answered(named["towns"], {})).text == "Bern\nBasel"
     assert progress_in(events) == [("half way", 0.5)]

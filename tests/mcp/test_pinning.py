@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Host, run, tool
+from journeyman import Agent, Host, run
 from journeyman.errors import PinsDiffer
 from journeyman.mcp import mcp, pin
 from journeyman.mcp.pins import Definition, Offer, Pins, differences, pinned
@@ -15,7 +15,7 @@ from journeyman.models.scripted import Scripted, call
 from journeyman.permission.taint import TaintGate
 from journeyman.tools.tools import AnyTool
 from tests.mcp.small import Small, by_name
-from tests.toolbox.playing import answered
+from tests.play import answered, make_tool
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -56,10 +56,7 @@ async def test_what_was_pinned_is_used(small: Small, file: Path) -> None:
 async def test_what_nobody_has_pinned_is_untrusted_throughout(small: Small, file: Path) -> None:
     paid: list[str] = []
 
-    @tool(effect="once")
-    async def pay(to: str) -> str:
-        paid.append(to)
-        return "paid"
+    pay = make_tool("pay", "paid", into=paid, effect="once")
 
     async def pay_with(tools: Sequence[AnyTool]) -> None:
         model = Scripted([call("pay", to="mallory@evil.example"), "Done."])

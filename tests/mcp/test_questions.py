@@ -16,7 +16,7 @@ from journeyman.mcp.elicitation import DECLINE, MAX_QUESTIONS, SKIP, CallQuestio
 from journeyman.models.scripted import Scripted, call
 from tests.cli.program import Warm
 from tests.mcp.small import ASKING, Small
-from tests.toolbox.playing import answered
+from tests.play import answered
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -15,7 +15,7 @@ from journeyman.events import Event, ToolProgress
 from journeyman.mcp import Stdio, mcp, pin
 from journeyman.tools.tools import AnyTool
 from tests.mcp.small import by_name
-from tests.toolbox.playing import answered
+from tests.play import answered
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -69,7 +69,9 @@ async def test_everything() -> None:
         weather = (await answered(named["get-structured-content"], {"location": "New York"})).text
         assert set(json.loads(weather)) == {"temperature", "conditions", "humidity"}
         long: dict[str, object] = {"duration": 0.2, "steps": 2}
-        assert "completed" in (await answered(named["trigger-long-running-operation"], long, events=events)).text
+        assert (
+            "completed" in (await answered(named["trigger-long-running-operation"], long, on_event=events.append)).text
+        )
     assert [event.fraction for event in events if isinstance(event, ToolProgress)] == [0.5, 1.0]
 
 

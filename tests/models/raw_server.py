@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 from typing import TypeAlias
 
+from tests.play import existing
+
 Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Answer: TypeAlias = bytes | Handler
 """Bytes to send, or what to do with the connection instead."""
@@ -102,8 +104,7 @@ class RawServer:
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        task = existing(asyncio.current_task())
         self._handlers.add(task)
         self.n_connections += 1
         try:
@@ -137,8 +138,7 @@ async def listening(handle: Handler) -> AsyncGenerator[int]:
     handlers: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        task = existing(asyncio.current_task())
         handlers.add(task)
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             await handle(reader, writer)

@@ -25,6 +25,7 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import Base64, Document, Image, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.models.asking import HELLO, ask, everything_said_by, failure_of, request, unavailable
 from tests.models.raw_server import RawServer, closing_after, http
+from tests.play import instance_of, raising
 from tests.support import messages_answers as says
 from tests.support.servers import MessagesApi
 
@@ -287,8 +288,7 @@ def no_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cloud(name: str, **options: Any) -> AnthropicCloudModel:  # noqa: ANN401 - as connect
-    model = connect(name, **options)
-    assert isinstance(model, AnthropicCloudModel)
+    model = instance_of(AnthropicCloudModel, connect(name, **options))
     return model
 
 
@@ -371,9 +371,7 @@ def test_what_a_cloud_needs_and_has_not_is_one_line() -> None:
 
 @pytest.mark.usefixtures("no_clouds")
 async def test_a_client_that_can_no_longer_be_made_is_a_fault_of_the_credentials() -> None:
-    def make() -> anthropic.AsyncAnthropic:
-        raise ValueError("No AWS region was provided.")
-
+    make = raising(ValueError("No AWS region was provided."))
     result = await run(Agent(name="a", model=AnthropicCloudModel("claude", make=make, prefix="bedrock")), "Hello.")
     assert isinstance(result, Failure)
     said = "The client for bedrock:claude cannot be made (ValueError: No AWS region was provided.)."

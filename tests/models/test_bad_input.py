@@ -7,12 +7,13 @@ from textwrap import wrap
 import pytest
 from inline_snapshot import snapshot
 
-from journeyman import Agent, DefinitionError, Failure, Model, Output, run, tool
+from journeyman import Agent, DefinitionError, Model, Output, run, tool
 from journeyman.connect import connect
 from journeyman.errors import CassetteError
 from journeyman.models import load_prices
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.openai import OLLAMA, VLLM, Endpoint
+from tests.play import failed
 
 
 @tool
@@ -23,8 +24,7 @@ async def look(n: int) -> str:
 
 async def shown(agent: Agent[object]) -> str:
     """Run an agent that cannot be run. Return the failure and its hint."""
-    result = await run(agent, "What sold best in May?")
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "What sold best in May?"))
     assert result.metadata.usage is None or result.metadata.usage.requests == 0
     return folded(f"{result.error}\n{result.error.hint}")
 

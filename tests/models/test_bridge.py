@@ -18,7 +18,7 @@ from pydantic_ai.models.test import TestModel as StandIn
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from journeyman import Agent, Document, Output, Success, ToolResult, dump_messages, load_messages, run, tool
+from journeyman import Agent, Document, Output, ToolResult, dump_messages, load_messages, run, tool
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError, Usage
 from journeyman.model import InputPart, Response, ResponseStarted, TextPart, ThinkingPart, collect
@@ -43,6 +43,7 @@ from tests.models import asking
 from tests.models.asking import HELLO, ask, parts_of, request
 from tests.models.bridging import KEY, Service, each, over
 from tests.models.decoding import summed
+from tests.play import instance_of, succeeded
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
 from tests.support.servers import MessagesApi, OpenAiApi
@@ -69,9 +70,7 @@ async def test_a_stand_in_calls_tools_and_hands_in_an_output_like_any_model() ->
         return sql.upper()
 
     agent = Agent(name="a", model=BridgeModel(StandIn()), system="s", tools=[query], output=Output(int))
-    result = await run(agent, "Go.")
-    assert isinstance(result, Success)
-    assert isinstance(result.output, int)
+    assert isinstance(succeeded(await run(agent, "Go.")).output, int)
 
 
 def speaking(*pieces: str | dict[int, Any]) -> BridgeModel:
@@ -178,8 +177,7 @@ async def test_what_only_the_provider_reads_goes_back_to_it_through_storage() ->
     assert "https://example.com" in orjson.dumps(text.extra).decode()
     stored = load_messages(dump_messages([Message("assistant", response.content)]))
     await ask(model, HELLO, *stored, Message("user", (ToolResult("9", tool_use_id="c1"),)))
-    back = sent[1][1]
-    assert isinstance(back, foreign.ModelResponse)
+    back = instance_of(foreign.ModelResponse, sent[1][1])
     assert [*back.parts] == [*parts[:2], SPOKEN, *parts[3:]]  # without its citations
 
 

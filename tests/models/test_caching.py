@@ -14,6 +14,7 @@ from journeyman.connect import connect
 from journeyman.model import CachePolicy, Settings
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.result import dump_document, result_document
+from tests.play import existing, succeeded
 from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import answer, thinking, tool_use
 from tests.support.servers import MessagesApi, OpenAiApi, Service
@@ -78,9 +79,7 @@ async def recorded(cache: CachePolicy) -> tuple[list[bytes], Success[Report]]:
             validators=[not_empty],
             settings=Settings(cache=cache, thinking="low"),
         )
-        result = await run(agent, "Read it all.")
-        assert isinstance(result, Success)
-        return [request.raw for request in api.requests], result
+        return [request.raw for request in api.requests], succeeded(await run(agent, "Read it all."))
 
 
 def conversation(body: bytes) -> bytes:
@@ -134,8 +133,7 @@ async def test_openrouter_is_told_what_to_cache_and_tells_what_a_run_cost() -> N
         model = connect("openrouter:anthropic/claude-sonnet-5.5", api_key="k", base_url=f"{api.url}/v1")
         result = await run(Agent(name="reader", model=model, system="Read carefully.", tools=[read]), "Read it all.")
         bodies = [request.raw for request in api.requests]
-    used = result.metadata.usage
-    assert used is not None
+    used = existing(result.metadata.usage)
     assert used.cost == pytest.approx(0.001 * 15 + 0.01)
     assert (used.cache_read_tokens, used.cache_write_tokens) == (900 * 15, 500)
     for body in bodies:
@@ -148,8 +146,7 @@ async def test_openrouter_is_told_what_to_cache_and_tells_what_a_run_cost() -> N
 
 async def test_what_the_cache_saved_is_counted_and_shown() -> None:
     _, result = await recorded("auto")
-    used = result.metadata.usage
-    assert used is not None
+    used = existing(result.metadata.usage)
     n_read, n_written = sum(1_000 * n for n in range(N_CALLS)) + 12_000 + 12_100, N_CALLS * 1_000 + 150
     assert (used.cache_read_tokens, used.cache_write_tokens) == (n_read, n_written)
     saved = (n_read * (3 - 0.3) + n_written * (3 - 3.75)) / 1e6

@@ -15,7 +15,7 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from journeyman import Abort, Agent, Failure, Host, Limits, Output, Result, Success, ToolContext, run, run_sync, tool
+from journeyman import Abort, Agent, Failure, Host, Limits, Output, Result, ToolContext, run, run_sync, tool
 from journeyman.endings import ApiErrorContext, RateLimitContext
 from journeyman.errors import CassetteError, NotRecorded, ProviderError, Usage
 from journeyman.events import Event, ModelRetried, TextDelta, ToolFinished
@@ -25,7 +25,7 @@ from journeyman.models.cassette.cassette import Cassette, Mode
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.tools.redaction import Secret
 from journeyman.types import Base64, Image, Text, Thinking, ToolResult
-from tests.support.clock import virtual_clock
+from tests.play import failed, succeeded, virtual_clock
 from tests.support.messages_answers import answer, cut, fault, stall, thinking, tool_use
 from tests.support.servers import MessagesApi
 
@@ -165,8 +165,7 @@ async def test_a_recording_replays_with_the_same_bodies_history_events_result(pa
         wire = AnthropicModel("claude-sonnet-5-5", api_key="sk-ant-0123456789", base_url=api.url, price=price)
         with Cassette(path, "once") as cassette:
             host = Host(model=cassette.model(wire), journal=cassette.journal)
-            first = await run(reporter, "Where?", on_event=recorded.append, host=host)
-    assert isinstance(first, Success)
+            first = succeeded(await run(reporter, "Where?", on_event=recorded.append, host=host))
     assert len(api.requests) == len(CONVERSATION)
 
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
@@ -199,8 +198,7 @@ def test_a_failed_run_fails_again_in_the_same_way(path: Path) -> None:
     usage = Usage(requests=1, input_tokens=7, exact=False)
     last = ProviderError("Later.", kind="rate_limited", status=429, request_id="req_1", retry_after_s=99, usage=usage)
     record(path, [call("look", city="Oslo"), last])
-    result = ask(path)
-    assert isinstance(result, Failure)
+    result = failed(ask(path))
     assert (result.error.context, result.error.attempt, result.error.iteration) == (
         RateLimitContext(message="Later.", status=429, request_id="req_1", retry_after_s=99),
         1,
@@ -311,8 +309,7 @@ def test_a_long_conversation_takes_space_in_proportion_to_its_length(tmp_path: P
 def test_a_changed_prompt_fails_with_a_diff_of_the_message(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     record(Path("weather.jsonl"), [call("look", city="Oslo", id="1"), "Clouds."], text="Is it warm in Oslo?")
-    result = ask(Path("weather.jsonl"), text="Is it cold in Oslo?")
-    assert isinstance(result, Failure)
+    result = failed(ask(Path("weather.jsonl"), text="Is it cold in Oslo?"))
     assert isinstance(result.error.context, ApiErrorContext)
     assert result.error.context.kind == "not_recorded"
     assert result.error.context.message == snapshot("""\
@@ -326,8 +323,7 @@ Undo the change, or record again: mode="all", pytest --journeyman-record=all, jo
 
 
 def differing(path: Path, **changed: Any) -> str:  # noqa: ANN401 - fields of an agent
-    result = ask(path, agent=replace(forecaster, **changed))
-    assert isinstance(result, Failure)
+    result = failed(ask(path, agent=replace(forecaster, **changed)))
     return "\n".join(str(result.error.cause).splitlines()[:-1]).replace(f"{path.parent}/", "")
 
 
@@ -403,8 +399,7 @@ def test_a_request_more_than_recorded_is_a_miss(path: Path) -> None:
 def test_another_model_is_another_conversation(path: Path) -> None:
     record(path, ["Once."])
     with Cassette(path) as cassette:
-        result = asyncio.run(play(forecaster, cassette, "anthropic:claude-sonnet-5-5"))
-    assert isinstance(result, Failure)
+        result = failed(asyncio.run(play(forecaster, cassette, "anthropic:claude-sonnet-5-5")))
     assert "request 1: model differs" in result.error.message
     assert '- model: "scripted:scripted"\n+ model: "anthropic:claude-sonnet-5-5"\n' in result.error.message
 
@@ -512,8 +507,7 @@ def test_a_replay_runs_no_tool_and_puts_back_results_errors_and_states(path: Pat
     events: list[Event] = []
     with Cassette(path) as cassette:
         host = Host(model=cassette.model(), journal=cassette.journal)
-        result = run_sync(agent, "Go.", on_event=events.append, host=host)
-    assert isinstance(result, Success)
+        result = succeeded(run_sync(agent, "Go.", on_event=events.append, host=host))
     assert (result.state, looked) == (2, [])
     assert result.metadata.tools["fall"].errors == {"raised": 1}
     texts = [event.tool_result for event in events if isinstance(event, ToolFinished)]

@@ -8,6 +8,7 @@ import pytest
 from journeyman.connect import connect, name_problem
 from journeyman.models.anthropic.model import AnthropicModel
 from tests.models.asking import unavailable
+from tests.play import existing, instance_of
 
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 
@@ -19,8 +20,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def connected(name: str, **options: object) -> AnthropicModel:
-    model = connect(name, **options)
-    assert isinstance(model, AnthropicModel)
+    model = instance_of(AnthropicModel, connect(name, **options))
     return model
 
 
@@ -34,8 +34,7 @@ def test_a_name_is_a_provider_a_colon_and_a_model(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["claude-sonnet-5-5", "", ":", "anthropic:", ":claude", "anthropic: claude", "7:a"])
 def test_any_other_name_is_a_problem_that_says_how_to_write_it(name: str) -> None:
-    problem = name_problem(name)
-    assert problem is not None
+    problem = existing(name_problem(name))
     assert problem.code == "INVALID_MODEL_NAME"
     assert repr(name) in problem.message
     assert "'anthropic:claude-sonnet-5-5'" in problem.hint

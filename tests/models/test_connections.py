@@ -13,7 +13,7 @@ from typing import assert_type
 
 import pytest
 
-from journeyman import Agent, Failure, Model, ProviderError, run
+from journeyman import Agent, Model, ProviderError, run
 from journeyman.connect import connect
 from journeyman.model import opened
 from journeyman.models import Scripted, transport
@@ -24,9 +24,9 @@ from tests.contracts.fault_wires import ANTHROPIC_EVENTS
 from tests.contracts.faults import CERTIFICATES
 from tests.models.asking import HELLO, ask
 from tests.models.raw_server import RawServer, http
+from tests.play import failed, instance_of, virtual_clock
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.clock import virtual_clock
 from tests.support.servers import MessagesApi, OpenAiApi
 
 ROOT = Path(__file__).parents[2]
@@ -36,8 +36,7 @@ WELL = http(ANTHROPIC_EVENTS.whole, content_type=ANTHROPIC_EVENTS.content_type)
 
 
 def model_at(url: str, **options: object) -> AnthropicModel:
-    model = connect(NAME, **{"api_key": KEY, "base_url": url, **options})
-    assert isinstance(model, AnthropicModel)
+    model = instance_of(AnthropicModel, connect(NAME, **{"api_key": KEY, "base_url": url, **options}))
     return model
 
 
@@ -106,8 +105,7 @@ async def test_a_connection_that_one_authority_vouches_for_is_not_used_by_anothe
         for _ in range(2):
             await say_hello(model_at(server.url))
         monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "idle_authority.pem"))
-        result = await run(Agent(name="greeter", model=model_at(server.url), retries=0), "Hello.")
-        assert isinstance(result, Failure)
+        result = failed(await run(Agent(name="greeter", model=model_at(server.url), retries=0), "Hello."))
         assert "a certificate that is not trusted here; SSL_CERT_FILE names other authorities" in str(result.error)
         assert len(server.requests) == 2
 

@@ -4,15 +4,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, ProviderError, Success, Usage, run, tool
+from journeyman import Agent, DefinitionError, Failure, ProviderError, Success, Usage, run
 from journeyman.model import Collector
 from journeyman.models import Faulty, Scripted
 from journeyman.models.faulty import FAULTS, Fault, FaultKind
 from journeyman.models.scripted import call, say
 from journeyman.types import NOTHING_USED, Message, Text, ToolUse
 from tests.models import asking
-from tests.support.clock import virtual_clock
-from tests.support.recorder import Recorder, check_balance
+from tests.play import Recorder, check_balance, make_tool, virtual_clock
 
 LOOKS = say(Text("I look."), call("look", what="a long argument", id="x"), call("look", what="another", id="y"))
 
@@ -122,11 +121,7 @@ async def test_without_a_rate_nothing_fails() -> None:
 
 @virtual_clock
 async def test_a_run_bears_every_fault_or_says_why_not() -> None:  # X39
-    @tool
-    async def look(what: str) -> str:
-        """Look."""
-        return f"found {what}"
-
+    look = make_tool("look", "found {what}")
     outcomes: set[str] = set()
     for seed in range(40):
         model = Faulty(Scripted([LOOKS, LOOKS, "Done."], repeat=True), seed, rate=0.4)

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from google.genai import types as official
 
-from journeyman import Agent, Failure, ModelUnavailable, Success, run, tool
+from journeyman import Agent, ModelUnavailable, run
 from journeyman.connect import connect
 from journeyman.models.google import GoogleModel
 from journeyman.models.transport import Timeouts
@@ -20,6 +20,7 @@ from tests.contracts.makers import GEMINI, KEY
 from tests.contracts.makers import google as made
 from tests.contracts.makers import vertex as made_on_vertex
 from tests.models.asking import Json, ask, everything_said_by, failure_of, known_of, request, unavailable
+from tests.play import failed, instance_of, make_tool, raising, succeeded
 from tests.support.gemini_answers import answer, call, fault, signed, text, thought
 from tests.support.gemini_rules import DUMMIES
 from tests.support.messages_answers import Raw, html_page, insert, raw
@@ -37,18 +38,14 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-@tool
-async def look(n: int) -> str:
-    """Look at one row."""
-    return f"row {n}"
+look = make_tool("look", "row {n}")
 
 
 # -- by name -----------------------------------------------------------------------------------------------------------
 
 
 def connected(name: str, **options: Any) -> GoogleModel:  # noqa: ANN401 - as connect
-    model = connect(name, **options)
-    assert isinstance(model, GoogleModel)
+    model = instance_of(GoogleModel, connect(name, **options))
     return model
 
 
@@ -135,9 +132,7 @@ async def test_a_token_that_has_expired_is_replaced_once() -> None:  # section 7
 
 
 async def test_a_token_provider_that_fails_is_told_without_its_secrets() -> None:  # section 7, fault 13
-    def provider() -> str:
-        raise RuntimeError(f"metadata server said no to Bearer {KEY}")
-
+    provider = raising(RuntimeError(f"metadata server said no to Bearer {KEY}"))
     error = await failure_of(GoogleModel(GEMINI, token=provider, base_url="http://127.0.0.1:9/v1beta1"))
     assert (error.kind, error.usage) == ("auth", Usage())
     assert "127.0.0.1:9 was not asked: the token provider failed (RuntimeError" in str(error)
@@ -192,8 +187,7 @@ async def test_a_missing_signature_is_a_bad_request() -> None:  # section 7, fau
 async def test_ten_steps_bring_every_signature_back() -> None:  # section 7, contract 3; the server compares
     steps = [answer(thought(f"Step {n}."), call("look", {"n": n}), call("look", {"n": -n})) for n in range(1, 11)]
     async with GeminiApi([*steps, answer("Done.")]) as api, made(api.url) as model:
-        result = await run(Agent(name="a", model=model, tools=[look]), "Look.")
-    assert isinstance(result, Success)
+        succeeded(await run(Agent(name="a", model=model, tools=[look]), "Look."))
     assert len(api.requests) == 11
 
 
@@ -203,8 +197,7 @@ async def test_a_conversation_moves_among_geminis_models() -> None:  # section 7
         history: Any = ()
         for name in names:
             async with made(api.url, name=name) as model:
-                result = await run(Agent(name="a", model=model, tools=[look]), "Look.", history=history)
-                assert isinstance(result, Success)
+                result = succeeded(await run(Agent(name="a", model=model, tools=[look]), "Look.", history=history))
                 history = result.history
     assert len(api.requests) == 8
 
@@ -267,8 +260,7 @@ async def test_an_unusable_answer_is_one_clear_line_and_loses_nothing(body: Json
     event = raw(b"data: " + orjson.dumps(body) + b"\n\n", content_type="text/event-stream")
     begun = answer(call("look", {"n": 1}))
     async with GeminiApi([begun, event]) as api, made(api.url) as model:
-        result = await run(Agent(name="a", model=model, tools=[look], retries=0), "Look.")
-    assert isinstance(result, Failure)
+        result = failed(await run(Agent(name="a", model=model, tools=[look], retries=0), "Look."))
     assert words in str(result.error)
     assert "\n" not in str(result.error)
     assert [message.role for message in result.history] == ["user", "assistant", "user"]

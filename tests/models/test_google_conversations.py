@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from journeyman import Agent, Chat, Price, Settings, Success, run, tool
+from journeyman import Agent, Chat, Price, Settings, run, tool
 from journeyman.compaction import Compaction
 from journeyman.models.google import GoogleModel
 from journeyman.types import Message, Opaque, Text, Thinking, ToolResult, ToolUse, Usage
@@ -20,6 +20,7 @@ from tests.contracts.makers import GEMINI
 from tests.contracts.makers import google as made
 from tests.models.asking import Json, ask, request
 from tests.models.raw_server import RawServer, http
+from tests.play import existing, succeeded
 from tests.support.gemini_answers import Counted, answer, call, event, signed, thought
 from tests.support.gemini_rules import Memory, judge
 from tests.support.servers import GeminiApi
@@ -51,8 +52,7 @@ async def test_a_shortened_conversation_has_the_user_first_and_no_result_without
         agent = Agent(
             name="a", model=model, tools=[look], compaction=compaction, settings=Settings(max_tokens=500), retries=0
         )
-        result = await run(agent, "Look at everything.")
-    assert isinstance(result, Success)
+        result = succeeded(await run(agent, "Look at everything."))
     lengths = [len(each.body["contents"]) for each in api.requests]  # pyright: ignore[reportArgumentType]
     assert max(lengths) < 2 * len(steps)  # the server judges what is left
     last: Any = api.requests[-1].body["contents"]
@@ -82,8 +82,7 @@ async def test_use_counts_cache_thoughts_and_hosted_tools_and_has_its_cost() -> 
     price = Price(input=1, output=10, cache_read=0.1)
     async with GeminiApi(script) as api, made(api.url, price=price) as model:
         result = await run(Agent(name="a", model=model, tools=[look]), "Look.")
-    usage = result.metadata.usage
-    assert usage is not None
+    usage = existing(result.metadata.usage)
     told = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.reasoning_tokens)
     assert told == (400 + 70 + 500, 40 + 5, 2_100, 30)
     assert usage.cost == pytest.approx((970 * 1 + 45 * 10 + 2_100 * 0.1) / 1_000_000)

@@ -12,6 +12,7 @@ from journeyman.models.google.decode import Decoder
 from journeyman.models.google.encode import Codec, encode
 from journeyman.types import Block, Message, Opaque, Text, Thinking, ToolUse, Usage
 from tests.models.decoding import Json, Response, failed, fed, summed
+from tests.play import instance_of
 
 OWNER: Final = "google:gemini-3-flash-preview"
 
@@ -105,8 +106,7 @@ def test_arguments_that_are_a_text_are_read_and_others_kept_aside() -> None:  # 
     ],
 )
 def test_a_call_that_cannot_be_made_is_one_clear_line(part: Json, words: str) -> None:  # section 5: 4 fixtures
-    error = failed(decoder(), [chunk(text("I look.")), chunk(part, finish="STOP")])
-    assert isinstance(error, UnusableAnswer)
+    error = instance_of(UnusableAnswer, failed(decoder(), [chunk(text("I look.")), chunk(part, finish="STOP")]))
     assert words in str(error)
     assert "\n" not in str(error)
 
@@ -173,8 +173,7 @@ def test_only_the_first_candidate_is_read() -> None:
 
 def test_an_answer_that_grows_without_end_is_not_taken() -> None:
     room = Room(1)
-    error = failed(decoder(room=room), [chunk(text("x" * 400_000))] * 3)
-    assert isinstance(error, UnusableAnswer)
+    error = instance_of(UnusableAnswer, failed(decoder(room=room), [chunk(text("x" * 400_000))] * 3))
     error = failed(decoder(), [chunk(*[call()] * 1_001)])
     assert "more than 1,000 blocks" in str(error)
 

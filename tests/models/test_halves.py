@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from journeyman import Agent, Chat, run, tool
+from journeyman import Agent, Chat, run
 from journeyman.connect import connect
 from journeyman.durable import Durable
 from journeyman.events import TextDelta
@@ -14,6 +14,7 @@ from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.types import ToolUse
 from tests.models.asking import Json
 from tests.models.raw_server import RawServer, http
+from tests.play import make_tool
 
 HALF = "half \ud83d."
 
@@ -59,10 +60,7 @@ def gemini(*pieces: str, arguments: str = "") -> list[Json]:
 WIRES = {"openai-chat:m": chat, "anthropic:m": messages, "google:m": gemini}
 
 
-@tool
-def note(text: str) -> str:
-    """Note a text."""
-    return text
+note = make_tool("note", "{text}")
 
 
 def answered(events: list[Json]) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, DefinitionError, ErrorCode, Failure, Host, Limits, Price, Settings, Success, run, tool
+from journeyman import Agent, DefinitionError, ErrorCode, Host, Limits, Price, Settings, Success, run
 from journeyman.errors import ProviderError
 from journeyman.events import Event, HostedToolRan, ModelResponded
 from journeyman.hosted import CodeExecution, FileSearch, Found, HostedTool, Location, WebSearch, hosted_calls
@@ -25,6 +25,7 @@ from journeyman.models.scripted import Scripted, say
 from journeyman.types import Message, Opaque, Text, Usage
 from tests.contracts import makers
 from tests.models.asking import Json, ask
+from tests.play import existing, failed, make_tool, succeeded
 from tests.support import gemini_answers as gemini
 from tests.support import messages_answers as messages
 from tests.support import openai_answers as openai
@@ -99,9 +100,7 @@ def agent(model: Model, *hosted: HostedTool, **more: Any) -> Agent[str, str]:  #
 
 async def played(searcher: Agent[str, str], *, history: Sequence[Message] = ()) -> tuple[Success[str], list[Event]]:
     events: list[Event] = []
-    ended = await run(searcher, "What sells in May?", on_event=events.append, history=history)
-    assert isinstance(ended, Success), ended
-    return ended, events
+    return succeeded(await run(searcher, "What sells in May?", on_event=events.append, history=history)), events
 
 
 def told(events: Sequence[Event]) -> list[tuple[str, str, str, tuple[Found, ...], str | None]]:
@@ -208,10 +207,6 @@ async def test_a_search_model_of_chat_completions_cites_its_pages() -> None:
 
 
 async def test_gemini_searches_and_runs_code_beside_tools() -> None:
-    @tool
-    def note(text: str) -> str:
-        return "noted"
-
     replies = [
         gemini.answer(*SCRIPTED_CODE, gemini.call("note", {"text": "2"}), grounding=GROUNDING),
         gemini.answer("Umbrellas."),
@@ -219,7 +214,7 @@ async def test_gemini_searches_and_runs_code_beside_tools() -> None:
     price = Price(input=1, output=1, web_search=14, code_execution=0)
     async with GeminiApi(replies) as api, makers.google(api.url, price=price) as model:
         asked = [WebSearch(), CodeExecution(), FileSearch(stores=("fileSearchStores/a",), max_results=4)]
-        ended, events = await played(agent(model, *asked, tools=[note]))
+        ended, events = await played(agent(model, *asked, tools=[make_tool("note", "noted")]))
     body = body_of(api, 0)
     assert body["tools"][1:] == [
         {"googleSearch": {}},
@@ -307,26 +302,20 @@ async def test_what_a_model_lacks_is_said_before_any_call(name: str) -> None:
         agent(model, hosted)
     assert [problem.code for problem in raised.value.problems] == ["NOT_HOSTED"]
     assert words in str(raised.value)
-    ended = await run(agent(Scripted([say("Hm.")]), hosted), "Hi.", host=Host(model=model))
-    assert isinstance(ended, Failure)
+    ended = failed(await run(agent(Scripted([say("Hm.")]), hosted), "Hi.", host=Host(model=model)))
     assert ended.error.code == ErrorCode.MODEL_UNAVAILABLE
     assert words in str(ended.error)
 
 
 async def test_early_gemini_has_hosted_tools_only_alone() -> None:
-    @tool
-    def note(text: str) -> str:
-        return text
-
     early = GoogleModel("gemini-2.5-flash", api_key="k")
     with pytest.raises(DefinitionError, match="it has no hosted web_search beside other tools"):
-        agent(early, WebSearch(), tools=[note])
+        agent(early, WebSearch(), tools=[make_tool("note", "{text}")])
     assert agent(early, WebSearch()).settings.hosted
 
 
 def test_claude_elsewhere_has_what_is_documented_there() -> None:
-    hosted = facts_of(on_vertex("claude-sonnet-5-5", region="global", project_id="p")).hosted
-    assert hosted is not None
+    hosted = existing(facts_of(on_vertex("claude-sonnet-5-5", region="global", project_id="p")).hosted)
     assert hosted.web_search is not None
     assert hosted.code_execution is None
 
@@ -368,15 +357,13 @@ def test_lists_that_the_caller_changes_later_are_copied() -> None:
 
 async def test_a_limit_on_cost_needs_the_price_of_a_call() -> None:
     priced = replace(claude(), price=price_for("anthropic", "claude-sonnet-5-5"))
-    ended = await run(agent(priced, CodeExecution(), limits=Limits(cost=1.0)), "Hi.")
-    assert isinstance(ended, Failure)
+    ended = failed(await run(agent(priced, CodeExecution(), limits=Limits(cost=1.0)), "Hi."))
     assert ended.error.code == ErrorCode.MODEL_UNAVAILABLE
     assert "its hosted code_execution has no known price" in str(ended.error)
 
 
 def test_a_call_without_a_price_has_no_cost() -> None:
-    listed = price_for("openai", "gpt-5.2")
-    assert listed is not None
+    listed = existing(price_for("openai", "gpt-5.2"))
     assert (listed.web_search, listed.file_search, listed.code_execution) == (10.0, 2.5, None)
 
 
@@ -418,8 +405,7 @@ def test_what_is_no_call_is_left_out(block: str) -> None:
 
 
 async def test_a_model_without_facts_is_asked() -> None:
-    ended = await run(agent(Scripted([say("Hm.")]), WebSearch()), "Hi.")
-    assert isinstance(ended, Success)
+    succeeded(await run(agent(Scripted([say("Hm.")]), WebSearch()), "Hi."))
 
 
 async def test_settings_for_one_request_are_checked_as_well() -> None:

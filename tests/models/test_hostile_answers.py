@@ -10,7 +10,7 @@ from typing import TypeAlias
 import orjson
 import pytest
 
-from journeyman import Agent, Failure, Model, Settings, run
+from journeyman import Agent, Model, Settings, run
 from journeyman.connect import connect
 from journeyman.endings import UnusableAnswerContext
 from journeyman.errors import ProviderError, UnusableAnswer
@@ -36,6 +36,7 @@ from journeyman.models.openai.responses_decode import Decoder as ByResponses
 from journeyman.types import Opaque, Text, Thinking, ToolUse, Usage
 from tests.models.asking import Json, ask
 from tests.models.raw_server import RawServer, http
+from tests.play import failed
 from tests.support.stopwatch import STALL_S, longest_stall
 
 PIECE = "x" * 20_000
@@ -256,8 +257,7 @@ NEGATIVE = [
 async def test_a_run_says_why_an_answer_was_not_taken(sent: Callable[[], Sent], reason: str, limit: int | None) -> None:
     async with RawServer(http(stream_of(sent()))) as server:
         agent = Agent(name="a", model=model_at(server.url), settings=Settings(max_tokens=1_000))
-        result = await run(agent, "Hello")
-    assert isinstance(result, Failure)
+        result = failed(await run(agent, "Hello"))
     assert isinstance(result.error.context, UnusableAnswerContext)
     assert (result.error.code, result.error.context.limit) == ("INVALID_RESPONSE", limit)
     assert reason in result.error.message

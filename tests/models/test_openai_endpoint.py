@@ -18,6 +18,7 @@ from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpo
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Message, Price, Text
 from tests.models.asking import unavailable
+from tests.play import instance_of
 
 PRESETS = (OPENAI, AZURE, OPENROUTER, OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO)
 LOCAL = (OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO)
@@ -31,14 +32,12 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chat(name: str, **options: object) -> OpenAIChatModel:
-    model = connect(name, **options)
-    assert isinstance(model, OpenAIChatModel)
+    model = instance_of(OpenAIChatModel, connect(name, **options))
     return model
 
 
 def responses(name: str, **options: object) -> OpenAIModel:
-    model = connect(name, **options)
-    assert isinstance(model, OpenAIModel)
+    model = instance_of(OpenAIModel, connect(name, **options))
     return model
 
 

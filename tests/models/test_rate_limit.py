@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from journeyman import Abort, Agent, DefinitionError, Failure, Limits, ProviderError, Text, Usage, run
+from journeyman import Abort, Agent, DefinitionError, Limits, ProviderError, Text, Usage, run
 from journeyman.model import Request
 from journeyman.models import RateLimited, Scripted
 from journeyman.models.scripted import Answer, FromFunction, say
 from journeyman.types import NOTHING_USED, Message
 from tests.models import asking
-from tests.support.clock import on_virtual_clock, virtual_clock
+from tests.play import failed, instance_of, on_virtual_clock, virtual_clock
 from tests.support.counting_loop import CountingLoop
 
 
@@ -151,10 +151,8 @@ async def test_waiting_ends_with_the_abort_and_with_the_deadline_of_the_run() ->
     await ask(limited)
     abort = Abort()
     asyncio.get_running_loop().call_later(5, abort.abort)
-    stopped = await run(Agent(name="tester", model=limited), "Go.", abort=abort)
-    late = await run(Agent(name="tester", model=limited, limits=Limits(seconds=5)), "Go.")
-    assert isinstance(stopped, Failure)
-    assert isinstance(late, Failure)
+    stopped = failed(await run(Agent(name="tester", model=limited), "Go.", abort=abort))
+    late = failed(await run(Agent(name="tester", model=limited, limits=Limits(seconds=5)), "Go."))
     assert [stopped.code, late.code] == ["EXECUTION_CANCELLED", "BUDGET_EXCEEDED"]
     await ask(limited)
     assert timed.asked_s == [0, 60]
@@ -196,8 +194,7 @@ def test_no_timer_is_left_behind() -> None:
 
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
         runner.run(scenario())
-        loop = runner.get_loop()
-        assert isinstance(loop, CountingLoop)
+        loop = instance_of(CountingLoop, runner.get_loop())
         assert loop.pending_timers() == []
 
 

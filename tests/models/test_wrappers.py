@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Success, Text, Usage, run, tool
+from journeyman import Agent, DefinitionError, Host, Limits, Price, Text, Usage, run, tool
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.events import ModelAnswered, ModelResponded, ModelRestarted
 from journeyman.model import Answered, BlockFinished, Facts, ResponseFinished, ResponseStarted, Restarted, TextPart
@@ -20,12 +20,15 @@ from journeyman.models.wrappers import PASSED_ON
 from journeyman.types import NOTHING_USED
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed
-from tests.support.clock import virtual_clock
+from tests.play import stage as stage
+from tests.play.clock import virtual_clock
+from tests.play.models import Door
+from tests.play.recorder import Recorder, check_balance
+from tests.play.results import cancelled, failed, succeeded
+from tests.play.stage import Stage, broken
+from tests.play.tools import make_tool
 from tests.support.messages_answers import answer, fault
-from tests.support.recorder import Recorder, check_balance
 from tests.support.servers import MessagesApi
-from tests.support.stage import Stage, broken
-from tests.support.stage import stage as stage
 
 KINDS: tuple[ProviderErrorKind, ...] = get_args(ProviderErrorKind)
 CHEAP, DEAR = Price(input=1, output=10), Price(input=100, output=1_000)
@@ -175,15 +178,10 @@ async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:
     first = stage.model([broken("Half.", "More.", ending="error"), "Never."], price=CHEAP)
     second = stage.model([call("look", id="a"), "Done."], price=DEAR)
 
-    @tool
-    async def look() -> str:
-        """Look."""
-        return "found"
-
+    look = make_tool("look", "found")
     recorder = Recorder()
     agent = Agent(name="tester", model=Fallback(first, second, on=["overloaded"]), tools=[look], retries=0)
-    first_half = await run(agent, "Go.", on_event=recorder, max_attempts=1)
-    assert isinstance(first_half, Success)
+    first_half = succeeded(await run(agent, "Go.", on_event=recorder, max_attempts=1))
     check_balance(recorder.events)
     answered = recorder.of(ModelAnswered)
     assert [event.model for event in answered[:2]] == [first.name, second.name]
@@ -199,8 +197,7 @@ async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:
 async def test_retries_begin_with_the_first_model_again_and_count_everything() -> None:
     first = Scripted([error("overloaded", usage=USED), error("overloaded", usage=USED)], price=CHEAP)
     second = Scripted([error("network", usage=USED), "Done."], price=DEAR)
-    result = await run(Agent(name="tester", model=Fallback(first, second)), "Go.")
-    assert isinstance(result, Success)
+    result = succeeded(await run(Agent(name="tester", model=Fallback(first, second)), "Go."))
     assert result.metadata.usage is not None
     assert result.metadata.usage.requests == 4
     assert result.metadata.usage.cost == pytest.approx(2 * (CHEAP.of(USED) or 0) + 2 * (DEAR.of(USED) or 0))
@@ -250,14 +247,12 @@ async def test_the_cost_is_unknown_after_a_swap_to_a_model_without_a_price() -> 
 
     swappable.swap(Scripted([call("swap", id="a")], price=CHEAP))
     agent = Agent(name="tester", model=swappable, tools=[swap])
-    result = await run(agent, "Go.")
-    assert isinstance(result, Success)
+    result = succeeded(await run(agent, "Go."))
     assert result.metadata.usage is not None
     assert result.metadata.usage.cost is None
 
     swappable.swap(Scripted([call("swap", id="a")], price=CHEAP))
-    limited = await run(replace(agent, limits=Limits(cost=1.0)), "Go.")
-    assert isinstance(limited, Failure)
+    limited = failed(await run(replace(agent, limits=Limits(cost=1.0)), "Go."))
     assert limited.code == "MODEL_UNAVAILABLE"
     said = "Model 'scripted:scripted' cannot be used: its cost is limited, and it has no known price."
     assert limited.error.message == said
@@ -275,8 +270,7 @@ async def test_a_swap_does_not_disturb_the_answer_under_way() -> None:
 async def test_without_a_model_a_run_ends_as_unavailable_and_says_what_to_do() -> None:
     swappable = Swappable()
     assert known_of(swappable) == ("swappable", "none", None, None, None)
-    result = await run(Agent(name="tester", model=swappable), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(Agent(name="tester", model=swappable), "Go."))
     assert (result.code, result.error.phase) == ("MODEL_UNAVAILABLE", "iteration")
     assert result.error.message == "Model 'swappable' cannot be used: it holds no model."
     assert result.error.hint == "Give it one: Swappable(model), or swap(model) before the call."
@@ -336,15 +330,6 @@ async def test_a_host_may_bring_a_wrapper() -> None:
 
 @virtual_clock
 async def test_a_cancelled_call_closes_the_stream_that_is_open() -> None:
-    waiting = asyncio.Event()
-
-    async def never(_: Request) -> str:
-        waiting.set()
-        await asyncio.Event().wait()
-        return ""
-
-    task = asyncio.create_task(ask(Fallback(Scripted([error()]), Scripted([never]))))
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    door = Door()
+    task = asyncio.create_task(ask(Fallback(Scripted([error()]), Scripted([door.before("")]))))
+    await cancelled(task, when=door.reached)

@@ -7,13 +7,14 @@ from signal import SIGTERM
 
 import pytest
 
-from journeyman import Agent, Success, run
+from journeyman import Agent, run
 from journeyman.durable import Durable
 from journeyman.mcp import Http, Stdio, mcp
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.serve import agent_server, serve_http
 from tests.cli.program import Warm, assert_one_error_line, running
 from tests.otel.sending import Sending
+from tests.play import cancelled, succeeded
 from tests.serve.served import echo
 from tests.serve.test_processes import command
 from tests.support.otlp import collecting
@@ -133,11 +134,8 @@ async def test_a_run_that_is_served_over_http_is_a_part_of_its_clients_trace(sen
         serve_http(agent_server(echo, host=sending.host()), port=0, on_ready=ready.set_result)
     )
     async with mcp({"guild": Http(await ready)}) as tools:
-        result = await run(calling([*tools]), "Go.", host=sending.host())
-    serving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await serving
-    assert isinstance(result, Success)
+        succeeded(await run(calling([*tools]), "Go.", host=sending.host()))
+    await cancelled(serving)
     assert_is_one_trace(sending)
 
 
@@ -145,6 +143,5 @@ async def test_a_run_that_is_served_over_stdio_is_a_part_of_its_clients_trace(se
     words = command("echo", warm=warm)
     server = Stdio(words.command, (*words.args, "--otel"), env={**variables(sending.collector.url), "PYTHONUTF8": "1"})
     async with mcp({"guild": server}) as tools:
-        result = await run(calling([*tools]), "Go.", host=sending.host())
-    assert isinstance(result, Success)
+        succeeded(await run(calling([*tools]), "Go.", host=sending.host()))
     assert_is_one_trace(sending)

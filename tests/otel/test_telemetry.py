@@ -15,9 +15,9 @@ from typing import Any, cast
 import pytest
 from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 
-from journeyman import Agent, Chat, Failure, Host, ProviderError, Rejected, Subagents, Success, Tasks, Team, run, tool
+from journeyman import Agent, Chat, Host, ProviderError, Rejected, Subagents, Tasks, Team, run, tool
 from journeyman.durable import Durable
-from journeyman.gate import Allow, Deny, GateRequest, Verdict
+from journeyman.gate import Deny
 from journeyman.model import Request, Response, Settings
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.otel import OpenTelemetry, names
@@ -26,6 +26,7 @@ from journeyman.store import Store
 from journeyman.types import Usage
 from tests.contracts.carriers import CARRIERS
 from tests.otel.sending import Sending
+from tests.play import Door, cancelled, failed, make_gate, make_tool, raising, succeeded
 
 SECRET = "sk-ant-api03-" + "a1B2" * 12
 
@@ -45,8 +46,7 @@ def looked() -> Response:
 
 
 async def test_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions(sending: Sending) -> None:
-    result = await run(scout(looked(), "Whales sing."), "Go.", host=sending.host())
-    assert isinstance(result, Success)
+    succeeded(await run(scout(looked(), "Whales sing."), "Go.", host=sending.host()))
     came = sending.received()
     assert came.tree() == [
         "invoke_agent scout",
@@ -167,8 +167,7 @@ def test_every_name_is_one_of_the_conventions() -> None:
 
 async def test_a_request_that_was_refused_counts_as_one_without_tokens(sending: Sending) -> None:
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
-    result = await run(scout(busy, retries=0), "Go.", host=sending.host())
-    assert isinstance(result, Failure)
+    failed(await run(scout(busy, retries=0), "Go.", host=sending.host()))
     figures = sending.received().metrics
     assert [point["error.type"] for point in figures["gen_ai.client.inference.duration"]] == ["overloaded"]
     assert len(figures["gen_ai.client.inference.usage.input_tokens"]) == 1
@@ -313,32 +312,16 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
         await asyncio.Event().wait()
         return ""
 
-    @tool
-    async def broken() -> str:
-        """Be broken."""
-        raise ValueError("Broken.")
-
-    @tool
-    async def forbidden() -> str:
-        """Do what is not allowed."""
-        return ""
-
-    class Gate:
-        async def decide(self, request: GateRequest) -> Verdict:
-            return Deny("No.") if request.tool_name == "forbidden" else Allow()
-
+    broken = make_tool("broken", ValueError("Broken."))
+    forbidden = make_tool("forbidden", "")
+    gate = make_gate(Deny("No."), "forbidden")
     uses = [call("slow"), call("broken"), call("forbidden"), call("unknown"), call("look")]
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
     model = Scripted([busy, say(*uses), "Done.", "Done."])
 
-    def never(answer: str) -> None:
-        raise Rejected("Never.")
-
-    agent = Agent(
-        name="scout", model=model, tools=[slow, broken, forbidden, look], gate=Gate(), validators=[never], retries=1
-    )
-    result = await run(agent, "Go.", host=sending.host(), max_attempts=2)
-    assert isinstance(result, Failure)
+    tools, validators = [slow, broken, forbidden, look], [raising(Rejected("Never."))]
+    agent = Agent(name="scout", model=model, tools=tools, gate=gate, validators=validators, retries=1)
+    failed(await run(agent, "Go.", host=sending.host(), max_attempts=2))
     came = sending.received()
     errors = {span.name: span.attributes.get("error.type") for span in came.spans if span.status == 2}
     assert errors == {
@@ -354,28 +337,17 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
     assert attempts == [False, False]
     judged = came.one("attempt 1").events
     assert judged == (
-        ("gen_ai.evaluation.result", {"gen_ai.evaluation.name": "never", "gen_ai.evaluation.score.label": "failed"}),
+        ("gen_ai.evaluation.result", {"gen_ai.evaluation.name": "fail", "gen_ai.evaluation.score.label": "failed"}),
     )
     decisions = [facts["journeyman.decision"] for _, facts in came.one("execute_tool forbidden").events]
     assert decisions == ["deny"]
 
 
 async def test_all_spans_of_a_cancelled_run_end(sending: Sending) -> None:
-    begun = asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait."""
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    agent = Agent(name="scout", model=Scripted([say(call("wait"))]), tools=[wait])
+    door = Door()
+    agent = Agent(name="scout", model=Scripted([say(call("wait"))]), tools=[door.tool()])
     running = asyncio.create_task(run(agent, "Go.", host=sending.host()))
-    await begun.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    await cancelled(running, when=door.reached)
     came = sending.received()
     assert came.tree() == ["invoke_agent scout", "  attempt 1", "    chat scripted", "    execute_tool wait"]
     assert came.one("invoke_agent scout").attributes["error.type"] == "EXECUTION_CANCELLED"
@@ -400,8 +372,7 @@ async def test_a_provider_that_raises_costs_spans_and_one_warning(caplog: pytest
 
 
 async def test_what_is_no_telemetry_is_refused() -> None:
-    result = await run(scout("Done."), "Go.", host=Host(telemetry=cast("Any", 42)))
-    assert isinstance(result, Failure)
+    result = failed(await run(scout("Done."), "Go.", host=Host(telemetry=cast("Any", 42))))
     assert "Host.telemetry is 42" in result.error.message
     assert "OpenTelemetry() of journeyman.otel" in result.error.message
 
@@ -442,13 +413,8 @@ _CONTENT = ("system_instructions", "input.messages", "output.messages", "tool.de
 
 @pytest.mark.parametrize("size", [10, 1_000, 100_000])
 async def test_content_is_cut_to_its_limit_and_stays_json(sending: Sending, size: int) -> None:
-    @tool
-    async def read() -> str:
-        """Read a long page."""
-        return "ü" * size
-
     answers = [*[say("x" * size, call("read")) for _ in range(8)], say("y" * size)]
-    agent = Agent(name="scout", model=Scripted(answers), tools=[read], system="z" * size)
+    agent = Agent(name="scout", model=Scripted(answers), tools=[make_tool("read", "ü" * size)], system="z" * size)
     await run(agent, "w" * size, host=sending.host(content=True, max_content_bytes=4_000))
     values = {
         (name, value)
@@ -503,10 +469,7 @@ async def test_all_lives_of_a_durable_run_are_in_the_trace_that_stored_it(sendin
     async with Durable(tmp_path / "runs.db", on_event=telemetry.hear) as durable:
         with sending.own.start_as_current_span("GET /ask"):
             first = asyncio.create_task(durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry)))
-        await begun.wait()
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
+        await cancelled(first, when=begun)
     is_broken = False
     async with Durable(tmp_path / "runs.db", on_event=telemetry.hear) as durable:
         result = await durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry))

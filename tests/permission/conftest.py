@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.permission.places import Workshop
+from tests.permission.workshop import Workshop
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from journeyman import Host, Tool
 from journeyman.gate import Allow, Approval, Decision, Deny, Gate
 from journeyman.models.scripted import Answer, call
 from journeyman.types import Effect, JsonObject
-from tests.permission.places import play
+from tests.permission.workshop import play
 
 Call = tuple[str, JsonObject]
 

@@ -19,14 +19,14 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRe
 from journeyman.models.scripted import Scripted, call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import AuditEntry, Permission
-from tests.permission.places import Approver, Workshop, play, request, results
+from tests.permission.workshop import Approver, Workshop, play, request
+from tests.play import cancelled, instance_of, texts
 
 EXTENTS: list[Extent] = ["session", "always"]
 
 
 async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
-    verdict = await gate.decide(wanted)
-    assert isinstance(verdict, Ask)
+    verdict = instance_of(Ask, await gate.decide(wanted))
     return Approval(
         request=wanted, question=verdict.question, digest=wanted.digest, offers=verdict.offers, rule=verdict.rule
     )
@@ -212,9 +212,7 @@ async def test_an_answer_to_a_run_that_ends_in_that_moment_waits_for_the_next(tm
     waits = asyncio.create_task(approvals.wait(approval))
     await asyncio.sleep(0)
     answer_in_a_thread(approvals, approval.digest, Allow())
-    waits.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waits
+    await cancelled(waits)
     assert (waiting(approvals), approvals.pending()) == ({}, ())
     assert await gate.decide(wanted) == Allow()
     assert isinstance(await gate.decide(wanted), Ask)
@@ -227,9 +225,7 @@ async def test_a_cancelled_wait_is_cancelled_also_if_the_answer_cannot_be_kept(t
     await asyncio.sleep(0)
     answer_in_a_thread(approvals, approval.digest, Allow())
     (tmp_path / "approvals.json").write_text("damaged")
-    waits.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waits
+    await cancelled(waits)
     with pytest.raises(ApprovalsUnreadable):
         approvals.pending()
 
@@ -336,5 +332,5 @@ async def test_a_gate_that_gives_no_verdict_denies(workshop: Workshop, wrong: ob
     for gate in (Wrong(wrong), Wrong(Ask("Really?"), wrong)):
         host = Host(gate=gate, approve=Approver(Allow()))
         result = await play(workshop.tools(), call("bash", command="touch trace"), host=host)
-        assert results(result) == [f"Error: denied: the gate gave no verdict, but {type(wrong).__name__}"]
+        assert texts(result) == [f"Error: denied: the gate gave no verdict, but {type(wrong).__name__}"]
     assert (workshop.ran, workshop.trace()) == ([], set())

@@ -19,7 +19,8 @@ from journeyman.models.scripted import call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action
 from journeyman.permission.permission import Permission
-from tests.permission.places import Approver, Workshop, play, request, results
+from tests.permission.workshop import Approver, Workshop, play, request
+from tests.play import instance_of, make_tool, texts
 
 
 class Clock:
@@ -36,8 +37,7 @@ PUSH = request("bash", command="git push")
 
 
 async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
-    verdict = await gate.decide(wanted)
-    assert isinstance(verdict, Ask)
+    verdict = instance_of(Ask, await gate.decide(wanted))
     return Approval(request=wanted, question=verdict.question, digest=wanted.digest, offers=verdict.offers)
 
 
@@ -64,7 +64,7 @@ async def test_a_question_shows_what_would_run(workshop: Workshop) -> None:
     question = "bash 'git push\\n\\u202e 世界 --force': the mode is balanced, and no rule allows it."
     assert [approval.question for approval in approver.asked] == [question]
     assert approver.asked[0].request.arguments == {"command": command}
-    assert (approver.asked[0].offers, results(result)) == (("once", "session", "always"), ["Error: denied: not today"])
+    assert (approver.asked[0].offers, texts(result)) == (("once", "session", "always"), ["Error: denied: not today"])
 
 
 @pytest.mark.parametrize(("extent", "n_asked"), [("once", 3), ("session", 1), ("always", 1)])
@@ -105,7 +105,7 @@ async def test_an_answer_that_is_none_is_a_denial(workshop: Workshop, answer: ob
     approver = Approver(answer)  # pyright: ignore[reportArgumentType] - what an approver may give
     gate = Permission(roots=[workshop.root])
     result = await workshop.play(gate, call("bash", command="touch trace"), approve=approver)
-    assert results(result)[0].startswith("Error: denied: ")
+    assert texts(result)[0].startswith("Error: denied: ")
     assert workshop.trace() == set()
 
 
@@ -115,16 +115,16 @@ async def test_an_approver_that_fails_denies(workshop: Workshop) -> None:
 
     host = Host(gate=Permission(roots=[workshop.root]), approve=broken)
     result = await play(workshop.tools(), call("bash", command="touch trace"), host=host)
-    assert (results(result), workshop.trace()) == (["Error: denied: the gate failed: ValueError: no connection"], set())
+    assert (texts(result), workshop.trace()) == (["Error: denied: the gate failed: ValueError: no connection"], set())
 
 
 async def test_modified_arguments_run_if_no_deny_rule_forbids_them_and_the_model_is_told(workshop: Workshop) -> None:
     gate, asked = Permission(roots=[workshop.root], deny=["Bash(rm *)"]), call("bash", command="touch trace")
     denied = await workshop.play(gate, asked, approve=Approver(Rewrite({"command": "ls; rm trace"})))
-    assert (workshop.ran, results(denied)) == ([], ["Error: denied: the rule Bash(rm *) forbids it."])
+    assert (workshop.ran, texts(denied)) == ([], ["Error: denied: the rule Bash(rm *) forbids it."])
     result = await workshop.play(gate, asked, approve=Approver(Rewrite({"command": "touch harmless"})))
     assert workshop.trace() == {"project/harmless"}
-    assert results(result) == ['The call was made with other arguments: {"command":"touch harmless"}\n[0]']
+    assert texts(result) == ['The call was made with other arguments: {"command":"touch harmless"}\n[0]']
 
 
 # -- answered later --------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ async def test_without_an_approver_a_call_can_be_approved_for_later(workshop: Wo
     touch = call("bash", command="touch trace")
     result = await workshop.play(Permission(roots=[workshop.root], approvals=opened()), touch)
     [pending] = opened().pending()
-    assert results(result) == [f"Error: denied: {pending.question} Nobody is there to approve it; it can be approved"
+    assert texts(result) == [f"Error: denied: {pending.question} Nobody is there to approve it; it can be approved"
                                f" later, as {pending.digest[:12]}."]  # fmt: skip
     assert (pending.tool, pending.arguments, pending.path) == ("bash", {"command": "touch trace"}, ("tester",))
     opened().answer(pending.digest, Allow())
@@ -259,7 +259,7 @@ async def test_in_parallel_calls_an_approval_is_used_exactly_once(opened: Opener
     assert (ran, len(opened().pending())) == ([], 1)
     opened().answer(opened().pending()[0].digest, Allow())
     result = await play([push], pushes, host=host)
-    assert (ran, sorted(text.partition(":")[0] for text in results(result))) == (["main"], ["Error"] * 4 + ["pushed"])
+    assert (ran, sorted(text.partition(":")[0] for text in texts(result))) == (["main"], ["Error"] * 4 + ["pushed"])
 
 
 async def test_a_run_can_wait_for_an_answer_from_elsewhere(workshop: Workshop) -> None:
@@ -296,7 +296,7 @@ async def test_calls_that_are_alike_wait_for_an_answer_each(tmp_path: Path) -> N
     await pushed.wait()
     assert ran == ["main"]
     approvals.answer(digest, Deny("once is enough"))
-    assert [text for text in results(await playing) if "Error" in text] == ["Error: denied: once is enough"]
+    assert [text for text in texts(await playing) if "Error" in text] == ["Error: denied: once is enough"]
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -343,14 +343,10 @@ async def test_a_file_that_cannot_be_trusted_approves_nothing(tmp_path: Path, sp
     spoil(path)
     ran: list[int] = []
 
-    @tool
-    async def mystery(n: int) -> None:
-        ran.append(n)
-
     host = Host(gate=Permission(roots=[tmp_path], approvals=Approvals(path)), approve=Approver(Allow()))
-    result = await play([mystery], call("mystery", n=1), host=host)
+    result = await play([make_tool("mystery", into=ran)], call("mystery", n=1), host=host)
     assert ran == []
-    assert f"ApprovalsUnreadable: The approvals in {path} cannot be used: " in results(result)[0]
+    assert f"ApprovalsUnreadable: The approvals in {path} cannot be used: " in texts(result)[0]
     with pytest.raises(ApprovalsUnreadable, match="Look at the file, or remove it"):
         Approvals(path).pending()
 
@@ -403,4 +399,4 @@ async def test_a_call_that_cannot_be_audited_is_not_made(workshop: Workshop, tmp
     gate = Permission(mode="trust", roots=[workshop.root], audit=tmp_path / "missing" / "audit.jsonl")
     result = await workshop.play(gate, call("bash", command="touch trace"))
     assert (workshop.ran, workshop.trace()) == ([], set())
-    assert "the gate failed: FileNotFoundError" in results(result)[0]
+    assert "the gate failed: FileNotFoundError" in texts(result)[0]

@@ -5,7 +5,8 @@ import pytest
 from journeyman.gate import Allow, Deny
 from journeyman.models.scripted import call
 from journeyman.permission.permission import Mode, Permission
-from tests.permission.places import Approver, Workshop, request, results
+from tests.permission.workshop import Approver, Workshop, request
+from tests.play import texts
 
 ALLOW = [
     *("Bash(touch *)", "Bash(git *)", "Edit(src/**)", "Read(src/**)"),
@@ -114,7 +115,7 @@ async def test_no_rule_allows_a_command_that_is_not_plain(workshop: Workshop, co
         approver, gate = Approver(), Permission(mode=mode, allow=ALLOW, roots=[workshop.root])
         result = await workshop.play(gate, call("bash", command=command), approve=approver)
         assert (workshop.ran, workshop.trace(), len(approver.asked)) == ([], set(), n_asked), mode
-        assert results(result)[0].startswith("Error: denied: "), mode
+        assert texts(result)[0].startswith("Error: denied: "), mode
 
 
 async def test_a_plain_command_is_allowed_and_does_leave_a_trace(workshop: Workshop) -> None:
@@ -152,7 +153,7 @@ async def test_no_rule_allows_a_path_that_leads_elsewhere(workshop: Workshop, pa
     gate = Permission(allow=ALLOW, roots=[workshop.root])
     result = await workshop.play(gate, call("write", path=path, content="x"), approve=approver)
     assert (workshop.ran, workshop.trace()) == ([], set())
-    assert results(result)[0].startswith("Error: denied: ")
+    assert texts(result)[0].startswith("Error: denied: ")
     assert len(approver.asked) == (0 if "\0" in path or len(path) > 4_000 else 1)
 
 
@@ -171,7 +172,7 @@ async def test_trust_ends_at_the_roots(workshop: Workshop, mode: Mode) -> None:
     answers = [call("write", path=path, content="x") for path in ("inside", "../outside/trace", "way-out/trace")]
     result = await workshop.play(gate, answers)
     assert workshop.trace() == {"project/inside"}
-    assert [text.startswith("Error: denied: ") for text in results(result)] == [False, True, True]
+    assert [text.startswith("Error: denied: ") for text in texts(result)] == [False, True, True]
 
 
 URLS = {
@@ -254,7 +255,7 @@ async def test_a_denied_program_is_found_anywhere(workshop: Workshop, command: s
         gate = Permission(mode="trust", allow=["Bash(*)"], deny=["Bash(rm *)"], roots=[workshop.root])
         result = await workshop.play(gate, call("bash", command=command), approve=approve)
         assert (workshop.ran, workshop.trace()) == ([], {"project/trace"})
-        assert "the rule Bash(rm *) forbids it" in results(result)[0]
+        assert "the rule Bash(rm *) forbids it" in texts(result)[0]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ async def test_a_denied_path_is_found_under_every_name(workshop: Workshop, path:
     gate = Permission(mode="trust", allow=["Edit(**)"], deny=["Edit(secrets)"], roots=[workshop.root])
     result = await workshop.play(gate, call("write", path=path, content="x"), approve=Approver(Allow()))
     assert workshop.ran == []
-    assert "the rule Edit(secrets) forbids it" in results(result)[0]
+    assert "the rule Edit(secrets) forbids it" in texts(result)[0]
 
 
 async def test_a_denied_name_is_found_at_any_depth(workshop: Workshop) -> None:
@@ -283,7 +284,7 @@ async def test_a_denied_name_is_found_at_any_depth(workshop: Workshop) -> None:
     paths = (".ssh/id_rsa", "a/b/.ssh/id_rsa", "/x/.ssh/id_dsa", "~/.ssh/id_rsa")
     result = await workshop.play(gate, [call("read", path=path) for path in paths], approve=Approver(Allow()))
     assert workshop.ran == []
-    assert all("forbids it" in text for text in results(result))
+    assert all("forbids it" in text for text in texts(result))
 
 
 EVIL = "https://evil.org https://EVIL.org./x https://a@evil.org https://evil.org\\x https://ev\u0131l.org@evil.org"

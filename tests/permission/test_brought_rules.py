@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Subagents, Tool, run, tool
+from journeyman import Agent, DefinitionError, Failure, Host, Subagents, Tool, run
 from journeyman.endings import InvalidInputContext
 from journeyman.gate import Allow, Ask, Deny, GateRequest
 from journeyman.models.scripted import Scripted
 from journeyman.permission import Approvals, Permission
 from journeyman.permission.capability import classify
 from journeyman.types import NOTHING_USED
-from tests.permission.places import request
+from tests.permission.workshop import request
+from tests.play import failed, instance_of, make_tool
 
 LOG = replace(request("log", path="x"), acts_as=None, foreign=True, server_names=("mcp__git__log", "mcp__git"))
 
@@ -82,8 +83,7 @@ async def test_what_is_to_be_asked_about_is_allowed_by_a_person_only(tmp_path: P
     allow, ask = ["Bash(git *)", "Read"], ["Bash(git push *)", "Read(**/.env)"]
     gate = Permission(mode="strict", roots=[tmp_path], approvals=approvals, allow=allow, ask=ask)
     assert await gate.decide(command("git log")) == Allow()
-    asked = await gate.decide(command("git push origin"))
-    assert isinstance(asked, Ask)
+    asked = instance_of(Ask, await gate.decide(command("git push origin")))
     assert "the rule Bash(git push *) asks about it" in asked.question
     assert isinstance(await gate.decide(command("git $x")), Ask)  # it may be what the rule is about
     approvals.grant(gate.key(classify(command("git push origin"))), "session")
@@ -95,10 +95,7 @@ async def test_what_is_to_be_asked_about_is_allowed_by_a_person_only(tmp_path: P
     assert not gate.hides(str(tmp_path / "a"), call=(looking.path, looking.tool_use_id), use="read", base=str(tmp_path))
 
 
-@tool
-def refund(order: int) -> str:
-    """Refund an order."""
-    return f"refunded {order}"
+refund = make_tool("refund", "refunded {order}")
 
 
 def agent(name: str, **fields: object) -> Agent[str]:
@@ -110,8 +107,7 @@ def agent(name: str, **fields: object) -> Agent[str]:
 async def test_a_rule_about_no_tool_ends_the_run_before_anything_is_spent(rule: str, where: str) -> None:
     gate = Permission(mode="trust", **rules(where, rule))
     for made, host in ((agent("a", tools=[refund], gate=gate), Host()), (agent("a", tools=[refund]), Host(gate=gate))):
-        ended = await run(made, "Go.", host=host)
-        assert isinstance(ended, Failure)
+        ended = failed(await run(made, "Go.", host=host))
         assert isinstance(ended.error.context, InvalidInputContext)
         assert f"The permission's rule {rule!r} matches no kind" in ended.error.context.issues[0]
         assert ended.metadata.usage == NOTHING_USED

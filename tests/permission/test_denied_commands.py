@@ -12,7 +12,7 @@ import pytest
 from journeyman.gate import Allow, Ask, Deny
 from journeyman.permission.permission import Permission
 from tests.permission.commands import CONTEXTS, HANDED_ON, INNOCENT, SPELLINGS, SUBCOMMANDS
-from tests.permission.places import StubShell, request
+from tests.permission.workshop import StubShell, request
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 

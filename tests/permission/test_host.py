@@ -9,8 +9,8 @@ from journeyman.endings import CancelledContext
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Gate, GateRequest, Rewrite, Stop, Verdict
 from journeyman.models.scripted import Answer, Scripted, call
 from journeyman.types import ToolUse
-from tests.loop.results import context_of
-from tests.permission.places import Approver, play, results
+from tests.permission.workshop import Approver, play
+from tests.play import context_of, make_gate, make_tool, texts
 
 
 class Says:
@@ -69,7 +69,7 @@ UNFIT = (
 async def test_an_approver_answers_a_question(ledger: Ledger, decision: Decision, paid: list[int], read: str) -> None:
     approver = Approver(decision)
     result = await ledger.play(PAY, gate=Says(Ask("Pay 5?")), approve=approver)
-    assert (ledger.paid, results(result)) == (paid, [read])
+    assert (ledger.paid, texts(result)) == (paid, [read])
     [approval] = approver.asked
     assert (approval.question, approval.request.arguments) == ("Pay 5?", {"amount": 5})
     assert approval.digest == approval.request.digest
@@ -81,12 +81,12 @@ async def test_a_value_of_another_type_is_a_change(ledger: Ledger) -> None:
         return repr(value)
 
     result = await play([tell], call("tell", value=True), host=Host(gate=Says(Rewrite({"value": 1}))))
-    assert results(result) == ['The call was made with other arguments: {"value":1}\n1']
+    assert texts(result) == ['The call was made with other arguments: {"value":1}\n1']
 
 
 async def test_without_an_approver_a_question_is_a_denial_with_its_words(ledger: Ledger) -> None:
     result = await ledger.play(PAY, gate=Says(Ask("Pay 5?")))
-    assert (ledger.paid, results(result)) == ([], ["Error: denied: Pay 5?"])
+    assert (ledger.paid, texts(result)) == ([], ["Error: denied: Pay 5?"])
 
 
 @pytest.mark.parametrize("asks", [True, False])
@@ -95,25 +95,22 @@ async def test_stop_ends_the_run(ledger: Ledger, asks: bool) -> None:
     stopping = Approver(Stop("enough of this"))
     result = await ledger.play([PAY, call("pay", amount=6, id="q")], gate=gate, approve=stopping)
     assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough of this", [])
-    assert results(result)[0] == "Error: denied: enough of this"
+    assert texts(result)[0] == "Error: denied: enough of this"
 
 
 async def test_several_gates_must_all_agree(ledger: Ledger) -> None:
     first, second, third = Says(Allow()), Says(Allow()), Says(Deny("no"))
     result = await ledger.play(PAY, own=[first, second], gate=third)
-    assert (ledger.paid, results(result)) == ([], ["Error: denied: no"])
+    assert (ledger.paid, texts(result)) == ([], ["Error: denied: no"])
     assert [len(gate.asked) for gate in (first, second, third)] == [1, 1, 1]
 
 
 async def test_arguments_that_a_later_gate_changes_are_shown_to_the_earlier_ones(ledger: Ledger) -> None:
-    class AtMost:
-        async def decide(self, request: GateRequest) -> Verdict:
-            return Allow() if request.arguments["amount"] in (1, 5) else Deny("no such amount")
-
-    allowed = await ledger.play(PAY, own=AtMost(), gate=Says(Rewrite({"amount": 1})))
-    assert (ledger.paid, results(allowed)[0].rpartition("\n")[2]) == ([1], "paid 1")
-    denied = await ledger.play(PAY, own=AtMost(), gate=Says(Rewrite({"amount": 9})))
-    assert (ledger.paid, results(denied)) == ([1], ["Error: denied: no such amount"])
+    at_most = make_gate(lambda request: Allow() if request.arguments["amount"] in (1, 5) else Deny("no such amount"))
+    allowed = await ledger.play(PAY, own=at_most, gate=Says(Rewrite({"amount": 1})))
+    assert (ledger.paid, texts(allowed)[0].rpartition("\n")[2]) == ([1], "paid 1")
+    denied = await ledger.play(PAY, own=at_most, gate=Says(Rewrite({"amount": 9})))
+    assert (ledger.paid, texts(denied)) == ([1], ["Error: denied: no such amount"])
 
 
 async def test_an_approval_does_not_hold_for_what_another_gate_makes_of_the_call(ledger: Ledger) -> None:
@@ -130,7 +127,7 @@ async def test_gates_that_never_agree_deny(ledger: Ledger) -> None:
             return Rewrite({"amount": amount + 1})
 
     result = await ledger.play(PAY, own=Plus(), gate=Plus())
-    assert results(result) == ["Error: denied: the gates keep rewriting the arguments for one another"]
+    assert texts(result) == ["Error: denied: the gates keep rewriting the arguments for one another"]
 
 
 async def test_a_gate_that_changes_what_it_is_shown_changes_nothing(ledger: Ledger) -> None:
@@ -150,13 +147,10 @@ async def test_a_gate_that_changes_what_it_is_shown_changes_nothing(ledger: Ledg
 
 
 async def test_arguments_that_json_can_hold_but_few_libraries_can_are_asked_about_all_the_same(ledger: Ledger) -> None:
-    @tool(effect="once")
-    async def keep(value: dict[str, Any]) -> str:
-        return "kept"
-
+    keep = make_tool("keep", "kept", effect="once")
     answer = ToolUse("k", "keep", f'{{"value": {{"n": {2**70}}}}}')
     result = await play([keep], answer, host=Host(gate=Says(Ask("Keep?")), approve=Approver(Allow())))
-    assert results(result) == ["kept"]
+    assert texts(result) == ["kept"]
 
 
 # -- runs in runs ------------------------------------------------------------------------------------------------------
@@ -171,19 +165,17 @@ def nested(ledger: Ledger, depth: int, answer: Answer, **around: Any) -> Agent: 
     @tool(effect="pure")
     async def delegate() -> str:
         result = await run(inner, "Go.", host=Host(**around))
-        return "stopped" if isinstance(result, Failure) else " ".join(results(result))
+        return "stopped" if isinstance(result, Failure) else " ".join(texts(result))
 
     return Agent(name=f"d{depth}", model=Scripted([call("delegate"), "Done."]), tools=[delegate])
 
 
-class AsksToPay:
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("Pay?") if request.tool_name == "pay" else Allow()
+ASKS_TO_PAY = make_gate(Ask("Pay?"), "pay")
 
 
 async def test_the_gates_of_a_run_hold_for_every_run_below_it_and_the_root_is_asked(ledger: Ledger) -> None:
     approver, child_approver = Approver(Allow()), Approver(Allow())
-    await run(nested(ledger, 3, PAY, approve=child_approver), "Go.", host=Host(gate=AsksToPay(), approve=approver))
+    await run(nested(ledger, 3, PAY, approve=child_approver), "Go.", host=Host(gate=ASKS_TO_PAY, approve=approver))
     assert [approval.request.path for approval in approver.asked] == [("d3", "d2", "d1", "d0")]
     assert (ledger.paid, child_approver.asked) == ([5], [])
 
@@ -202,7 +194,7 @@ async def test_a_run_below_passes_its_own_gate_and_then_those_above(ledger: Ledg
 
 
 async def test_a_stop_below_ends_the_outermost_run(ledger: Ledger) -> None:
-    result = await run(nested(ledger, 2, PAY), "Go.", host=Host(gate=AsksToPay(), approve=Approver(Stop("enough"))))
+    result = await run(nested(ledger, 2, PAY), "Go.", host=Host(gate=ASKS_TO_PAY, approve=Approver(Stop("enough"))))
     assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough", [])
 
 
@@ -224,16 +216,12 @@ class Flaky:
                 return "fine"
             raise ValueError("broken")
 
-        @tool
-        async def steady() -> str:
-            return "steady"
-
-        return [flaky, steady]
+        return [flaky, make_tool("steady", "steady")]
 
     async def play(self, *answers: Answer, most: int = 2, **agent: Any) -> list[str]:  # noqa: ANN401 - of an `Agent`
         tools = self.tools(parallel=agent.pop("parallel", False))
         limits = Limits(tool_failures=most, **agent.pop("limits", {}))
-        return results(await play(tools, *answers, limits=limits, **agent))
+        return texts(await play(tools, *answers, limits=limits, **agent))
 
 
 FAILING = "Error: not run: flaky failed 2 times in a row. Do not call it again; go on without it, or say so."

@@ -18,7 +18,8 @@ from journeyman.skills import Skills
 from journeyman.toolbox import Workspace, deferred_tools, fetch_tool
 from journeyman.types import Effect, JsonObject
 from tests.cli.program import Warm
-from tests.permission.places import play, request, results
+from tests.permission.workshop import play, request
+from tests.play import make_tool, texts
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
@@ -175,24 +176,19 @@ async def test_a_ready_tool_is_known_under_another_name_and_behind_call_tool(tmp
     gate = Permission(mode="strict", allow=["Bash(echo *)"], roots=[tmp_path])
     shell = replace(bash, name="shell")
     told = await play([shell], [call("shell", command="echo a"), call("shell", command="ls")], host=Host(gate=gate))
-    assert [text.split()[0] for text in results(told)] == ["a", "Error:"]
+    assert [text.split()[0] for text in texts(told)] == ["a", "Error:"]
     passed = [call("call_tool", name="shell", arguments={"command": text}) for text in ("echo a", "ls")]
     search = call("tool_search", query="select:shell")
     told = await play(deferred_tools([shell]), search, passed, host=Host(gate=gate))
-    assert [text.split()[0] for text in results(told)[1:]] == ["a", "Error:"]
+    assert [text.split()[0] for text in texts(told)[1:]] == ["a", "Error:"]
 
 
 async def test_a_tool_that_acts_as_a_ready_one_is_judged_as_that(tmp_path: Path) -> None:
     ran: list[str] = []
 
-    @tool(effect="once", acts_as="bash")
-    async def run_remotely(command: str) -> str:
-        ran.append(command)
-        return "ran"
-
     gate = Permission(mode="strict", allow=["Bash(git *)"], roots=[tmp_path])
     await play(
-        [run_remotely],
+        [make_tool("run_remotely", "ran", into=ran, effect="once", acts_as="bash")],
         [call("run_remotely", command="git status"), call("run_remotely", command="rm x")],
         host=Host(gate=gate),
     )

@@ -13,7 +13,8 @@ from journeyman.permission.programs import take_apart
 from journeyman.permission.protected import Protected
 from journeyman.permission.rules import Roots, Rules
 from journeyman.permission.shell import every_command, plain_words
-from tests.permission.places import request
+from tests.permission.workshop import request
+from tests.play import existing, instance_of
 
 UNKNOWN: Final = "<unknown>"
 """Stands for what bash puts in place of a part of a word."""
@@ -43,8 +44,7 @@ def spelled(words: tuple[Word, ...]) -> str:
     ],
 )
 def test_what_is_read_exactly_is_each_simple_command_in_order(command: str, runs: list[str]) -> None:
-    found = read(command)
-    assert found is not None
+    found = existing(read(command))
     assert [spelled(each.words) for each in found] == runs
 
 
@@ -114,8 +114,7 @@ async def test_a_denied_program_that_is_seen_in_an_unreadable_command_is_denied_
     gate = Permission(mode="trust", deny=["Bash(git push *)"], roots=[Path.cwd()])
     assert await gate.decide(request("bash", command=command)) == Deny("the rule Bash(git push *) forbids it.")
     other = Permission(mode="trust", deny=["Bash(git pull *)"], roots=[Path.cwd()])
-    asked = await other.decide(request("bash", command=command))
-    assert isinstance(asked, Ask)
+    asked = instance_of(Ask, await other.decide(request("bash", command=command)))
     assert "the rule Bash(git pull *) may forbid it: it cannot be read for sure" in asked.question
 
 

@@ -8,10 +8,8 @@ from journeyman import ToolResult, tool
 from journeyman.gate import Allow, GateRequest
 from journeyman.models.scripted import call
 from journeyman.tools.tools import Middleware, MiddlewareCall, Next
-from tests.loop.results import succeeded
-from tests.permission import places
-from tests.permission.places import results
-from tests.support.clock import virtual_clock
+from tests.permission import workshop
+from tests.play import make_tool, succeeded, texts, virtual_clock
 
 
 def tracing(name: str, trace: list[str]) -> Middleware:
@@ -24,22 +22,18 @@ def tracing(name: str, trace: list[str]) -> Middleware:
     return middleware
 
 
-@tool
-async def echo(n: str) -> str:
-    return f"<{n}>"
+echo = make_tool("echo", "<{n}>")
 
 
-@tool
-async def fail() -> str:
-    raise ValueError("broken")
+fail = make_tool("fail", ValueError("broken"))
 
 
 async def play(*middlewares: Middleware, answer: Any = None, calls: Any = echo, **more: Any) -> list[str]:  # noqa: ANN401
     """Run an agent that makes one call, or what `answer` says, and return what came of it."""
     made = answer or (call("echo", n="0") if calls is echo else call(calls.name))
-    result = await places.play([calls], made, middlewares=middlewares, **more)
+    result = await workshop.play([calls], made, middlewares=middlewares, **more)
     succeeded(result)
-    return results(result)
+    return texts(result)
 
 
 async def test_the_first_is_outermost_and_the_inner_ones_see_what_it_changed() -> None:

@@ -15,7 +15,7 @@ from journeyman.permission.permission import AuditEntry, Mode, Permission
 from journeyman.permission.rules import Root
 from journeyman.toolbox import Workspace
 from journeyman.types import JsonObject
-from tests.permission.places import request
+from tests.permission.workshop import request
 
 CALLS: dict[str, GateRequest] = {
     "read": request("read", "pure", path="a"),

@@ -16,8 +16,9 @@ from journeyman.permission.permission import Mode, Permission
 from journeyman.store import Store
 from journeyman.toolbox import Workspace, deferred_tools
 from journeyman.types import ToolUse
-from tests.permission import places
-from tests.permission.places import Approver, play, request, results
+from tests.permission import workshop
+from tests.permission.workshop import Approver, play, request
+from tests.play import texts
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 SELF_APPROVED = json.dumps({"version": 1, "always": ["tool:transfer"]})
@@ -105,7 +106,7 @@ async def test_a_real_workspace_leaves_them_as_they_are(home: Home) -> None:
         calls = [call("read", path=path), call("write", path=path, content=SELF_APPROVED)]
         for given, wanted in ((tools, calls), (deferred_tools(tools), [SEARCH, *[passed(each) for each in calls]])):
             result = await play(given, *wanted, host=Host(gate=home.gate(), approve=Approver(Allow("always"))))
-            assert results(result)[-1].startswith("Error: denied: "), path
+            assert texts(result)[-1].startswith("Error: denied: "), path
     assert home.kept() == before
     assert (home.root / "sessions.sqlite").read_bytes()[:16] == b"SQLite format 3\0"
 
@@ -181,7 +182,7 @@ async def test_what_commands_do_unasked_in_a_real_bash_leaves_them_as_they_are(h
     bash, before = Workspace(home.root).tools("bash"), home.kept()
     wanted = [call("bash", command=command, timeout_s=5) for command in COMMANDS if "hard.json" not in command.split()]
     result = await play(bash, wanted, host=Host(gate=home.gate()))
-    assert [text for text in results(result) if not text.startswith("Error: denied: ")] == []
+    assert [text for text in texts(result) if not text.startswith("Error: denied: ")] == []
     assert home.kept() == before
 
 
@@ -202,13 +203,13 @@ async def test_auto_mode_asks_before_it_changes_what_runs_by_itself(home: Home) 
             assert await gate.decide(request("write", path=path, content="")) == Allow(), path
 
 
-async def test_auto_mode_asks_about_nothing_that_only_looks_like_it(home: Home) -> None:
+async def test_auto_mode_AsksAbout_nothing_that_only_looks_like_it(home: Home) -> None:
     for path in (".gitignore", "git/config", "src/config", "profile.py", "bashrc.md", "conftest.py"):
         assert await home.gate("auto").decide(request("write", path=path, content="")) == Allow(), path
 
 
 async def test_auto_mode_asks_before_an_agent_changes_its_own_program() -> None:
-    own = Path(places.__file__)
+    own = Path(workshop.__file__)
     gate = Permission(mode="auto", roots=[own.parent])
     assert isinstance(await gate.decide(request("edit", path=own.name, old_text="", new_text="")), Ask)
     assert await gate.decide(request("edit", path="other.py", old_text="", new_text="")) == Allow()

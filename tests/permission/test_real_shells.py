@@ -14,7 +14,7 @@ from journeyman.permission.capability import classify
 from journeyman.permission.programs import RUNS_OTHERS, program_name, take_apart
 from journeyman.permission.rules import Roots, Rules
 from journeyman.permission.shell import plain_words
-from tests.permission.places import StubShell, request
+from tests.permission.workshop import StubShell, request
 from tests.properties.examples import examples, patient
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

@@ -10,7 +10,7 @@ from journeyman.models.scripted import Answer, call
 from journeyman.permission.capability import Action, classify
 from journeyman.permission.taint import TaintGate
 from journeyman.types import Effect, JsonObject
-from tests.permission.places import Approver, play, request
+from tests.permission.workshop import Approver, play, request
 
 ANY: JsonObject = {"type": "object"}
 

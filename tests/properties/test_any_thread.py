@@ -16,7 +16,7 @@ from journeyman.inbox import Receipt
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.tools.background import TaskContext
 from tests.support.busy import busy_threads
-from tests.support.players import Told, giving, sleeping
+from tests.tasks.works import Told, giving, sleeping
 
 N_TRIES = 40
 

@@ -22,6 +22,7 @@ from journeyman.model import (
     ResponseStarted,
 )
 from journeyman.models import Fallback, RateLimited, Swappable
+from tests.play import instance_of
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import CountingLoop
 
@@ -171,8 +172,7 @@ def test_no_minute_has_more_than_the_limits_and_nothing_is_left_behind(
 
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
         runner.run(scenario())
-        loop = runner.get_loop()
-        assert isinstance(loop, CountingLoop)
+        loop = instance_of(CountingLoop, runner.get_loop())
         assert loop.pending_timers() == []
     assert _limit_faults(noting.kept, limits) == []
     patient_calls = [kept.number for kept in noting.kept[:-1] if calls[kept.number].is_cancelled_after_s is None]
@@ -198,8 +198,7 @@ def _cancelled_before(step: int) -> bool:
     reached: list[bool] = []
 
     async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, CountingLoop)
+        loop = instance_of(CountingLoop, asyncio.get_running_loop())
         tasks = [asyncio.create_task(_call(model, call, number)) for number, call in enumerate(calls[:3])]
         loop.count_from_here()
         loop.before_step(step, lambda: reached.append(tasks[1].cancel()))

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Host, Success, ToolContext, run, tool
+from journeyman import Agent, Host, ToolContext, run, tool
 from journeyman.endings import START
 from journeyman.events import RecordingEnded
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.writer import MOST_WAITING
 from tests.cli.program import Warm
+from tests.play import Recorder as Heard
+from tests.play import succeeded
 from tests.support import tamper
-from tests.support.recorder import Recorder as Heard
 from tests.support.room import no_room
 
 
@@ -84,9 +85,8 @@ async def test_a_full_disk_ends_recording_with_one_warning_and_an_event(
         await run(answering(), "?", host=Host(record=recorder))
         await recorder.flush()
         with no_room(path.parent, 4096):
-            result = await run(agent, "?", on_event=heard, host=Host(record=recorder))
+            succeeded(await run(agent, "?", on_event=heard, host=Host(record=recorder)))
             await recorder.flush()
-    assert isinstance(result, Success)
     [told] = warnings_of(caplog)
     assert "nothing more is recorded in" in told
     assert len(heard.of(RecordingEnded)) == 1

@@ -10,11 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from journeyman import Agent, Chat, Host, Limits, Subagents, Success, run, tool
+from journeyman import Agent, Chat, Host, Limits, Subagents, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.events import RecordingEnded
-from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
+from journeyman.gate import Allow, Ask, Deny
 from journeyman.model import Response
 from journeyman.models.faulty import Faulty
 from journeyman.models.scripted import Scripted, call, say
@@ -23,10 +23,11 @@ from journeyman.store.store import Store
 from journeyman.tools.redaction import Redactor
 from tests.cli.program import Warm
 from tests.contracts.carriers import CARRIERS, Carrier
+from tests.play import Recorder as Heard
+from tests.play import make_gate, succeeded
 from tests.properties.examples import N_EXAMPLES
 from tests.store.test_killed import started
 from tests.support import tamper
-from tests.support.recorder import Recorder as Heard
 from tests.tools.secret_texts import SECRETS
 
 _NAMES = ("anthropic-events", "openai-chat-events", "openai-responses-document", "google-events")
@@ -73,11 +74,6 @@ def recorded(path: Path | str) -> tuple[RecordedRun, list[RecordedEvent]]:
 
 def kinds(events: Sequence[RecordedEvent]) -> list[str]:
     return [event.kind for event in events]
-
-
-class Asks:
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("May it?")
 
 
 async def test_a_run_is_recorded_with_its_figures_and_its_words(place: str) -> None:
@@ -154,7 +150,7 @@ async def test_the_turns_of_a_durable_chat_are_one_recording(path: Path) -> None
 
 
 async def test_a_durable_run_that_waits_is_no_live_recording_and_goes_on_in_the_same(place: str) -> None:
-    agent = looking(say(call("look", {"topic": "rain"}, id="a")), say("So."), gate=Asks())
+    agent = looking(say(call("look", {"topic": "rain"}, id="a")), say("So."), gate=make_gate(Ask("May it?")))
     with Recorder(place) as recorder:
         host = Host(record=recorder)
         async with Durable(place, linger_s=0.0) as durable:
@@ -180,12 +176,9 @@ async def test_a_store_records(path: Path) -> None:
 
 
 async def test_what_gates_and_approvers_say_is_recorded(path: Path) -> None:
-    class Wary:
-        async def decide(self, request: GateRequest) -> Verdict:
-            return Deny("not that") if request.arguments.get("topic") == "fire" else Allow()
-
+    wary = make_gate(lambda request: Deny("not that") if request.arguments.get("topic") == "fire" else Allow())
     answers = say(call("look", {"topic": "fire"}, id="a"), call("look", {"topic": "rain"}, id="b")), say("So.")
-    await run(looking(*answers, gate=Wary()), "?", host=Host(record=path))
+    await run(looking(*answers, gate=wary), "?", host=Host(record=path))
     _, events = recorded(path)
     told = [
         (each.tool_use_id, each.facts["decision"], each.facts.get("reason"))
@@ -356,8 +349,7 @@ async def test_a_store_that_fails_ends_recording_and_not_the_run(
     answers = [say(call("smash")), say(call("wait")), say("Still here.")]
     agent = Agent(name="rough", model=Scripted(answers), tools=[smash, wait])
     with caplog.at_level(logging.WARNING), Recorder(lone_place) as recorder:
-        result = await run(agent, "?", on_event=heard, host=Host(record=recorder))
-    assert isinstance(result, Success)
+        succeeded(await run(agent, "?", on_event=heard, host=Host(record=recorder)))
     assert len(heard.of(RecordingEnded)) == 1
     assert [record for record in caplog.records if "nothing more is recorded" in record.message] != []
 

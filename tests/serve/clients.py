@@ -9,7 +9,7 @@ from mcp.client import ClientRequestContext
 from journeyman import Agent, tool
 from journeyman.models.scripted import FromFunction, call
 from journeyman.serve import AgentServer
-from tests.support.clock import on_virtual_clock
+from tests.play import instance_of, on_virtual_clock
 
 
 def called(
@@ -115,6 +115,5 @@ async def last_round(
     client: Client, name: str, asked: types.InputRequiredResult, answers: types.InputResponses, input: str = "Go"
 ) -> str:
     """Return the text of a call that asks for nothing more."""
-    result = await next_round(client, name, asked, answers, input)
-    assert isinstance(result, types.CallToolResult)
+    result = instance_of(types.CallToolResult, await next_round(client, name, asked, answers, input))
     return text_of(result)

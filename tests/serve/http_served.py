@@ -21,7 +21,7 @@ from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.serve import AgentApp, Authorize, ServeLimits, app
 from journeyman.serve.hosting import Deps, OnDisconnect
 from journeyman.serve.listening import serve_on
-from tests.support.players import Door
+from tests.play import Door
 
 Json = dict[str, Any]
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from journeyman import Agent, Output, tool
+from journeyman import Agent, Output
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.serve.agui import changes
@@ -26,8 +26,8 @@ from journeyman.serve.bodies import run_input
 from journeyman.serve.live import ServeLimits
 from journeyman.serve.refusals import Refusal
 from journeyman.types import Thinking
+from tests.play import Door, make_tool, raising, results_in
 from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, send, serving, waiter
-from tests.support.players import Door
 from tests.support.stopwatch import STALL_S, longest_stall
 
 ROOT = Path(__file__).parents[2]
@@ -156,11 +156,8 @@ async def test_thinking_attempts_and_rejections_are_told_in_the_order_of_the_pro
 
 
 async def test_a_run_that_fails_and_one_that_is_stopped_are_told_apart() -> None:
-    def refuse(request: Request) -> Answer:
-        raise RuntimeError("no")
-
     door = Door()
-    async with serving([Agent(name="broken", model=Scripted([refuse])), waiter(door)]) as served:
+    async with serving([Agent(name="broken", model=Scripted([raising(RuntimeError("no"))])), waiter(door)]) as served:
         error = (await told(served, "broken", asked("r", "Go.")))[-1]
         assert (error["type"], error["code"]) == ("RUN_ERROR", "API_ERROR")
         body = {**asked("r", "Go."), "threadId": "other"}
@@ -174,18 +171,17 @@ async def test_a_run_that_fails_and_one_that_is_stopped_are_told_apart() -> None
 # -- resumes that cannot be used --------------------------------------------------------------------------------------
 
 
+def retell(request: Request) -> str:
+    """Say what the last calls gave."""
+    return " and ".join([each.text for each in results_in(request.messages[-1:])])
+
+
 def two_letters() -> Agent:
     """Return an agent that wants to send two letters at once."""
 
-    def answer(request: Request) -> Answer:
-        told = [block.text for block in request.messages[-1].content if block.type == "tool_result"]
-        return " and ".join(told) if told else say(call("send", letter="Dear Ada"), call("send", letter="Dear Bob"))
-
-    @tool(parallel=True)
-    async def send(letter: str) -> str:
-        return "sent"
-
-    return replace(clerk(), model=FromFunction(answer), tools=[send])
+    letters = say(call("send", letter="Dear Ada"), call("send", letter="Dear Bob"))
+    model = FromFunction(lambda request: retell(request) or letters)
+    return replace(clerk(), model=model, tools=[make_tool("send", "sent", parallel=True)])
 
 
 def answered(*ids: str, payload: object = True) -> list[Json]:
@@ -248,11 +244,8 @@ def painter() -> Agent:
     """Return an agent that paints two colours at once, with a tool that only its clients have, and says what it was
     told."""
 
-    def answer(request: Request) -> Answer:
-        told = [block.text for block in request.messages[-1].content if block.type == "tool_result"]
-        return " and ".join(told) if told else say(call("paint", name="red"), call("paint", name="blue"))
-
-    return Agent(name="painter", model=FromFunction(answer))
+    both = say(call("paint", name="red"), call("paint", name="blue"))
+    return Agent(name="painter", model=FromFunction(lambda request: retell(request) or both))
 
 
 def results(calls: Sequence[str], *told: str) -> list[Json]:

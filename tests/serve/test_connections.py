@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from journeyman.cancel import Abort
 from journeyman.serve.listening import HALF_OPEN_S, SLOW_S, listening_socket, serve_on
-from tests.support.clock import virtual_clock
+from tests.play import virtual_clock
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]

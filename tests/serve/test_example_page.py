@@ -13,7 +13,7 @@ from playwright.async_api import Dialog, async_playwright, expect
 from examples.service.mounted import companion, service
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
-from tests.support.players import Door
+from tests.play import Door
 from tests.view.conftest import ARGS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from journeyman import Agent, DefinitionError, Host, InMemoryJournal
 from journeyman.models.scripted import FromFunction, Scripted
 from journeyman.serve import ServeLimits, app
+from tests.play import Door
 from tests.serve.http_served import AppOptions, Served, clerk, owner, planner, serving, waiter
-from tests.support.players import Door
 
 RUN, SAID = {"input": "Hello."}, "You said: Hello."
 DETACHED = {"prefer": "respond-async"}
@@ -244,11 +244,8 @@ async def test_authorize_may_be_async_and_deps_are_those_of_the_owner() -> None:
     async def who(request: Request) -> str | None:
         return request.headers.get("x-user")
 
-    def greeting(text: str, deps: str) -> str:
-        return deps
-
     model = FromFunction(lambda request: request.messages[-1].text)
-    agent = Agent(name="greeter", model=model, deps=str, prompt=greeting)
+    agent = Agent(name="greeter", model=model, deps=str, prompt=lambda text, deps: deps)
     async with serving([agent], authorize=who, deps=lambda owner: f"deps of {owner}") as served:
         assert (await served.ask("POST", "/agents/greeter/runs", RUN, x_user="Ada L."))[1]["output"] == "deps of Ada L."
         assert (await served.ask("POST", "/agents/greeter/chats/c/turns", RUN, x_user="Bob"))[1][

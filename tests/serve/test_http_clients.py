@@ -20,10 +20,9 @@ from journeyman import Agent
 from journeyman.models.scripted import FromFunction
 from journeyman.serve import ServeLimits
 from tests.cli.program import Warm
+from tests.play import Door, virtual_clock
 from tests.serve.http_served import AppOptions, Served, events_of, serving, waiter
 from tests.serve.test_serve_command import code_of, started
-from tests.support.clock import virtual_clock
-from tests.support.players import Door
 
 BODY = b'{"input": "Go."}'
 LINE = b"POST /agents/%b/runs HTTP/1.1\r\n"
@@ -64,12 +63,7 @@ async def settled(served: Served, tasks: int) -> None:
 
 async def test_a_client_that_never_reads_is_cut_off_and_nobody_waits_for_it() -> None:
     door, text = Door(), "x" * 900_000
-
-    async def long(request: object) -> str:
-        await door.wait()
-        return text
-
-    agent = Agent(name="long", model=FromFunction(long))
+    agent = Agent(name="long", model=FromFunction(door.before(text)))
     async with serving([agent, echo()], limits=ServeLimits(slow_s=0.05), on_disconnect="continue") as served:
         await served.ask("GET", "/ready")
         before = len(asyncio.all_tasks())

@@ -11,9 +11,9 @@ import pytest
 from journeyman import Agent
 from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.durable.records import Change, Claim
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import call
 from tests.durable.processes import claimed
+from tests.play import following
 from tests.serve.http_served import AskFirst, Json, Served, clerk, send, serving
 from tests.serve.test_agui import TOOLS, asked, painter, results, shown, told
 
@@ -24,11 +24,9 @@ DETACHED = {"prefer": "respond-async"}
 def twice() -> Agent[str, str]:
     """Return an agent that asks about two letters, one after the other."""
 
-    def answer(request: Request) -> Answer:
-        n_sent = sum([message.role == "assistant" for message in request.messages])
-        return call("send", letter=f"letter {n_sent}", id=f"call{n_sent}") if n_sent < 2 else "Both are sent."
-
-    return Agent(name="clerk", model=FromFunction(answer), tools=[send], gate=AskFirst())
+    letters = [call("send", letter=f"letter {number}", id=f"call{number}") for number in range(2)]
+    model = following(*letters, "Both are sent.", repeat=True)
+    return Agent(name="clerk", model=model, tools=[send], gate=AskFirst())
 
 
 @asynccontextmanager

@@ -15,8 +15,8 @@ from journeyman.cancel import Abort
 from journeyman.durable import Durable
 from journeyman.serve import AgentApp, app
 from journeyman.serve.listening import listening_socket, serve_on
+from tests.play import Door
 from tests.serve.http_served import Served, clerk, waiter
-from tests.support.players import Door
 
 P = ParamSpec("P")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from journeyman.durable import Durable
+from tests.play import Door
 from tests.serve.http_served import AppOptions, Served, clerk, owner, serving, waiter
-from tests.support.players import Door
 
 RUN = {"input": "Hello."}
 DETACHED = {"prefer": "respond-async"}

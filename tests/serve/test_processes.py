@@ -24,9 +24,9 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.serve import agent_server, serve_http
 from journeyman.serve.listening import HALF_OPEN_S
 from tests.cli.program import Running, Start, Warm, environment, from_nothing, running
+from tests.play import cancelled, existing, virtual_clock
 from tests.serve.clients import Heard, Person, answered, text_of
 from tests.serve.served import echo
-from tests.support.clock import virtual_clock
 
 pytestmark = pytest.mark.timeout(60)  # the server, a process of its own, imports the SDK
 
@@ -230,9 +230,7 @@ async def test_a_public_server_answers_under_its_names_only() -> None:
             assert response.status == 421
         async with session.post(url, json=LISTING, headers={"Host": "agents.example.org"}) as response:
             assert response.status == 400  # it got through to the protocol, which wants a session first
-    serving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await serving
+    await cancelled(serving)
 
 
 async def test_a_taken_port_is_an_error() -> None:
@@ -265,8 +263,7 @@ HALF = {
 async def test_a_connection_without_a_whole_request_is_closed_by_the_server() -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_http(agent_server(echo), port=0, on_ready=ready.set_result))
-    port = urlsplit(await ready).port
-    assert port is not None
+    port = existing(urlsplit(await ready).port)
 
     async def is_closed(sent: bytes) -> bool:
         """Send a part of a request, and read to the end, which only the server can make."""

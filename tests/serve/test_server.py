@@ -10,14 +10,14 @@ from pydantic import BaseModel, field_serializer
 from journeyman import Abort, Agent, Allowance, Budget, DefinitionError, Event, Host, InMemoryJournal, Output, tool
 from journeyman.errors import StoreError
 from journeyman.events import RunFailed, RunStarted
-from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
+from journeyman.gate import Allow, Approval, Ask, Decision
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.serve import agent_server
 from journeyman.serve.server import served_tool
 from journeyman.types import Usage
+from tests.play import cancelled, make_gate, make_tool, virtual_clock
 from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, last_round, next_round, text_of
 from tests.serve.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
-from tests.support.clock import virtual_clock
 
 # -- what is listed ---------------------------------------------------------------------------------------------------
 
@@ -154,9 +154,7 @@ async def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) 
     pause = Pause()
     async with Client(agent_server(pause.agent(), echo, on_event=events.append), mode=mode) as client:
         calling = await pause.begun_by(client)
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
+        await cancelled(calling)
         await asyncio.sleep(1)
         assert text_of(await client.call_tool("echo", {"input": "Still there?"})) == "<Still there?>"
     (ended,) = [event for event in events if isinstance(event, RunFailed) and event.path == ("idler",)]
@@ -260,11 +258,7 @@ def test_an_approver_of_the_host_is_asked_instead_of_the_client(mode: str) -> No
 
 
 def test_long_arguments_are_cut_in_the_question(mode: str) -> None:
-    class Careful:
-        async def decide(self, request: GateRequest) -> Verdict:
-            return Ask("Really?")
-
-    long = Agent(name="long", model=last_result("x" * 9_000), tools=[remove], gate=Careful())
+    long = Agent(name="long", model=last_result("x" * 9_000), tools=[remove], gate=make_gate(Ask("Really?")))
     person = Person(answered("deny"))
     called(agent_server(long), "long", {"input": "Go"}, mode, elicitation_callback=person)
     (asked,) = person.asked
@@ -278,20 +272,15 @@ YES: types.InputResponses = {"approval-1": answered("allow")}
 def asking_twice() -> Agent[str, str]:
     """Return an agent that makes two calls side by side, both of which are asked about."""
 
-    class Careful:
-        async def decide(self, request: GateRequest) -> Verdict:
-            return Ask(f"Take {request.arguments['what']}?")
-
-    @tool(parallel=True)
-    async def take(what: str) -> str:
-        return f"took {what}"
+    careful = make_gate(lambda request: Ask(f"Take {request.arguments['what']}?"))
+    take = make_tool("take", "took {what}", parallel=True)
 
     def answer(request: Any) -> Any:  # noqa: ANN401
         if len(request.messages) == 1:
             return say(call("take", what="bread"), call("take", what="wine"))
         return ", ".join(block.text for block in request.messages[-1].content)
 
-    return Agent(name="guest", model=FromFunction(answer), tools=[take], gate=Careful())
+    return Agent(name="guest", model=FromFunction(answer), tools=[take], gate=careful)
 
 
 def test_questions_of_parallel_calls_are_all_answered(mode: str) -> None:

@@ -19,6 +19,7 @@ from journeyman.permission import Permission, TaintGate
 from journeyman.skills import Skills
 from journeyman.skills.format import MAX_FILES, MAX_FRONT_MATTER_BYTES, MAX_INSTRUCTIONS_BYTES
 from journeyman.toolbox import Workspace
+from tests.play import texts
 
 GOOD = "---\nname: {name}\ndescription: Fill forms.\n  Use it for PDFs.\n---\n# Forms\n\nAsk first.\n"
 
@@ -58,7 +59,7 @@ async def read(skills: Skills, *loads: Mapping[str, object], gate: Gate | None =
     agent = Agent(name="clerk", model=Scripted([*uses, "Done."]), tools=[skills], gate=gate)
     result = await run(agent, "Go.")
     assert result.unwrap() == "Done."
-    return [block.text for message in result.history for block in message.content if isinstance(block, ToolResult)]
+    return texts(result)
 
 
 # -- what a model reads ------------------------------------------------------------------------------------------------

@@ -78,6 +78,33 @@ recorder.close()
         assert [run.status for run in recordings.runs()] == ["success"] * 4
 
 
+def test_a_forked_child_does_not_use_the_durable_store_of_its_parent(tmp_path: Path) -> None:
+    complete(
+        tmp_path / "runs.db",
+        """
+from journeyman.durable import Durable
+
+
+async def whole():
+    async with Durable(path) as durable:
+
+        def work():
+            try:
+                durable.list().send(None)
+            except RuntimeError as error:
+                assert "before the process forked" in str(error), error
+            else:
+                raise AssertionError("it was not refused")
+
+        in_child(work)
+        assert not await durable.list()
+
+
+asyncio.run(whole())
+""",
+    )
+
+
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
 def test_a_fork_waits_for_the_work_of_other_threads(kind: str, tmp_path: Path) -> None:
     complete(

@@ -9,15 +9,15 @@ from typing import IO
 
 import pytest
 
-from journeyman import Chat, Host, Success, Text, run
+from journeyman import Chat, Host, Text, run
 from journeyman.errors import SessionInUse
 from journeyman.models.scripted import Scripted
 from journeyman.store.store import Store
 from tests.cli.program import Warm
+from tests.play import succeeded, texts, transcript
 from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
-from tests.support.recorder import transcript
 
 ROOT = Path(__file__).parent.parent.parent
 ONCE = "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again."
@@ -120,12 +120,11 @@ async def test_a_run_killed_in_mid_call_repeats_no_finished_step(warm: Warm, pat
         assert (program.line(), program.line()) == ("pay A", "pay B")
     rest = Scripted(["Ask whether B was paid."])  # the first two answers are in the journal
     with Store(path) as store:
-        result = await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7"), model=rest))
-    assert isinstance(result, Success)
+        result = succeeded(await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7"), model=rest)))
     assert result.output == "Ask whether B was paid."
     assert result.metadata.usage is not None
     assert result.metadata.usage.requests == 3
-    words = [block.text for message in result.history for block in message.content if block.type == "tool_result"]
+    words = texts(result)
     assert words[0] == "paid A"
     assert "whether it took effect is unknown, and it is not repeated" in words[1]
     assert len(rest.requests) == 1

@@ -18,9 +18,9 @@ from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
 from journeyman.store.database import VERSION
+from tests.play import echo
 from tests.support import tamper
 from tests.support.kept import Kept
-from tests.support.players import echo
 from tests.support.postgres import DeafSocket, PostgresServer
 
 
@@ -122,15 +122,6 @@ async def test_no_secret_is_in_the_tables_of_redacted_sessions(emptied: str) -> 
         chat.follow_up("Lovelace?")
     bodies = b"".join(bytes(str(body), "utf-8") for (body,) in changed(emptied, "SELECT body FROM jm_session_records"))
     assert (b"Lovelace" in bodies, b"hunter2" in bodies, bodies.count(b"[redacted]") > 3) == (False, False, True)
-
-
-async def test_every_text_comes_back_also_with_what_postgres_refuses(emptied: str) -> None:
-    odd = "a\0b␛0c'\"%s {} \\ é🎉"
-    async with Chat.open(talker(), emptied, id="a", create=True) as chat:
-        await chat.prompt(odd)
-        chat.follow_up(odd)
-    async with Chat.open(talker(), emptied, id="a") as chat:
-        assert (chat.messages[0].text, chat.state.follow_ups) == (odd, (odd,))
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Chat, Usage, load_messages
+from journeyman import Agent, Chat, load_messages
 from journeyman.errors import OutcomeUnknown, SessionInUse, StoreError
 from journeyman.models.scripted import Scripted
 from journeyman.session import Step
@@ -117,15 +117,6 @@ async def test_an_unknown_id_and_a_session_of_another_agent_are_refused_unless_a
             pass
     async with Chat.open(clerk, kept.place, id=id, any_agent=True) as chat:
         assert len(chat.messages) == 2
-
-
-def test_a_message_replaces_those_behind_it_and_a_cut_removes_them(kept: Kept) -> None:
-    with kept.stored() as store, closing(store.session(agent="tester")) as session:
-        session.write(Step(position=0, messages=[message(text) for text in "abc"]))
-        session.write(Step(position=1, messages=[message("B", "assistant")], usage=Usage(requests=1)))
-        assert [each.text for each in store.messages(session.id)] == ["a", "B"]
-        session.write(Step(position=0, messages=[]))
-        assert (store.messages(session.id), store.sessions()[0].messages) == ([], 0)
 
 
 async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from journeyman.models.wrappers import Swappable
 from journeyman.subagents import calls
 from journeyman.subagents.calls import SingleCall, choose_call, parse_arguments
 from journeyman.types import Effect
-from tests.subagents.players import Count, errors, play, read, scout
-from tests.support.players import echo
-from tests.support.stage import Stage
+from tests.play import Stage, echo
+from tests.subagents.leads import Count, errors, play, read, scout
 
 
 def agent(name: str, **fields: Any) -> Agent[Any, Any]:  # noqa: ANN401 - any field

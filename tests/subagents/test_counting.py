@@ -9,10 +9,9 @@ from journeyman import Agent, Budget, Host, Limits, Output, Subagents, Tasks, Te
 from journeyman.errors import DefinitionError, SubagentFailed
 from journeyman.models.scripted import Scripted, call
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
-from tests.subagents.players import Count, errors, play, read, scout
-from tests.support.players import code, done, look
-from tests.support.stage import Stage
-from tests.team.players import wanted
+from tests.play import Stage, existing, look, succeeded
+from tests.subagents.leads import Count, errors, play, read, scout
+from tests.team.members import wanted
 
 
 def searcher() -> Agent[Count]:
@@ -64,7 +63,7 @@ async def test_what_the_budget_counts_is_what_the_run_and_its_background_used_to
         crew.tasks = tasks
         start = call("subagent", agent="middle", task="go", background=True)
         lead = Agent(name="lead", model=Scripted([start, call("rest"), "done"]), tools=[crew, rest])
-        metadata = done(await run(lead, "Go.", host=Host(budget=budget))).metadata
+        metadata = succeeded(await run(lead, "Go.", host=Host(budget=budget))).metadata
         assert metadata.background_usage == tasks.get("bg-1").usage
     assert metadata.usage is not None
     assert metadata.background_usage is not None
@@ -75,9 +74,7 @@ async def test_what_the_budget_counts_is_what_the_run_and_its_background_used_to
 async def test_a_child_that_cancels_itself_has_its_usage_in_the_result(stage: Stage) -> None:
     @tool
     async def give_up() -> str:
-        """Give up."""
-        current = asyncio.current_task()
-        assert current is not None
+        current = existing(asyncio.current_task())
         current.cancel()
         await asyncio.Event().wait()
         return "never"
@@ -115,7 +112,7 @@ async def test_a_blank_last_answer_of_a_text_sub_agent_is_no_output_and_no_error
         await Subagents(silent(), tasks=tasks).execute({**task, "background": True})
         await tasks.wait()
         assert (tasks.get("bg-1").status, tasks.get("bg-1").result) == ("completed", "(no output)")
-    assert code(await Subagents(silent()).run("silent", "go")) == "INVALID_RESPONSE"
+    assert (await Subagents(silent()).run("silent", "go")).code == "INVALID_RESPONSE"
     typed = Agent(name="typed", model=Scripted([" "]), output=Output(Count))
     with pytest.raises(SubagentFailed):
         await Subagents(typed).execute({"agent": "typed", "task": "go"})

@@ -15,10 +15,9 @@ from journeyman.model import Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.background import Writer
-from tests.subagents.players import counter, detached, errors, lead, play, read, scout
-from tests.support.players import Door, Told, done, echo, hang, look
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
+from tests.play import Door, Recorder, Stage, echo, hang, look, raising, succeeded, transcript
+from tests.subagents.leads import counter, detached, errors, lead, play, read, scout
+from tests.tasks.works import Told
 
 SHORT = Settings(max_tokens=500)
 LATER = {"agent": "scout", "task": "look", "background": True}
@@ -118,7 +117,7 @@ async def test_its_tokens_are_still_those_of_the_budget_above_and_its_usage_is_i
     door = Door()
     async with Tasks(notify=Told()) as tasks:
         crew = Subagents(scout(stage, door.before("found"), settings=SHORT), tasks=tasks)
-        result = done(await play(stage, crew, LATER, host=Host(budget=budget), settings=SHORT))
+        result = succeeded(await play(stage, crew, LATER, host=Host(budget=budget), settings=SHORT))
         door.opened.set()
         await tasks.wait()
         assert tasks.get("bg-1").usage.total_tokens == 15
@@ -198,9 +197,7 @@ async def test_its_output_holds_calls_and_messages(stage: Stage) -> None:  # S1.
 
 
 async def test_an_output_that_cannot_be_opened_fails_the_task_and_asks_no_model(stage: Stage) -> None:  # S1.6, S1.9
-    def broken(id: str, subject: str) -> tuple[Writer, str]:
-        raise OSError("disk full")
-
+    broken = raising(OSError("disk full"))
     assert (await detached(stage, Subagents(scout(stage), background_output=broken), LATER)).status == "failed"
     assert stage.n_requests == 2
 
@@ -218,7 +215,6 @@ async def test_depth_rises_in_the_background_too() -> None:  # S1.6, S16.11
 
     @tool
     async def depth(context: ToolContext) -> int:
-        """Say how deep."""
         depths.append(context.depth)
         return context.depth
 

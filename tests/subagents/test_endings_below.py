@@ -8,11 +8,9 @@ import pytest
 from journeyman import Abort, Agent, Allowance, Chat, Limits, Output, Subagents, Tasks, Team, run, tool
 from journeyman.events import AttemptCompleted, RunFailed, RunStarted
 from journeyman.models.scripted import FromFunction, Scripted, call
-from tests.subagents.players import Count
-from tests.support.clock import virtual_clock
-from tests.support.players import cancelled, hang
-from tests.support.recorder import Recorder, check_balance
-from tests.team.players import wanted
+from tests.play import Recorder, cancelled, check_balance, hang, raising, virtual_clock
+from tests.subagents.leads import Count
+from tests.team.members import wanted
 
 Where = Literal["model", "tool", "validator", "error prompt", "project"]
 
@@ -33,12 +31,9 @@ def slow(where: Where = "model") -> Agent[Any]:
 
     @tool(name="wait")
     async def wait() -> str:
-        """Wait."""
         return await forever()
 
-    def reject(count: Count) -> None:
-        raise ValueError("no")
-
+    reject = raising(ValueError("no"))
     output, hand_in = Output(Count), call("output", total=1)
     match where:
         case "model":
@@ -112,7 +107,6 @@ async def test_children_tell_of_their_end_when_the_run_above_is_out_of_time(
 async def test_a_run_in_a_tool_call_that_takes_too_long_tells_of_its_end(recorder: Recorder) -> None:
     @tool(timeout_s=3)
     async def ask() -> str:
-        """Ask another agent."""
         return str((await run(slow(), "Go.")).unwrap_or("nothing"))
 
     lead = Agent(name="lead", model=Scripted([call("ask"), "It took too long."]), tools=[ask])
@@ -128,7 +122,6 @@ async def test_a_run_in_a_tool_call_that_takes_too_long_tells_of_its_end(recorde
 async def test_a_chat_in_a_tool_tells_of_its_end_when_the_run_above_is_out_of_time(recorder: Recorder) -> None:
     @tool
     async def ask() -> str:
-        """Ask another agent."""
         async with Chat(slow()) as chat:
             return str((await chat.prompt("Go.")).unwrap_or("nothing"))
 

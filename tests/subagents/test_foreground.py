@@ -7,19 +7,23 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Tasks, Usage, run, tool
+from journeyman import Agent, Limits, Output, Result, Subagents, Tasks, Usage, run
 from journeyman.agent import MessageContext
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
-from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted, call, say
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import fill_task
 from journeyman.types import Message, ToolResult, ToolUse
-from tests.subagents.players import Count, counter, errors, lead, play, read, results, scout
-from tests.support.clock import virtual_clock
-from tests.support.players import after, code, done, echo, hang, look
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage, broken
+from tests.play import existing, failed, instance_of
+from tests.play.clock import virtual_clock
+from tests.play.models import echo, hang
+from tests.play.recorder import Recorder, transcript
+from tests.play.results import succeeded
+from tests.play.stage import Stage, broken
+from tests.play.tools import look, make_tool, raising
+from tests.subagents.leads import Count, counter, errors, lead, play, read, results, scout
 
 ONE = {"input": 10, "output": 5, "turns": 1, "tools": 0}
 """The usage of one answer of the stage."""
@@ -39,7 +43,7 @@ async def test_a_sub_agent_gets_its_task_and_nothing_of_its_parents_conversation
     assert transcript(stage.messages(1)) == [("user", "look")]
     assert [text.text for text in stage.requests[1].prefix.system] == ["Look well."]
     assert stage.tool_names(1) == ["look"]
-    assert done(result).output == "done"
+    assert succeeded(result).output == "done"
 
 
 async def test_a_single_call_returns_output_and_usage(stage: Stage) -> None:  # S1.3
@@ -52,10 +56,9 @@ async def test_a_typed_output_is_json_for_the_model_and_a_value_for_a_program(st
     crew = Subagents(counter(stage))
     result = await play(stage, crew, {"agent": "counter", "task": "count"})
     assert read(result) == {"output": {"total": 4, "places": ["attic"]}, "usage": ONE}
-    executed = await crew.execute({"agent": "counter", "task": "count"})
-    assert isinstance(executed, SingleResult)
+    executed = instance_of(SingleResult, await crew.execute({"agent": "counter", "task": "count"}))
     assert executed.value == Count(total=4, places=["attic"])
-    assert done(await crew.run("counter", "count")).output == Count(total=4, places=["attic"])
+    assert succeeded(await crew.run("counter", "count")).output == Count(total=4, places=["attic"])
 
 
 async def test_an_output_that_is_no_object_is_not_wrapped(stage: Stage) -> None:
@@ -106,17 +109,12 @@ async def test_partial_text_of_a_failure_is_never_an_output(stage: Stage) -> Non
     crew = Subagents(scout(stage, say("half of it", stop_reason="max_tokens")))
     with pytest.raises(SubagentFailed, match="TOKEN_LIMIT_EXCEEDED") as raised:
         await crew.execute(LOOK)
-    failure = raised.value.failure
-    assert isinstance(failure, Failure)
-    assert failure.metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=5)
+    assert failed(raised.value.failure).metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=5)
     assert raised.value.agent == "scout"
 
 
 async def test_the_cause_of_a_failure_can_be_matched() -> None:  # S1.3
-    def fails(request: object) -> str:
-        raise LookupError("lost")
-
-    crew = Subagents(Agent(name="scout", model=FromFunction(fails)))
+    crew = Subagents(Agent(name="scout", model=FromFunction(raising(LookupError("lost")))))
     with pytest.raises(SubagentFailed) as raised:
         await crew.execute({"agent": "scout", "task": "look"})
     assert isinstance(raised.value.__cause__, ProviderError)
@@ -138,7 +136,7 @@ async def test_sub_agents_that_a_program_starts_do_not_retry_either(stage: Stage
         return Subagents(scout(stage, busy, "found", retries=retries))
 
     look = {"agent": "scout", "task": "look"}
-    assert code(await crew().run("scout", "look")) == "API_ERROR"
+    assert (await crew().run("scout", "look")).code == "API_ERROR"
     assert (await crew(retries=1).run("scout", "look")).unwrap() == "found"
     with pytest.raises(SubagentFailed):
         await crew().execute(look)
@@ -195,7 +193,14 @@ async def test_hooks_of_the_definition_see_the_prompt_and_every_message(stage: S
 
 @virtual_clock
 async def test_results_come_in_the_order_of_the_tasks_however_they_end() -> None:  # S1.4
-    agents = [Agent(name=f"a{n}", model=Scripted([after(3 - n, f"answer {n}")])) for n in range(3)]
+    def late(n: int) -> Policy:
+        async def answer(request: Request) -> Answer:
+            await asyncio.sleep(3 - n)
+            return f"answer {n}"
+
+        return answer
+
+    agents = [Agent(name=f"a{n}", model=Scripted([late(n)])) for n in range(3)]
     result = await Subagents(*agents).execute({"tasks": tasks(("a0", "x"), ("a1", "y"), ("a2", "z"))})
     assert isinstance(result, ParallelResult)
     assert result.summary == "3/3 succeeded"
@@ -337,8 +342,7 @@ async def test_a_stopped_chain_goes_on_at_its_step(stage: Stage) -> None:
 
 
 async def test_a_chain_with_typed_steps_gives_a_program_the_last_value(stage: Stage) -> None:
-    result = await Subagents(counter(stage)).execute({"chain": tasks(("counter", "a"))})
-    assert isinstance(result, ChainResult)
+    result = instance_of(ChainResult, await Subagents(counter(stage)).execute({"chain": tasks(("counter", "a"))}))
     assert result.value == Count(total=4, places=["attic"])
 
 
@@ -352,17 +356,11 @@ def faulty(stage: Stage, *answers: Any, **fields: Any) -> Agent[Any, Any]:  # no
     return scout(stage, *answers, name="faulty", **fields)
 
 
-@tool
-async def raises() -> str:
-    """Raise what no tool should."""
-    raise BaseExceptionGroup("several", [ValueError("one"), asyncio.CancelledError("leaked")])
+raises = make_tool("raises", BaseExceptionGroup("several", [ValueError("one"), asyncio.CancelledError("leaked")]))
 
 
-def raising(stage: Stage) -> Agent[Any, Any]:
-    def convert(messages: object) -> Any:  # noqa: ANN401 - never returns
-        raise RuntimeError("broken hook")
-
-    return faulty(stage, convert=convert)
+def with_a_broken_hook(stage: Stage) -> Agent[Any, Any]:
+    return faulty(stage, convert=raising(RuntimeError("broken hook")))
 
 
 def with_a_tool_that_raises(stage: Stage) -> Agent[Any, Any]:
@@ -382,7 +380,7 @@ def invalid(stage: Stage) -> Agent[Any, Any]:
 TOO_LONG = ProviderError("prompt is too long", kind="context_overflow", status=400)
 
 FAULTS: dict[str, tuple[Make, str]] = {
-    "raises": (raising, "INTERNAL_ERROR"),
+    "raises": (with_a_broken_hook, "INTERNAL_ERROR"),
     "a tool raises, then the network is gone": (with_a_tool_that_raises, "API_ERROR"),
     "hangs": (late, "BUDGET_EXCEEDED"),
     "is refused": (lambda stage: faulty(stage, say("No.", stop_reason="refusal")), "MODEL_REFUSED"),
@@ -405,7 +403,7 @@ async def test_a_fault_stays_where_it_is(stage: Stage, fault: str, mode: str, re
     make, why = FAULTS[fault]
     crew = Subagents(make(stage), scout(stage, call("look", id="a"), "found"))
     result = await run(lead(stage, crew, MODES[mode]), "Go.", on_event=recorder)
-    assert code(result) == ""
+    assert result.code == "SUCCESS"
     check_told(result, mode, why)
     check_usage(result, recorder)
     check_sendable(result)
@@ -445,8 +443,7 @@ def check_sendable(result: Result[Any]) -> None:
 
 async def test_a_sub_agent_that_is_cancelled_alone_leaves_its_siblings(stage: Stage) -> None:
     async def suicidal(request: object) -> str:
-        task = asyncio.current_task()
-        assert task is not None
+        task = existing(asyncio.current_task())
         task.cancel()
         await asyncio.sleep(0)
         return "never"

@@ -11,9 +11,9 @@ from hypothesis.strategies import SearchStrategy
 from journeyman import Abort, Agent, Limits, Result, Settings, Subagents, Usage, run
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, call, say
+from tests.play import existing, look
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop
-from tests.support.players import look
 
 pytestmark = patient
 
@@ -50,7 +50,7 @@ class Played:
     def report(self, request: Request, share: float) -> Usage:
         """Return what one answer used."""
         allowed = request.max_tokens or 0
-        usage = Usage(requests=1, output_tokens=round(allowed * share))
+        usage = Usage(requests=1, input_tokens=1, output_tokens=max(1, round(allowed * share)))
         self.usages.append(usage)
         self.surplus += max(0, usage.output_tokens - allowed)
         return usage
@@ -126,8 +126,7 @@ def test_what_exceeds_the_limit_is_at_most_the_reported_surplus_and_is_reported(
 
 def check_exact(result: Result[str], played: Played) -> Usage:
     """What the lead reports is what was reported to it and to its children, no more and no less."""
-    usage = result.metadata.usage
-    assert usage is not None
+    usage = existing(result.metadata.usage)
     assert usage.output_tokens == sum(each.output_tokens for each in played.usages)
     in_flight = usage.requests - len(played.usages)  # requests that were stopped before they told anything
     assert in_flight == 0 if usage.exact else in_flight > 0

@@ -27,11 +27,8 @@ from journeyman.model import Request, Settings
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.team.spawn import MAX_DEPTH
 from journeyman.types import Price, Thinking, Usage
-from tests.subagents.players import errors, lead, play, read, scout
-from tests.support.clock import virtual_clock
-from tests.support.players import cancelled, code, context_of, done, echo, hang, look
-from tests.support.recorder import Recorder, check_balance
-from tests.support.stage import Stage
+from tests.play import Recorder, Stage, cancelled, check_balance, context_of, echo, hang, look, succeeded, virtual_clock
+from tests.subagents.leads import errors, lead, play, read, scout
 
 PAIR = {"tasks": [{"agent": "scout", "task": "a"}, {"agent": "scout", "task": "b"}]}
 LOOK = {"agent": "scout", "task": "look"}
@@ -44,7 +41,7 @@ async def test_the_usage_of_children_is_part_of_their_parents(stage: Stage) -> N
     crew = Subagents(scout(stage, call("look", id="a"), "found"))
     model = stage.model([call("subagent", LOOK, id="m"), "middle done"], repeat=True)
     middle = Agent(name="middle", model=model, tools=[crew])
-    result = done(await play(stage, Subagents(middle), {"agent": "middle", "task": "go"}))
+    result = succeeded(await play(stage, Subagents(middle), {"agent": "middle", "task": "go"}))
     assert result.metadata.usage == Usage(requests=6, input_tokens=60, output_tokens=30)
     [record] = result.metadata.children
     assert (record.path, record.code, record.iterations, record.calls) == (("lead", "middle#1"), None, 2, 1)
@@ -57,7 +54,7 @@ async def test_the_usage_of_children_is_part_of_their_parents(stage: Stage) -> N
 async def test_children_are_recorded_in_the_order_in_which_they_began_also_those_that_failed(stage: Stage) -> None:
     crew = Subagents(scout(stage), scout(stage, say("No.", stop_reason="refusal"), name="no"))
     pair = [{"agent": "no", "task": "a"}, {"agent": "scout", "task": "b"}]
-    result = done(await play(stage, crew, {"tasks": pair}, {"agent": "no", "task": "c"}))
+    result = succeeded(await play(stage, crew, {"tasks": pair}, {"agent": "no", "task": "c"}))
     children = [(record.path[-1], record.code) for record in result.metadata.children]
     assert children == [("no#1", "MODEL_REFUSED"), ("scout#2", None), ("no#3", "MODEL_REFUSED")]
     assert result.metadata.usage == Usage(requests=6, input_tokens=60, output_tokens=30)
@@ -74,7 +71,7 @@ async def test_a_child_that_never_began_is_recorded_with_nothing_beside_one_that
     never = scout(stage, name="never", prompt=no_prompt)
     trying = scout(stage, call("look"), "false", "right", name="trying", validators=[judge])
     pair = [{"agent": "never", "task": "a"}, {"agent": "trying", "task": "b"}]
-    result = done(await play(stage, Subagents(never, trying), {"tasks": pair}))
+    result = succeeded(await play(stage, Subagents(never, trying), {"tasks": pair}))
     records = {each.path[-1]: each for each in result.metadata.children}
     counts = {name: (each.attempts, each.iterations, each.calls, each.usage.requests) for name, each in records.items()}
     assert counts == {"never#1": (0, 0, 0, 0), "trying#2": (2, 3, 1, 3)}
@@ -86,7 +83,6 @@ async def test_a_run_in_a_tool_is_a_child_too_under_its_own_name(stage: Stage, r
 
     @tool
     async def ask() -> str:
-        """Ask."""
         return (await run(inner, "x")).unwrap()
 
     outer = Agent(name="outer", model=stage.model([call("ask", id="a"), "done"]), tools=[ask])
@@ -116,7 +112,7 @@ async def test_the_usage_of_a_child_can_be_seen_while_it_works(stage: Stage) -> 
 async def test_the_tokens_of_a_parent_are_those_of_its_whole_tree(stage: Stage) -> None:  # 4.7
     crew = Subagents(scout(stage, call("look", id="a"), "found"))
     result = await play(stage, crew, PAIR, limits=Limits(tokens=3_000), settings=Settings(max_tokens=300))
-    assert code(result) in ("", "BUDGET_EXCEEDED")
+    assert result.code in ("SUCCESS", "BUDGET_EXCEEDED")
     assert result.metadata.usage is not None
     assert result.metadata.usage.total_tokens <= 3_000
 
@@ -126,7 +122,7 @@ async def test_a_child_that_finds_too_little_left_fails_and_so_does_its_parent(s
     crew = Subagents(scout(stage, answer, settings=Settings(max_tokens=300)))
     limits, settings = Limits(tokens=3_000), Settings(max_tokens=300)
     result = await play(stage, crew, {"chain": [LOOK, LOOK]}, limits=limits, settings=settings)
-    assert (code(result), bool(context_of(result, BudgetContext))) == ("BUDGET_EXCEEDED", True)
+    assert (result.code, bool(context_of(result, BudgetContext))) == ("BUDGET_EXCEEDED", True)
     assert result.metadata.usage == Usage(requests=2, input_tokens=2_910, output_tokens=15)
     assert [record.code for record in result.metadata.children] == [None, "BUDGET_EXCEEDED"]
     assert "The run's tokens budget is used up" in read(result)["error"]
@@ -135,7 +131,7 @@ async def test_a_child_that_finds_too_little_left_fails_and_so_does_its_parent(s
 
 async def test_tool_calls_of_children_count_against_the_parents_limit(stage: Stage) -> None:  # 4.7
     crew = Subagents(scout(stage, [call("look", id="a"), call("look", id="b"), call("look", id="c")], "found"))
-    result = done(await play(stage, crew, LOOK, limits=Limits(calls=3)))
+    result = succeeded(await play(stage, crew, LOOK, limits=Limits(calls=3)))
     [record] = result.metadata.children
     assert record.calls == 3
     refused = [message for message in stage.messages(2) if message.role == "user"][-1]
@@ -156,7 +152,7 @@ class AtMost:
 async def test_a_policy_of_the_parents_is_asked_before_every_call_of_the_children(stage: Stage) -> None:
     crew = Subagents(scout(stage, call("look", id="a"), call("look", id="b"), "found"))
     result = await play(stage, crew, LOOK, budget=[AtMost(1)])
-    assert code(result) == "BUDGET_EXCEEDED"
+    assert result.code == "BUDGET_EXCEEDED"
     assert stage.n_requests == 3
     assert [record.code for record in result.metadata.children] == ["BUDGET_EXCEEDED"]
 
@@ -230,7 +226,7 @@ async def test_a_listener_that_raises_is_remembered_where_it_listens(stage: Stag
         if len(event.path) == 2 and isinstance(event, RunSucceeded):
             raise ValueError("broken listener")
 
-    result = done(await play(stage, Subagents(scout(stage)), LOOK, on_event=listener))
+    result = succeeded(await play(stage, Subagents(scout(stage)), LOOK, on_event=listener))
     assert [str(error.error) for error in result.metadata.callback_errors] == ["broken listener"]
 
 
@@ -239,7 +235,6 @@ async def test_where_nobody_listens_children_make_no_events(stage: Stage) -> Non
 
     @tool
     async def peek() -> str:
-        """Peek."""
         execution = current_run.get()
         watches.append(None if execution is None else execution.watch)
         return "ok"
@@ -324,7 +319,6 @@ async def test_tools_of_a_child_know_the_signal_of_its_parent(stage: Stage) -> N
 
     @tool
     async def peek(context: ToolContext) -> str:
-        """Peek."""
         seen.append(context.abort)
         return "ok"
 
@@ -373,7 +367,7 @@ async def test_a_busy_child_that_never_waits_stops_at_its_parents_deadline() -> 
     stage = Stage(over_http=False)
     child = Agent(name="scout", model=FromFunction(busy), tools=[look], limits=Limits(iterations=10_000_000))
     result = await play(stage, Subagents(child), LOOK, limits=Limits(seconds=0.05))
-    assert code(result) == "BUDGET_EXCEEDED"
+    assert result.code == "BUDGET_EXCEEDED"
 
 
 # -- depth ------------------------------------------------------------------------------------------------------------
@@ -386,7 +380,6 @@ async def test_no_sub_agent_is_deeper_than_five(mode: str) -> None:  # S1.6, S16
 
     @tool
     async def depth(context: ToolContext) -> int:
-        """Say how deep."""
         deepest.append(context.depth)
         return context.depth
 
@@ -396,7 +389,7 @@ async def test_no_sub_agent_is_deeper_than_five(mode: str) -> None:  # S1.6, S16
         agent = Agent(name="scout", model=Scripted(answers), tools=[depth, Subagents(agent)])
     result = await run(agent, "Go.")
     assert deepest == [0, 1, 2, 3, 4, 5]
-    assert done(result).output == "done"
+    assert succeeded(result).output == "done"
 
 
 # -- the journal ------------------------------------------------------------------------------------------------------
@@ -426,10 +419,8 @@ async def test_what_children_did_before_a_death_is_not_done_again() -> None:  # 
 
     journal = InMemoryJournal()
     task = asyncio.create_task(run(boss(hangs=True), "Go.", host=Host(journal=journal)))
-    await reached.wait()
-    task.cancel()
-    await asyncio.wait([task])
+    await cancelled(task, when=reached)
     result = await run(boss(hangs=False), "Go.", host=Host(journal=journal))
     assert asked == ["first", "second", "second"]
     assert read(result)["output"] == "second"
-    assert done(result).metadata.usage == Usage(requests=4, input_tokens=40, output_tokens=20)
+    assert succeeded(result).metadata.usage == Usage(requests=4, input_tokens=40, output_tokens=20)

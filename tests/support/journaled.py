@@ -2,7 +2,8 @@
 
 A run that is given no journal, and is no part of another run, gets a new one: the journal of a durable run, claimed on
 an engine as `Durable` claims it; with `--journal=sqlite` on a file. So what the tests say of runs holds of durable
-runs, too. Nothing is replaced: what is switched on is a field of the run's options.
+runs, too. What is put in place of ours is `begin`, where three modules call it: it adds the journal to the options of a
+run, and then does what it did.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from journeyman.loop import attempts as of_the_loop
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, Run, current_run
 from journeyman.subagents import delegation as of_subagents
-from tests.support.clock import VirtualClock
+from tests.play.clock import VirtualClock
 from tests.support.without_journal import WITHOUT_JOURNAL
 
 T = TypeVar("T")

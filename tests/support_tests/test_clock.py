@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from tests.support.clock import Deadlock, on_virtual_clock, virtual_clock
+from tests.play import on_virtual_clock, virtual_clock
+from tests.play.clock import Deadlock
 
 
 async def _naps(*seconds: float) -> list[float]:

@@ -1,12 +1,11 @@
 """The stage itself: both halves ask and answer alike."""
 
-from journeyman import Agent, Failure, ProviderError, Success, Usage, run, tool
+from journeyman import Agent, ProviderError, Usage, run, tool
 from journeyman.endings import ApiErrorContext
 from journeyman.models.scripted import call, say
 from journeyman.types import Opaque, RedactedThinking, Text, Thinking, ToolResult
-from tests.support.recorder import Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage, broken
-from tests.support.stage import stage as stage
+from tests.play import Recorder, Stage, broken, calls, check_balance, failed, names, succeeded, transcript
+from tests.play import stage as stage
 
 
 @tool
@@ -60,16 +59,13 @@ async def test_both_halves_carry_stop_reasons_and_unknown_blocks(stage: Stage) -
     search = Opaque("anthropic", '{"type":"server_tool_use","id":"srv_1","name":"web_search","input":{"q":"x"}}')
     found = Opaque("anthropic", '{"type":"web_search_tool_result","tool_use_id":"srv_1","content":[]}')
     answers = [say("Wait. ", search, found, stop_reason="pause_turn"), say(stop_reason="refusal")]
-    result = await run(Agent(name="tester", model=stage.model(answers)), "Go.")
-    assert isinstance(result, Failure)
-    assert result.code == "MODEL_REFUSED"
+    assert failed(await run(Agent(name="tester", model=stage.model(answers)), "Go.")).code == "MODEL_REFUSED"
     assert transcript(stage.messages(1)) == [("user", "Go."), ("assistant", "Wait. ", "Opaque", "Opaque")]
 
 
 async def test_both_halves_fail_alike(stage: Stage) -> None:
     answers = [ProviderError("No such thing.", kind="not_found")]
-    result = await run(Agent(name="tester", model=stage.model(answers)), "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(Agent(name="tester", model=stage.model(answers)), "Go."))
     assert isinstance(result.error.context, ApiErrorContext)
     assert result.error.context.kind == "not_found"
 
@@ -77,8 +73,7 @@ async def test_both_halves_fail_alike(stage: Stage) -> None:
 async def test_both_halves_break_off_alike(stage: Stage) -> None:
     answers = [broken("Hello", "world", ending="cut"), "Hello again."]
     agent = Agent(name="tester", model=stage.model(answers), retries=0)
-    result = await run(agent, "Go.")
-    assert isinstance(result, Failure)
+    result = failed(await run(agent, "Go."))
     assert result.metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=1, exact=False)
     assert stage.n_left == 1
 
@@ -87,6 +82,4 @@ async def test_a_function_may_answer_and_see_the_request(stage: Stage) -> None:
     model = stage.model([lambda request: say(Text(f"{len(request.messages)} message"))], repeat=True)
     agent = Agent(name="tester", model=model)
     assert [await run(agent, "Go."), await run(agent, "Go.")]
-    result = await run(agent, "Go.")
-    assert isinstance(result, Success)
-    assert result.output == "1 message"
+    assert succeeded(await run(agent, "Go.")).output == "1 message"

@@ -1,8 +1,8 @@
 """What the tests of background tasks get."""
 
+from tests.play import door as door
+from tests.play import recorder as recorder
+from tests.play import stage as stage
 from tests.support.journaled import journaled as journaled
 from tests.support.journaled import pytest_generate_tests as pytest_generate_tests
-from tests.support.players import door as door
-from tests.support.players import recorder as recorder
-from tests.support.players import told as told
-from tests.support.stage import stage as stage
+from tests.tasks.works import told as told

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from journeyman import Tasks
 from journeyman.events import Delivery, Event, TaskEnded, TaskKind, TaskStarted
 from journeyman.tools.background import TaskContext
-from tests.support.clock import on_virtual_clock
-from tests.support.players import Told
-from tests.support.recorder import Recorder
+from tests.play import Recorder, existing, on_virtual_clock
+from tests.tasks.works import Told
 
 KINDS: tuple[TaskKind, ...] = ("tool", "agent", "shell", "member")
 ENDINGS = ("return", "raise", "leak")
@@ -132,8 +131,7 @@ def test_every_task_ends_once_and_every_message_is_accounted_for(
             if leaves == "waits":
                 await world.tasks.wait()
             if leaves == "is cancelled":
-                current = asyncio.current_task()
-                assert current is not None
+                current = existing(asyncio.current_task())
                 asyncio.get_running_loop().call_later(1.5, current.cancel)
                 try:
                     await asyncio.sleep(3)

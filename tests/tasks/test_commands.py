@@ -10,8 +10,8 @@ import pytest
 from journeyman import Agent, Chat, Host, Tasks
 from journeyman.models.scripted import Scripted, call
 from journeyman.toolbox import Shell, Workspace
-from tests.support.players import Told
-from tests.toolbox.playing import answered
+from tests.play import answered
+from tests.tasks.works import Told
 
 LEAVES_OTHERS = "sleep 1000 & setsid sleep 1000 & echo $$ > pid; mkfifo ready; echo begun; cat ready; sleep 1000"
 """A shell with processes in its group and outside of it. It begins to wait once somebody wrote to `ready`."""

@@ -10,13 +10,12 @@ import pytest
 from journeyman import Abort, Agent, Failure, Host, Rejected, Tasks, ToolContext, Usage, run, tool
 from journeyman.cancel import current_scope
 from journeyman.events import Event, Identity, TaskEnded, TaskInfo, TaskKind, TaskMessaged, TaskStarted
-from journeyman.gate import Allow, Approval, Decision, Stop
+from journeyman.gate import Allow, Approval, Ask, Decision, Stop
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext, current_background
-from tests.support.clock import on_virtual_clock, virtual_clock
-from tests.support.players import Asking, Door, Told, ended, giving, heeding, raising, sleeping, stubborn
-from tests.support.recorder import Recorder
+from tests.play import Door, Recorder, cancelled, make_gate, make_tool, on_virtual_clock, raising, virtual_clock
+from tests.tasks.works import Told, ended, giving, heeding, sleeping, stubborn
 
 # -- starting ----------------------------------------------------------------------------------------------------------
 
@@ -71,7 +70,6 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
 
     @tool
     async def begin(ctx: ToolContext) -> str:
-        """Begin."""
         folder.set("/project")
         assert ctx.tasks is not None
 
@@ -98,7 +96,6 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
 async def test_a_task_outlives_the_run_that_was_cancelled(door: Door) -> None:
     @tool
     async def begin(ctx: ToolContext) -> str:
-        """Begin."""
         assert ctx.tasks is not None
         ctx.tasks.start(door.work, description="wait")
         await asyncio.sleep(3_600)
@@ -107,9 +104,7 @@ async def test_a_task_outlives_the_run_that_was_cancelled(door: Door) -> None:
     agent = Agent(name="lead", model=Scripted([call("begin")]), tools=[begin])
     async with Tasks() as tasks:
         running = asyncio.create_task(run(agent, "Go.", host=Host(tasks=tasks)))
-        await door.reached.wait()
-        running.cancel()
-        await asyncio.wait([running])
+        await cancelled(running, when=door.reached)
         assert running.cancelled()
         door.opened.set()
         await tasks.wait("bg-1")
@@ -141,7 +136,7 @@ async def test_what_the_work_returns_is_the_result(value: object, result: str) -
 )
 async def test_what_the_work_raises_is_why_the_task_failed(error: BaseException, text: str) -> None:
     async with Tasks() as tasks:
-        info = await ended(tasks, raising(error))
+        info = await ended(tasks, giving(error))
         assert (info.status, info.error, info.result) == ("failed", text, None)
 
 
@@ -256,7 +251,7 @@ def test_work_that_ends_the_program_leaves_no_task_running() -> None:
     async def whole() -> None:
         async with Tasks() as tasks:
             made.append(tasks)
-            tasks.start(raising(SystemExit(3)), description="exit")
+            tasks.start(giving(SystemExit(3)), description="exit")
             await ended(tasks, sleeping)
 
     with pytest.raises(SystemExit):
@@ -306,8 +301,7 @@ async def test_who_is_cancelled_while_leaving_still_waits_for_the_end() -> None:
     running = asyncio.create_task(whole())
     await asyncio.sleep(5)
     assert tasks.get("bg-1").status == "running"
-    running.cancel()
-    await asyncio.wait([running])
+    await cancelled(running)
     assert running.cancelled()
     assert (tasks.get("bg-1").status, tasks.get("bg-1").duration_s) == ("killed", 5.0)
 
@@ -460,16 +454,14 @@ async def test_events_tell_of_start_messages_and_end_before_the_notification(rec
 async def test_what_listeners_and_notifications_raise_is_kept_and_logged_and_breaks_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def angry(*_: object) -> None:
-        raise ValueError("not now")
-
+    angry = raising(ValueError("not now"))
     async with Tasks(on_event=angry, notify=angry) as tasks:
         await ended(tasks, giving("x"))
         assert tasks.get("bg-1").status == "completed"
-    assert [error.callback.rpartition(".")[2] for error in tasks.errors] == ["angry", "angry", "notify"]
+    assert [error.callback.rpartition(".")[2] for error in tasks.errors] == ["fail", "fail", "notify"]
     listener, callback = [record.getMessage().partition(" at ")[0] for record in caplog.records]
     assert listener.startswith("The listener ")
-    assert listener.endswith(".angry raised ValueError")
+    assert listener.endswith(".fail raised ValueError")
     assert callback == "The callback notify raised ValueError"
 
 
@@ -546,18 +538,12 @@ async def test_a_task_in_a_thread_that_reports_is_seen() -> None:
 
 
 async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() -> None:
-    @tool
-    def dig() -> str:
-        """Dig."""
-        return "dug"
-
     @tool(effect="once")
     async def begin(ctx: ToolContext) -> str:
-        """Begin."""
         assert ctx.tasks is not None
 
         async def work(task: TaskContext) -> object:
-            inner = Agent(name="digger", model=Scripted([call("dig"), "Dug."]), tools=[dig])
+            inner = Agent(name="digger", model=Scripted([call("dig"), "Dug."]), tools=[make_tool("dig", "dug")])
             return (await run(inner, "Dig.", abort=task.abort)).unwrap()
 
         id = ctx.tasks.start(work, description="dig", kind="agent", agent="digger")
@@ -571,6 +557,6 @@ async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() 
     n_asked: list[int] = []
     lead = Agent(name="lead", model=Scripted([call("begin"), "Done."]), tools=[begin])
     async with Tasks() as tasks:
-        result = await run(lead, "Go.", host=Host(tasks=tasks, gate=Asking(), approve=approve))
+        result = await run(lead, "Go.", host=Host(tasks=tasks, gate=make_gate(Ask("May it?")), approve=approve))
         assert not isinstance(result, Failure), result
         assert (result.output, tasks.get("bg-1").status) == ("Done.", "killed")

@@ -8,9 +8,8 @@ from journeyman import Agent, Tasks, Usage, run
 from journeyman.events import Event, Identity, TaskEnded
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext
-from tests.support.clock import virtual_clock
-from tests.support.players import Told, ended, giving, raising, sleeping
-from tests.toolbox.playing import answered
+from tests.play import answered, virtual_clock
+from tests.tasks.works import Told, ended, giving, sleeping
 
 
 @virtual_clock
@@ -164,27 +163,9 @@ async def test_a_model_reads_why_a_task_failed_and_where_its_output_is() -> None
         def close(self) -> None: ...
 
     async with Tasks(output=lambda id, subject: (Paper(), f"/out/{id}")) as tasks:
-        await ended(tasks, raising(ValueError("sand")))
+        await ended(tasks, giving(ValueError("sand")))
         assert await asked(tasks, "task_output", id="bg-1") == (
             "[bg-1 tool failed (0 s) work]\n[failed: ValueError: sand]\n[All of its output is in /out/bg-1.]"
-        )
-
-
-@virtual_clock
-async def test_a_model_writes_to_a_task() -> None:
-    async def work(task: TaskContext) -> str:
-        await asyncio.sleep(10)
-        return " ".join(text.text for text in task.inbox.take_steering())
-
-    async with Tasks() as tasks:
-        tasks.start(work, description="dig", kind="agent")
-        answers = [await asked(tasks, "task_message", id="bg-1", text=text) for text in ("Deeper.", " ")]
-        assert answers[0] == "Task bg-1 reads it before its next step."
-        assert answers[1] == "Error: The text is blank: there is nothing to say."
-        await tasks.wait()
-        assert tasks.get("bg-1").result == "Deeper."
-        assert await asked(tasks, "task_message", id="bg-1", text="Deeper.") == (
-            "Error: Task bg-1 has ended (completed), so nobody reads it. Start another one if there is more to do."
         )
 
 
@@ -219,15 +200,6 @@ async def test_a_scripted_call_passes_an_id_on_to_a_tool_that_takes_one() -> Non
             {"id": "bg-1"},
         ]
         assert result.history[3].tool_uses[0].id == "b"
-
-
-async def test_a_model_stops_a_task() -> None:
-    async with Tasks() as tasks:
-        tasks.start(sleeping, description="sleep")
-        await asyncio.sleep(1)
-        assert await asked(tasks, "task_stop", id="bg-1") == "Task bg-1 is being stopped."
-        await tasks.wait()
-        assert await asked(tasks, "task_stop", id="bg-1") == "Task bg-1 has ended already: killed."
 
 
 @pytest.mark.parametrize("name", ["task_output", "task_message", "task_stop"])

@@ -1,7 +1,7 @@
 """What the tests of teams get."""
 
+from tests.play import door as door
+from tests.play import recorder as recorder
+from tests.play import stage as stage
 from tests.support.journaled import journaled as journaled
 from tests.support.journaled import pytest_generate_tests as pytest_generate_tests
-from tests.support.players import door as door
-from tests.support.players import recorder as recorder
-from tests.support.stage import stage as stage

@@ -17,11 +17,11 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.team import TeamHooks, TeamSpawnRequest
 from journeyman.team.members import LEADER
+from tests.play import Recorder, existing
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop, the_counting_loop
-from tests.support.recorder import Recorder
 from tests.support.shares import thinned
-from tests.team.players import MAIL, fates
+from tests.team.members import MAIL, fates
 
 NAMES = ("ada", "max", "eve")
 
@@ -68,8 +68,7 @@ class Site:
 
     async def run(self) -> None:
         """Let the team work until nobody has anything left to do, or its time is over."""
-        loop = the_counting_loop()
-        assert loop is not None
+        loop = existing(the_counting_loop())
         hooks = TeamHooks(pick=(lambda waiting: waiting[:1]) if self.plan.picks_one else None)
         async with Tasks() as tasks, Team("crew", tasks=tasks, hooks=hooks, on_event=self.recorder) as team:
             loop.count_from_here()
@@ -112,8 +111,8 @@ class Site:
                 case _ if self.is_over:
                     return
                 case "stop":
-                    member = team._post.registry.alive(disturbance.name)  # pyright: ignore[reportPrivateUsage]
-                    if member is not None:
+                    member = next((each for each in team.roster().members if each.name == disturbance.name), None)
+                    if member is not None and member.liveness != "gone":
                         tasks.stop(member.task_id)
                 case "cancel":
                     for task in asyncio.all_tasks():
@@ -182,8 +181,7 @@ async def run_checked(plan: Plan) -> int:
     before = asyncio.all_tasks()
     site = Site(plan)
     await site.run()
-    loop = the_counting_loop()
-    assert loop is not None
+    loop = existing(the_counting_loop())
     steps = loop.steps
     check(site)
     left = asyncio.all_tasks() - before

@@ -4,15 +4,13 @@ import asyncio
 
 from journeyman import Agent, Chat, Subagents, Team, ask_user
 from journeyman.events import ApprovalRequested, MailDelivered, MemberChanged, ModelResponded, QuestionAsked, RunStarted
-from journeyman.gate import Allow, GateRequest
+from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.history import History
 from journeyman.models.scripted import Answer, Policy, Scripted, call
 from journeyman.team import TeamSpawnRequest
 from journeyman.tools.tools import AnyTool, tool
-from tests.support.players import Asking, Door
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
-from tests.team.players import join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
+from tests.play import Door, Recorder, Stage, make_gate, transcript
+from tests.team.members import Crew, join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
 
 
 def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:
@@ -20,7 +18,6 @@ def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:
 
     @tool(name="hire")
     async def hire() -> str:
-        """Make the members."""
         made = [await team.spawn(request) for request in requests]
         return ", ".join([each.agent_id for each in made])
 
@@ -28,7 +25,7 @@ def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:
 
 
 async def test_mail_to_a_leader_that_works_is_read_before_its_next_model_call(stage: Stage) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         member = wanted(member_of([call("send_message", to="team-lead", message="I begin."), "Done."]), name="ada")
 
         @tool
@@ -47,7 +44,7 @@ async def test_mail_to_a_leader_that_works_is_read_before_its_next_model_call(st
 
 async def test_mail_to_an_idle_leader_waits_until_it_is_continued() -> None:
     model = Scripted([call("hire"), "They work.", "They are done."])
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="ada"))
         async with Chat(Agent(name="lead", model=model, tools=[hire])) as chat:
             assert (await chat.prompt("Go.")).unwrap() == "They work."
@@ -59,7 +56,7 @@ async def test_mail_to_an_idle_leader_waits_until_it_is_continued() -> None:
 
 
 async def test_the_events_of_members_reach_who_watches_the_leaders_chat(recorder: Recorder) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
             chat.subscribe(recorder)
@@ -75,8 +72,10 @@ async def test_the_events_of_members_reach_who_watches_the_leaders_chat(recorder
 async def test_what_a_member_asks_is_asked_in_the_leaders_chat() -> None:
     script = [call("team_roster"), call("ask_user", question="Which?", options=["a", "b"]), "Done."]
     asked: list[tuple[str, tuple[str, ...]]] = []
-    async with Team("crew") as team:
-        agent = Agent(name="scout", model=Scripted(script), tools=[ask_user], gate=Asking(("team_roster",)))
+    async with Crew() as team:
+        agent = Agent(
+            name="scout", model=Scripted(script), tools=[ask_user], gate=make_gate(Ask("May it?"), "team_roster")
+        )
         hire = hiring(team, wanted(agent, name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
 
@@ -89,7 +88,7 @@ async def test_what_a_member_asks_is_asked_in_the_leaders_chat() -> None:
             await chat.prompt("Go.")
             assert await team.news()
             assert team.member("ada").last_text == "Done."
-    assert asked == [("May it team_roster?", ("lead", "ada")), ("Which?", ("lead", "ada"))]
+    assert asked == [("May it?", ("lead", "ada")), ("Which?", ("lead", "ada"))]
 
 
 async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design 4.11
@@ -100,7 +99,7 @@ async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design
             seen.append((request.tool_name, request.path))
             return Allow()
 
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of([call("team_roster"), "Done."]), name="ada"))
         lead = Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire], gate=Watching())
         async with Chat(lead) as chat:
@@ -110,7 +109,7 @@ async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design
 
 
 async def test_members_live_longer_than_the_turn_that_made_them(door: Door) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of([door.before("Done.")]), name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire])) as chat:
             await chat.prompt("Go.")
@@ -121,7 +120,7 @@ async def test_members_live_longer_than_the_turn_that_made_them(door: Door) -> N
 
 
 async def test_a_chat_may_be_followed_by_another_that_goes_on_from_its_history() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of(["One."]), name="ada"))
         more = hiring(team, wanted(member_of(["Two."]), name="max"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire])) as chat:
@@ -138,7 +137,7 @@ async def test_a_chat_may_be_followed_by_another_that_goes_on_from_its_history()
 
 
 async def test_a_member_that_makes_members_is_not_the_leader() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="max"))
         script: list[Answer | Policy] = [call("hire"), "Hired."]
         await team.spawn(wanted(member_of(script, tools=[hire]), name="ada"))
@@ -164,7 +163,7 @@ async def test_delegation_with_a_team_name_makes_a_member(stage: Stage) -> None:
 
 
 async def test_a_leader_that_is_a_program_reads_its_mail_itself() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await join(team, "ada", ["Counted."])
         assert [(mail.sender, mail.text) for mail in await team.receive()] == [("ada", "Counted.")]
         team.send("ada", "Thanks.")

@@ -13,16 +13,15 @@ from journeyman import Agent, Limits, Tasks, Team, Text, tool
 from journeyman.errors import TeamError
 from journeyman.events import Mail, MailDelivered, MailSent, ToolFinished
 from journeyman.gate import Guard
+from journeyman.loop.watch import Watch
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from journeyman.team.members import LEADER
-from journeyman.team.post import REMEMBERED_IDS
+from journeyman.team.post import PostOffice
+from tests.play import Door, Recorder, Stage, cancelled, transcript, virtual_clock
 from tests.support.busy import busy_threads
-from tests.support.clock import virtual_clock
-from tests.support.players import Door, cancelled
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
-from tests.team.players import (
+from tests.team.members import (
+    Crew,
     done_by,
     fates,
     heard,
@@ -244,7 +243,7 @@ def test_gates_that_remember_do_not_take_mail_for_the_users_words() -> None:
 
 async def test_mail_is_read_before_the_next_model_call_and_not_at_the_end_of_the_turn(stage: Stage, door: Door) -> None:
     model = stage.model([[call("wait", id="a"), call("wait", id="b")], "Done."])
-    async with Team("crew") as team:
+    async with Crew() as team:
         await team.spawn(wanted(Agent(name="scout", model=model, tools=[door.tool()])))
         await door.reached.wait()
         team.send("scout", "Hurry up.")
@@ -258,14 +257,14 @@ async def test_mail_is_read_before_the_next_model_call_and_not_at_the_end_of_the
 
 async def test_mail_to_an_idle_member_begins_a_turn() -> None:
     model = Scripted(["One.", "Two."])
-    async with Team("crew") as team:
+    async with Crew() as team:
         await turn_of(team, wanted(member_of(model)))
         await read_by(team, "scout", "One more.")
         assert mail_read(model.requests[1])[-1] == ("team-lead", "One more.")
 
 
 async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn(door: Door, recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await join(team, "ada", [door.before("One."), "Two."])
         await door.reached.wait()
         team.send("ada", "And?")
@@ -275,7 +274,7 @@ async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn(door: Do
 
 async def test_members_write_to_one_another() -> None:
     listening = Scripted(["Ready.", "Heard."])
-    async with Team("crew") as team:
+    async with Crew() as team:
         await done_by(team, "max", listening)
         await join(team, "ada", [call("send_message", to="max", message="Hello, max.", summary="greeting"), "Sent."])
         while len(listening.requests) < 2:
@@ -286,7 +285,7 @@ async def test_members_write_to_one_another() -> None:
 
 
 async def test_a_message_to_all_goes_to_every_member_but_the_sender_and_the_leader(recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         for name in ("max", "eve"):
             await join(team, name, ["Ready.", "Heard."])
         await until_idle(team)
@@ -300,7 +299,7 @@ async def test_the_sender_is_told_where_its_message_went(recorder: Recorder) -> 
     sent = {"*": "Anybody?", LEADER: "Nobody is here.", "max": "Hello?", "ada": "Hello, me."}
     messages = [*sent.items(), (LEADER, " ")]
     script = [call("send_message", to=to, message=text) for to, text in messages]
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await done_by(team, "ada", [*script, "Done."])
     assert [event.tool_result for event in recorder.of(ToolFinished)] == [
         "Nobody else is there, so nothing was sent.",
@@ -312,7 +311,7 @@ async def test_the_sender_is_told_where_its_message_went(recorder: Recorder) -> 
 
 
 async def test_mail_to_a_member_that_is_gone_is_a_dead_letter_that_everybody_sees(recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await done_by(team, "max", ["Done."])
         await team.shutdown("max")
         script = [call("send_message", to="max", message="Are you there?"), call("team_roster"), "Done."]
@@ -330,7 +329,7 @@ async def test_mail_to_a_member_that_is_gone_is_a_dead_letter_that_everybody_see
 
 
 async def test_what_a_member_has_not_read_when_it_ends_is_dead_letters(door: Door, recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await join(team, "ada", [door.before("Done.")])
         await door.reached.wait()
         sent = [*team.send("ada", "One."), *team.send("ada", "Two.")]
@@ -340,7 +339,7 @@ async def test_what_a_member_has_not_read_when_it_ends_is_dead_letters(door: Doo
 
 
 async def test_what_the_leader_has_not_read_when_the_team_is_left_is_dead_letters(recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await done_by(team, "ada", ["Done."])
     assert [letter.reason for letter in team.dead_letters] == ["closed"]
     assert list(fates(recorder).values()) == [["closed"]]
@@ -348,7 +347,7 @@ async def test_what_the_leader_has_not_read_when_the_team_is_left_is_dead_letter
 
 async def test_mail_for_an_earlier_member_does_not_reach_a_later_one() -> None:
     model = Scripted(["Two."])
-    async with Team("crew") as team:
+    async with Crew() as team:
         first = await done_by(team, "ada", ["One."])
         await team.shutdown()
         await done_by(team, "ada", model)
@@ -359,25 +358,21 @@ async def test_mail_for_an_earlier_member_does_not_reach_a_later_one() -> None:
 
 
 async def test_what_was_sent_under_an_id_is_not_sent_again() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await done_by(team, "ada", ["One.", "Two."])
         assert len(team.send("ada", "Hello.", id="x")) == 1
         assert team.send("ada", "Hello.", id="x") == ()
         assert team.member("ada").n_waiting == 1
 
 
-async def test_only_so_many_ids_are_remembered() -> None:
-    async with Team("crew") as team:
-        post = team._post  # pyright: ignore[reportPrivateUsage] - to fill it without a hundred thousand turns
-        for number in range(REMEMBERED_IDS + 1):
-            post.send(None, "*", "Hello.", id=str(number))
-            assert post.is_new(f"{number}")
-        assert not post.is_new(str(REMEMBERED_IDS))
-        assert post.is_new("0")
+def test_only_so_many_ids_are_remembered() -> None:
+    post = PostOffice(TeamHooks(), Watch(path=()), name="crew", description="", remembered_ids=3)
+    assert [post.is_new(id) for id in "012332"] == [True, True, True, True, False, False]
+    assert post.is_new("0")
 
 
 async def test_any_thread_may_send_mail_and_nothing_is_lost_or_out_of_order(recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await done_by(team, "ada", FromFunction(lambda request: "Done."))
 
         def send(sender: int) -> int:
@@ -399,7 +394,7 @@ async def test_any_thread_may_send_mail_and_nothing_is_lost_or_out_of_order(reco
 
 
 async def test_what_a_thread_sends_twice_under_one_id_is_sent_once() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await done_by(team, "ada", FromFunction(lambda request: "Done."))
         with busy_threads():
             for number in range(50):
@@ -409,7 +404,7 @@ async def test_what_a_thread_sends_twice_under_one_id_is_sent_once() -> None:
 
 
 async def test_mail_of_a_thread_to_a_member_that_ends_meanwhile_is_a_dead_letter() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await done_by(team, "ada", ["Done."])
         assert await asyncio.to_thread(_sent_and_seen, team) == 1
         await team.shutdown("ada")
@@ -429,7 +424,6 @@ async def test_a_member_that_is_gone_sends_no_more() -> None:
 
     @tool
     async def hang() -> str:
-        """Hang, whatever happens."""
         stuck.set()
         await whatever_happens(released)
         try:
@@ -438,7 +432,7 @@ async def test_a_member_that_is_gone_sends_no_more() -> None:
             said.append(str(error))
         return "released"
 
-    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+    async with Tasks() as tasks, Crew(tasks=tasks) as team:
         await team.spawn(wanted(member_of([call("hang")], tools=[hang]), name="ada"))
         await stuck.wait()
         ended = await team.shutdown(grace_s=0.0, force_s=0.0)
@@ -449,7 +443,7 @@ async def test_a_member_that_is_gone_sends_no_more() -> None:
 
 
 async def test_a_message_says_who_delivered_it_where(recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await done_by(team, "ada", [call("send_message", to="team-lead", message="Hello."), "Done."])
         await team.receive()
     sent, delivered = recorder.of(MailSent)[0], recorder.of(MailDelivered)[0]
@@ -457,13 +451,13 @@ async def test_a_message_says_who_delivered_it_where(recorder: Recorder) -> None
 
 
 async def test_receive_waits_no_longer_than_it_is_told() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         with pytest.raises(TimeoutError):
             await team.receive(timeout_s=0.0)
 
 
 async def test_news_are_over_when_nobody_works_any_more() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         assert not await team.news()
         await join(team, "ada", [call("send_message", to="team-lead", message="Hello."), "Done."])
         read: list[str] = []
@@ -474,7 +468,7 @@ async def test_news_are_over_when_nobody_works_any_more() -> None:
 
 async def test_mail_is_no_reason_to_go_over_a_limit() -> None:
     agent = Agent(name="scout", model=Scripted(["One.", "Two."]), limits=Limits(iterations=1))
-    async with Team("crew") as team:
+    async with Crew() as team:
         await turn_of(team, wanted(agent))
         await read_by(team, "scout", "Go on.")
         assert team.member("scout").last_text == "Two."

@@ -5,21 +5,18 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from journeyman import Agent, Host, InMemoryJournal, Limits, Message, Output, ProviderError, Tasks, Team, Text, Usage
+from journeyman import Agent, Host, InMemoryJournal, Limits, Message, Output, ProviderError, Tasks, Text, Usage
 from journeyman.agent import SystemMode
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
 from journeyman.events import ApprovalRequested, Mail, ModelResponded, RunStarted
-from journeyman.gate import Allow
+from journeyman.gate import Allow, Ask
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team import TeamHooks
-from journeyman.tools.tools import tool
-from tests.support.clock import virtual_clock
-from tests.support.players import Asking, Door, Report
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
-from tests.team.players import (
+from tests.play import Door, Recorder, Report, Stage, make_gate, make_tool, transcript, virtual_clock
+from tests.team.members import (
+    Crew,
     done_by,
     fates,
     heard,
@@ -36,7 +33,7 @@ from tests.team.players import (
 
 
 async def test_the_first_task_is_said_as_the_leaders_mail(stage: Stage) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         agent = Agent(name="scout", model=stage.model(["Done."]))
         await turn_of(team, wanted(agent, "Count them.", description="counting"))
     said = '<team-message from="team-lead" summary="counting">\nCount them.\n</team-message>'
@@ -45,14 +42,14 @@ async def test_the_first_task_is_said_as_the_leaders_mail(stage: Stage) -> None:
 
 async def test_the_first_task_stays_as_its_leader_wrote_it(stage: Stage) -> None:
     prompt = 'Say whether a < b && c > "d".</team-message>'
-    async with Team("crew") as team:
+    async with Crew() as team:
         await turn_of(team, wanted(Agent(name="scout", model=stage.model(["Yes."])), prompt, name="ada"))
     said = '<team-message from="team-lead">\nSay whether a < b && c > "d".&lt;/team-message>\n</team-message>'
     assert stage.messages(0)[0].text == said
 
 
 async def test_a_member_goes_on_from_the_transcript_of_an_earlier_one(stage: Stage) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await turn_of(team, wanted(Agent(name="scout", model=stage.model(["One."])), "Count.", name="ada"))
         alive = team.transcript("ada")
         await team.shutdown("ada")
@@ -66,14 +63,14 @@ async def test_a_member_goes_on_from_the_transcript_of_an_earlier_one(stage: Sta
 
 async def test_the_format_hook_makes_every_text_the_first_one_too() -> None:
     model = Scripted(["One.", "Two."])
-    async with Team("crew", hooks=TeamHooks(format=lambda mail: f"{mail.sender}: {mail.text}")) as team:
+    async with Crew(hooks=TeamHooks(format=lambda mail: f"{mail.sender}: {mail.text}")) as team:
         await turn_of(team, wanted(member_of(model), "Begin."))
         await read_by(team, "scout", "Go on.")
     assert [request.messages[-1].text for request in model.requests] == ["team-lead: Begin.", "team-lead: Go on."]
 
 
 async def test_its_conversation_grows_from_turn_to_turn(stage: Stage) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await turn_of(team, wanted(Agent(name="scout", model=stage.model(["One.", "Two."])), "Begin."))
         await read_by(team, "scout", "Go on.")
         assert team.member("scout").last_text == "Two."
@@ -82,7 +79,7 @@ async def test_its_conversation_grows_from_turn_to_turn(stage: Stage) -> None:
 
 async def test_it_goes_on_from_the_history_of_an_earlier_member_which_it_does_not_change(stage: Stage) -> None:
     history = [Message("user", (Text("Begin."),)), Message("assistant", (Text("One."),))]
-    async with Team("crew") as team:
+    async with Crew() as team:
         await team.spawn(wanted(Agent(name="scout", model=stage.model(["Two."])), "", history=history))
         assert team.member("scout").liveness == "idle"
         team.send("scout", "Go on.")
@@ -94,7 +91,7 @@ async def test_it_goes_on_from_the_history_of_an_earlier_member_which_it_does_no
 
 
 async def test_its_last_words_go_to_the_leader_when_it_has_nothing_left_to_do() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await join(team, "ada", ["All counted."])
         (mail,) = await team.receive()
         assert (mail.sender, mail.to, mail.kind, mail.text) == ("ada", "team-lead", "idle", "All counted.")
@@ -106,21 +103,21 @@ def no_words(name: str, text: str) -> str:
 
 @pytest.mark.parametrize("notice", [None, no_words])
 async def test_without_an_idle_notice_the_leader_hears_nothing(notice: Callable[[str, str], str] | None) -> None:
-    async with Team("crew", hooks=TeamHooks(idle_notice=notice)) as team:
+    async with Crew(hooks=TeamHooks(idle_notice=notice)) as team:
         await join(team, "ada", ["All counted."])
         assert not await team.news()
 
 
 async def test_a_typed_member_hands_in_json_as_its_last_words() -> None:
     agent = Agent(name="counter", model=Scripted([call("output", total=3)]), output=Output(Report))
-    async with Team("crew") as team:
+    async with Crew() as team:
         await team.spawn(wanted(agent))
         assert await heard(team) == ("idle", '{"total":3}')
 
 
 async def test_a_turn_that_fails_ends_the_member_and_the_leader_is_told() -> None:
     refused = ProviderError("No.", kind="auth")
-    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+    async with Tasks() as tasks, Crew(tasks=tasks) as team:
         made = await join(team, "ada", [refused])
         failed = "Member 'ada' failed: API_ERROR: The model call failed (auth): No."
         assert (await heard(team), team.member("ada").error) == (("gone", failed), failed)
@@ -132,7 +129,7 @@ async def test_a_turn_that_fails_ends_the_member_and_the_leader_is_told() -> Non
 @pytest.mark.parametrize(("retries", "kind"), [(None, "gone"), (0, "gone"), (1, "gone"), (2, "idle")])
 async def test_its_requests_are_not_repeated_unless_its_agent_says_so(retries: int | None, kind: str) -> None:  # S1.8
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0.0)
-    async with Team("crew") as team:
+    async with Crew() as team:
         agent = Agent(name="scout", model=Scripted([busy, busy, "Done."]), retries=retries)
         await team.spawn(wanted(agent, name="ada"))
         assert (await heard(team))[0] == kind
@@ -143,7 +140,7 @@ async def test_work_is_claimed_when_no_mail_waits_and_is_said_as_it_is() -> None
     work = ["Paint the door.", None, "Paint the wall."]
     model = Scripted(["One.", "Two.", "Three."])
     hooks = TeamHooks(claim=lambda name: work.pop(0) if work else None, claim_interval_s=5.0, idle_notice=None)
-    async with Team("crew", hooks=hooks) as team:
+    async with Crew(hooks=hooks) as team:
         await team.spawn(wanted(member_of(model), "Begin."))
         while len(model.requests) < 3:
             await team_changes(team)
@@ -158,7 +155,7 @@ async def test_mail_beats_work_that_could_be_claimed(door: Door) -> None:
     async def claim(name: str) -> str | None:
         return work.pop() if work else None
 
-    async with Team("crew", hooks=TeamHooks(claim=claim)) as team:
+    async with Crew(hooks=TeamHooks(claim=claim)) as team:
         await team.spawn(wanted(member_of(model), "Begin."))
         await door.reached.wait()
         team.send("scout", "Wash up.")
@@ -173,7 +170,7 @@ async def test_a_claim_that_raises_is_recorded_and_logged_and_gives_no_work(capl
     def claim(name: str) -> str:
         raise ValueError(f"no work for {name}")
 
-    async with Team("crew", hooks=TeamHooks(claim=claim)) as team:
+    async with Crew(hooks=TeamHooks(claim=claim)) as team:
         await done_by(team, "ada", ["Done."])
         assert [(error.callback, str(error.error)) for error in team.errors] == [("claim", "no work for ada")]
     (logged,) = [record.getMessage() for record in caplog.records]
@@ -186,7 +183,7 @@ async def test_mail_of_the_leader_may_be_preferred(door: Door) -> None:
     def leader_first(waiting: Sequence[Mail]) -> Sequence[Mail]:
         return sorted(waiting, key=lambda mail: mail.sender != "team-lead")[:1]
 
-    async with Team("crew", hooks=TeamHooks(pick=leader_first)) as team:
+    async with Crew(hooks=TeamHooks(pick=leader_first)) as team:
         await team.spawn(wanted(member_of(model), name="ada"))
         await door.reached.wait()
         await join(team, "max", [call("send_message", to="ada", message="From max."), "Sent."])
@@ -201,7 +198,7 @@ async def test_mail_of_the_leader_may_be_preferred(door: Door) -> None:
 
 async def test_mail_may_end_a_member_before_another_turn(recorder: Recorder) -> None:
     model = Scripted(["One."])
-    async with Team("crew", hooks=TeamHooks(ends=lambda mail: mail.text == "Stop."), on_event=recorder) as team:
+    async with Crew(hooks=TeamHooks(ends=lambda mail: mail.text == "Stop."), on_event=recorder) as team:
         await turn_of(team, wanted(member_of(model), name="ada"))
         (sent,) = team.send("ada", "Stop.")
         while team.member("ada").liveness != "gone":
@@ -227,7 +224,7 @@ async def test_its_system_prompt_is_joined_with_the_teams_as_its_mode_says(
 
     model = Scripted(["Done."])
     system = own if is_function else "Be careful: True."
-    async with Team("crew") as team:
+    async with Crew() as team:
         await turn_of(team, wanted(Agent(name="scout", model=model, system=system, system_mode=mode)))
     texts = [block.text for block in model.requests[0].prefix.system]
     assert ["own" if text == "Be careful: True." else "team" for text in texts] == expected
@@ -236,20 +233,15 @@ async def test_its_system_prompt_is_joined_with_the_teams_as_its_mode_says(
 
 
 async def test_a_tool_of_its_own_may_not_have_the_name_of_one_of_the_teams() -> None:
-    @tool
-    def send_message(to: str) -> str:
-        """Send."""
-        return to
-
-    async with Team("crew") as team:
+    async with Crew() as team:
         with pytest.raises(DefinitionError, match="send_message"):
-            await team.spawn(wanted(member_of(["Done."], tools=[send_message])))
+            await team.spawn(wanted(member_of(["Done."], tools=[make_tool("send_message", "{to}")])))
         assert team.roster().members == ()
 
 
 async def test_a_model_of_the_request_is_used_instead_of_the_agents() -> None:
     other = Scripted(["Other."])
-    async with Team("crew") as team:
+    async with Crew() as team:
         await team.spawn(wanted(member_of(["Own."]), model=other))
         assert await heard(team) == ("idle", "Other.")
 
@@ -258,23 +250,18 @@ async def test_the_budget_of_the_team_holds_for_all_members_together() -> None:
     clock = asyncio.get_running_loop().time
     budget = Budget(Allowance(calls=3), scope="team", now=clock())
 
-    @tool(thread=False)
-    def look() -> str:
-        """Look."""
-        return "seen"
-
     script = {1: call("look", id="1"), 3: call("look", id="3"), 5: "Done."}
     model = FromFunction(lambda request: script[len(request.messages)])
-    async with Team("crew", host=Host(budget=budget)) as team:
+    async with Crew(host=Host(budget=budget)) as team:
         for name in ("ada", "max"):
-            await team.spawn(wanted(Agent(name="scout", model=model, tools=[look]), name=name))
+            await team.spawn(wanted(Agent(name="scout", model=model, tools=[make_tool("look", "seen")]), name=name))
         await until_idle(team)
         assert budget.calls == 3
         assert team.usage.requests == 6
 
 
 async def test_usage_rolls_up_into_the_task_and_the_team() -> None:
-    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+    async with Tasks() as tasks, Crew(tasks=tasks) as team:
         made = await done_by(team, "ada", [call("team_roster"), "Done."])
         expected = Usage(requests=2, input_tokens=20, output_tokens=10)
         assert (team.usage, team.member("ada").usage, tasks.get(made.task_id).usage) == (expected,) * 3
@@ -285,7 +272,7 @@ async def test_usage_rolls_up_into_the_task_and_the_team() -> None:
 
 
 async def test_events_of_members_reach_the_teams_listener_with_their_path(recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await done_by(team, "ada", ["Done."])
     assert [event.path for event in recorder.of(RunStarted)] == [("ada",)]
     assert [event.text for event in recorder.of(ModelResponded)] == ["Done."]
@@ -293,7 +280,7 @@ async def test_events_of_members_reach_the_teams_listener_with_their_path(record
 
 @virtual_clock
 async def test_a_member_notes_a_sign_of_life_at_each_model_call(door: Door) -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await join(team, "ada", [call("team_roster"), door.before("Done.")])
         await door.reached.wait()
         await asyncio.sleep(30)
@@ -312,14 +299,14 @@ async def test_what_a_member_asks_is_answered_by_the_program_that_leads() -> Non
             asked.append(event.id)
             team.answer(event.id, Allow())
 
-    async with Team("crew", host=Host(gate=Asking(("team_roster",))), on_event=answer) as team:
+    async with Crew(host=Host(gate=make_gate(Ask("May it?"), "team_roster")), on_event=answer) as team:
         await join(team, "ada", [call("team_roster"), "Done."])
         assert (await heard(team), len(asked)) == (("idle", "Done."), 1)
 
 
 async def test_each_member_has_a_part_of_the_journal_to_itself() -> None:
     journal = InMemoryJournal()
-    async with Team("crew", host=Host(journal=journal)) as team:
+    async with Crew(host=Host(journal=journal)) as team:
         await done_by(team, "ada", ["Done."])
         await team.shutdown("ada")
         await done_by(team, "ada", ["Done."])
@@ -327,7 +314,7 @@ async def test_each_member_has_a_part_of_the_journal_to_itself() -> None:
 
 
 async def test_a_member_cannot_be_deeper_than_five_runs() -> None:  # S16.11
-    async with Team("crew") as team:
+    async with Crew() as team:
         token = current_path.set(("a", "b", "c", "d", "e"))
         made = await team.spawn(wanted(member_of(["Done."])))
         assert team.member(made.name).depth == 5
@@ -338,7 +325,7 @@ async def test_a_member_cannot_be_deeper_than_five_runs() -> None:  # S16.11
 
 
 async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told(door: Door) -> None:  # S16.6
-    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+    async with Tasks() as tasks, Crew(tasks=tasks) as team:
         made = await join(team, "ada", [door.before("Done.")])
         await door.reached.wait()
         team.send("ada", "Hello?")
@@ -351,7 +338,7 @@ async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told(door: Do
 
 async def test_a_message_to_its_task_is_the_leaders_mail() -> None:
     model = Scripted(["One.", "Two."])
-    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+    async with Tasks() as tasks, Crew(tasks=tasks) as team:
         made = await turn_of(team, wanted(member_of(model)))
         assert tasks.message(made.task_id, "Go on.") == "queued"
         while len(model.requests) < 2:
@@ -363,20 +350,17 @@ async def test_a_message_to_its_task_is_the_leaders_mail() -> None:
 
 async def test_a_wake_without_mail_never_prompts_again() -> None:  # S16.11
     model = Scripted(["One."])
-    async with Team("crew") as team:
+    async with Crew(hooks=TeamHooks(pick=lambda waiting: ())) as team:
         await turn_of(team, wanted(member_of(model), name="ada"))
-        box = team._post.registry.alive("ada")  # pyright: ignore[reportPrivateUsage] - another reader of its mail
-        assert box is not None
         team.send("ada", "Hello.")
-        assert [mail.text for mail in box.box.drain()] == ["Hello."]
         for _ in range(10):
             await asyncio.sleep(0)
-        assert len(model.requests) == 1
+        assert (len(model.requests), team.member("ada").n_waiting) == (1, 1)
 
 
 async def test_limits_hold_for_each_turn_of_a_member() -> None:
     agent = Agent(name="scout", model=Scripted([call("team_roster")], repeat=True), limits=Limits(iterations=2))
-    async with Team("crew") as team:
+    async with Crew() as team:
         await team.spawn(wanted(agent))
         kind, text = await heard(team)
         assert (kind, "MAX_ITERATIONS" in text) == ("gone", True)

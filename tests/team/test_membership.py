@@ -14,10 +14,9 @@ from journeyman.models.scripted import Scripted, call
 from journeyman.team import Shutdown, TeamSpawner
 from journeyman.team.members import LEADER, current_member
 from journeyman.tools.tools import AnyTool, tool
-from tests.support.clock import virtual_clock
-from tests.support.players import Door, cancelled
-from tests.support.recorder import Recorder
-from tests.team.players import (
+from tests.play import Door, Recorder, cancelled, existing, virtual_clock
+from tests.team.members import (
+    Crew,
     done_by,
     fates,
     heard,
@@ -32,7 +31,7 @@ from tests.team.players import (
 
 
 async def test_the_leader_is_there_from_the_beginning() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         assert (team.send("*", "Hello."), team.roster().members, team.roster().n_waiting) == ((), (), 0)
 
 
@@ -46,7 +45,7 @@ async def test_the_leader_is_there_from_the_beginning() -> None:
 )
 async def test_names_that_no_member_can_have_are_refused_and_leave_nothing_behind(name: str, text: str) -> None:
     recorder = Recorder()
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await join(team, "ada", ["Done."])
         agent = Agent(name="scout", model=Scripted(["Done."]))
         with pytest.raises(TeamError, match=re.escape(text)):
@@ -59,7 +58,7 @@ async def test_a_member_that_cannot_begin_leaves_nothing_behind() -> None:
     tasks, team = Tasks(), None
     async with AsyncExitStack() as stack:
         async with tasks:
-            team = await stack.enter_async_context(Team("crew", tasks=tasks))
+            team = await stack.enter_async_context(Crew(tasks=tasks))
         with pytest.raises(RuntimeError, match="async with Tasks"):
             await join(team, "ada", ["Done."])
         assert (team.roster().members, tasks.list()) == ((), ())
@@ -67,14 +66,14 @@ async def test_a_member_that_cannot_begin_leaves_nothing_behind() -> None:
 
 
 async def test_a_member_has_the_name_of_its_agent_if_no_other_is_given() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         made = await team.spawn(wanted(member_of(["Done."], name="scout")))
         assert (made.name, made.agent_id, made.team_name, made.incarnation) == ("scout", "scout@crew", "crew", 1)
         assert made.task_id == team.member("scout").task_id == "tm-1"
 
 
 async def test_a_team_is_renamed_only_while_it_has_no_members() -> None:
-    async with Team("crew", description="old") as team:
+    async with Crew(description="old") as team:
         team.rename("gang", "new")
         team.rename("")
         assert (team.name, team.roster().description) == ("gang", "new")
@@ -97,7 +96,7 @@ async def test_a_team_without_a_name_takes_that_of_the_first_request() -> None:
 
 
 async def test_a_deleted_team_does_nothing_any_more() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await join(team, "ada", ["Done."])
         await team.delete()
         assert [member.liveness for member in team.roster().members] == ["gone"]
@@ -110,7 +109,7 @@ async def test_a_deleted_team_does_nothing_any_more() -> None:
 
 
 async def test_a_team_is_open_once() -> None:
-    team = Team("crew")
+    team = Crew()
     with pytest.raises(RuntimeError, match=r"The team is not open\."):
         await join(team, "ada", ["Done."])
     async with team:
@@ -121,7 +120,7 @@ async def test_a_team_is_open_once() -> None:
 
 async def test_a_name_is_free_again_when_its_member_is_gone_and_the_next_is_another_incarnation() -> None:
     recorder = Recorder()
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await join(team, "ada", ["Done."])
         await team.shutdown("ada")
         made = await join(team, "ada", ["Done."])
@@ -130,7 +129,7 @@ async def test_a_name_is_free_again_when_its_member_is_gone_and_the_next_is_anot
 
 
 async def test_an_agent_that_takes_no_text_or_has_nothing_to_do_is_refused() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         with pytest.raises(TeamError, match="takes <class 'int'>, but the prompts of a member are texts"):
             await team.spawn(wanted(Agent(name="counter", model=Scripted(["1"]), input=int)))
         with pytest.raises(TeamError, match="The prompt is blank"):
@@ -142,14 +141,12 @@ async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
 
     @tool(thread=False)
     def look() -> str:
-        """Look."""
-        member = current_member.get()
-        assert member is not None
+        member = existing(current_member.get())
         assert member.task is not None
         seen.append(member.task.info.identity)
         return "looked"
 
-    async with Team("crew") as team:
+    async with Crew() as team:
         await done_by(team, "ada", [call("look"), "Done."], look)
     assert seen == [Identity("ada", "crew")]
     assert current_member.get() is None
@@ -173,7 +170,6 @@ async def timed(work: Awaitable[Shutdown]) -> tuple[Shutdown, float]:
 def sleeping(seconds: float) -> AnyTool:
     @tool
     async def sleep() -> str:
-        """Sleep."""
         await asyncio.sleep(seconds)
         return "slept"
 
@@ -182,7 +178,7 @@ def sleeping(seconds: float) -> AnyTool:
 
 async def test_an_idle_member_ends_at_once_without_another_turn() -> None:
     model = Scripted(["One."])
-    async with Team("crew") as team:
+    async with Crew() as team:
         await done_by(team, "ada", model)
         assert await team.shutdown("ada") == Shutdown(finished=("ada",))
         assert len(model.requests) == 1
@@ -191,7 +187,7 @@ async def test_an_idle_member_ends_at_once_without_another_turn() -> None:
 @virtual_clock
 async def test_a_working_member_is_asked_and_may_end_its_turn(recorder: Recorder) -> None:
     model = Scripted([call("sleep"), "I stop here."])
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await join(team, "ada", model, sleeping(10.0))
         await asyncio.sleep(1.0)
         assert await timed(team.shutdown("ada", grace_s=30.0)) == (Shutdown(finished=("ada",)), 9.0)
@@ -204,7 +200,7 @@ async def test_a_working_member_is_asked_and_may_end_its_turn(recorder: Recorder
 
 @virtual_clock
 async def test_a_member_that_works_on_is_stopped_when_the_grace_is_over() -> None:
-    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+    async with Tasks() as tasks, Crew(tasks=tasks) as team:
         made = await join(team, "ada", [call("sleep")], sleeping(1_000.0))
         await asyncio.sleep(1.0)
         assert await timed(team.shutdown("ada", grace_s=5.0)) == (Shutdown(stopped=("ada",)), 5.0)
@@ -218,11 +214,10 @@ async def test_a_member_that_does_not_end_is_left_to_itself_and_its_name_is_free
 
     @tool
     async def hang() -> str:
-        """Hang, whatever happens."""
         await whatever_happens(released)
         return "released"
 
-    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+    async with Tasks() as tasks, Crew(tasks=tasks) as team:
         await join(team, "ada", [call("hang"), "Done."], hang)
         await asyncio.sleep(1.0)
         assert await timed(team.shutdown("ada", grace_s=5.0, force_s=3.0)) == (Shutdown(abandoned=("ada",)), 8.0)
@@ -236,7 +231,7 @@ async def test_a_member_that_does_not_end_is_left_to_itself_and_its_name_is_free
 
 @virtual_clock
 async def test_a_shutdown_of_an_earlier_member_leaves_a_later_one_alone() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         first = await done_by(team, "ada", ["Done."])
         await team.shutdown("ada")
         await done_by(team, "ada", ["Done."])
@@ -246,7 +241,7 @@ async def test_a_shutdown_of_an_earlier_member_leaves_a_later_one_alone() -> Non
 
 @virtual_clock
 async def test_a_shutdown_that_goes_on_does_not_stop_a_member_that_came_meanwhile() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await join(team, "ada", [call("sleep"), "Done."], sleeping(3.0))
         await join(team, "max", [call("sleep")], sleeping(1_000.0))
         await asyncio.sleep(1.0)
@@ -260,7 +255,7 @@ async def test_a_shutdown_that_goes_on_does_not_stop_a_member_that_came_meanwhil
 
 @virtual_clock
 async def test_all_members_are_let_go_at_the_same_time() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         for name in ("ada", "max", "eve"):
             await join(team, name, [call("sleep")], sleeping(1_000.0))
         await asyncio.sleep(1.0)
@@ -270,7 +265,7 @@ async def test_all_members_are_let_go_at_the_same_time() -> None:
 @virtual_clock
 async def test_leaving_the_team_stops_everybody(door: Door) -> None:
     async with Tasks() as tasks:
-        async with Team("crew", tasks=tasks) as team:
+        async with Crew(tasks=tasks) as team:
             made = await join(team, "ada", [door.before("Done.")])
             await door.reached.wait()
         assert (team.member("ada").liveness, tasks.get(made.task_id).liveness) == ("gone", "gone")
@@ -281,7 +276,7 @@ async def test_leaving_a_team_that_is_cancelled_leaves_no_member_behind() -> Non
     async with Tasks() as tasks:
 
         async def work() -> None:
-            async with Team("crew", tasks=tasks) as team:
+            async with Crew(tasks=tasks) as team:
                 await join(team, "ada", [call("sleep")], sleeping(1_000.0))
                 await asyncio.sleep(1.0)
                 await team.shutdown(grace_s=500.0)
@@ -297,7 +292,7 @@ async def test_leaving_a_team_that_is_cancelled_leaves_no_member_behind() -> Non
 
 @virtual_clock
 async def test_the_leaders_model_lets_members_go(recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         await join(team, "ada", ["Done."])
         await join(team, "max", [call("sleep")], sleeping(1_000.0))
         await until_idle(team, "ada")
@@ -310,13 +305,12 @@ async def test_the_leaders_model_lets_members_go(recorder: Recorder) -> None:
 
 
 async def test_a_member_cannot_let_members_go(recorder: Recorder) -> None:
-    async with Team("crew", on_event=recorder) as team:
+    async with Crew(on_event=recorder) as team:
         own = team.tools()[2]
         script = [call("team_shutdown", name="*"), call("end"), "Done."]
 
         @tool
         async def end() -> str:
-            """End."""
             return str(await team.shutdown())
 
         await done_by(team, "ada", script, own, end)
@@ -327,7 +321,7 @@ async def test_a_member_cannot_let_members_go(recorder: Recorder) -> None:
 
 
 async def test_a_name_that_nobody_ever_had_is_an_error_and_lets_nobody_go() -> None:
-    async with Team("crew") as team:
+    async with Crew() as team:
         await done_by(team, "ada", ["Done."])
         with pytest.raises(TeamError, match=r"There is no member 'ghost' to let go. There are: \['ada'\]."):
             await team.shutdown("ada", "ghost")
@@ -342,7 +336,7 @@ async def test_a_name_that_nobody_ever_had_is_an_error_and_lets_nobody_go() -> N
 
 @virtual_clock
 async def test_a_member_that_is_let_go_before_its_first_step_leaves_nothing_behind(recorder: Recorder) -> None:
-    async with Tasks() as tasks, Team("crew", tasks=tasks, on_event=recorder) as team:
+    async with Tasks() as tasks, Crew(tasks=tasks, on_event=recorder) as team:
         made = await join(team, "ada", ["Done."])
         team.send("ada", "Hello.")
         assert tasks.stop(made.task_id)

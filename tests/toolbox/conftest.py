@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from journeyman.toolbox import Workspace
-from tests.toolbox.playing import Player
+from tests.toolbox.player import Player
 
 
 @pytest.fixture

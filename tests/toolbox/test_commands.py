@@ -15,7 +15,7 @@ from journeyman.events import ToolProgress
 from journeyman.models.scripted import Scripted, call
 from journeyman.processes import is_secret
 from journeyman.toolbox import Shell, Workspace
-from tests.toolbox.playing import Player
+from tests.toolbox.player import Player
 
 STUBBORN = "trap '' TERM; echo $$ > pid; echo before; while :; do read -t 60 < <(:) || :; done"
 """A shell that writes down its process id and does not end when it is asked to."""

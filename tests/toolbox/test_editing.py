@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from journeyman.toolbox.edit import find, replace_matches
 from journeyman.toolbox.files import decode_text
-from tests.toolbox.playing import Player
+from tests.play import existing
+from tests.toolbox.player import Player
 
 
 def edited(text: str, old: str, new: str, *, every: bool = False) -> tuple[str, str]:
     """Return how the old text was found, and the text after the edit."""
-    found = find(text, old, new, every=every)
-    assert found is not None
+    found = existing(find(text, old, new, every=every))
     assert every or len(found.matches) == 1
     return found.how, replace_matches(text, found.matches)
 
@@ -86,8 +86,7 @@ def test_a_block_is_found_by_its_ends_only_if_it_is_similar_in_between() -> None
 
 
 def test_more_than_one_place_is_found_also_where_they_overlap() -> None:
-    found = find("aaa", "aa", "b", every=False)
-    assert found is not None
+    found = existing(find("aaa", "aa", "b", every=False))
     assert [match.start for match in found.matches] == [0, 1]
     assert edited("aaaa", "aa", "b", every=True) == ("exact", "bb")
 
@@ -213,8 +212,7 @@ def test_what_is_there_as_it_is_is_found_as_it_is(text: str, data: st.DataObject
     old = text[start:end].replace("\r\n", "\n")
     assume(old and "\r\n" not in old and not old.startswith("\r") and text[end - 1 : end + 1] != "\r\n")
     assume(not (start and text[start - 1 : start + 1] == "\r\n"))
-    found = find(text, old, "new", every=False)
-    assert found is not None
+    found = existing(find(text, old, "new", every=False))
     assert (found.how, (start, end) in [(match.start, match.end) for match in found.matches]) == ("exact", True)
 
 

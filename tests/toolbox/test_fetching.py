@@ -24,9 +24,9 @@ from journeyman.toolbox.page import readable
 from journeyman.types import Base64
 from tests.contracts.faults import CERTIFICATES
 from tests.models.raw_server import RawServer, http, join, listening
+from tests.play import answered
 from tests.support.files import PNG
 from tests.support.stopwatch import STALL_S, longest_stall
-from tests.toolbox.playing import answered
 
 HERE = ["127.0.0.0/8"]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -10,7 +10,7 @@ from journeyman import Host
 from journeyman.gate import Allow
 from journeyman.permission import Permission
 from journeyman.toolbox import Workspace
-from tests.toolbox.playing import answered
+from tests.play import answered
 
 FILES = {
     "a.txt": "hello world",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from journeyman.toolbox import LocalFiles, Refusal, Workspace
 from tests.properties.examples import examples, patient
-from tests.toolbox.playing import Player
+from tests.toolbox.player import Player
 
 OUTSIDE = [
     *("../outside/secret.txt", "../outside", "src/../../outside/secret.txt", "link/../outside/secret.txt"),

@@ -7,7 +7,7 @@ import pytest
 
 from journeyman import Image, Text
 from journeyman.types import Base64
-from tests.toolbox.playing import Player
+from tests.toolbox.player import Player
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 BINARY = (b"\x7fELF\x02\x01\x00\x00", b"abc\x00def", bytes(range(1, 9)) * 20)

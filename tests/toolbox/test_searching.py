@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from journeyman.toolbox import Refusal, Workspace
 from journeyman.toolbox.walk import Deadline, compile_pattern, files_below
-from tests.toolbox.playing import Player
+from tests.toolbox.player import Player
 
 # From the environment of the tests, where ripgrep has a wheel for this machine; else as somebody has installed it.
 RIPGREP = shutil.which("rg", path=sysconfig.get_path("scripts")) or shutil.which("rg")

@@ -19,10 +19,10 @@ from journeyman.models.wrappers import Fallback, Swappable
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Base64, Effect, JsonObject, Text, ToolReference, dump_messages, load_messages
+from tests.play import answered
 from tests.support.messages_answers import answer, tool_use
 from tests.support.openai_answers import answer as openai_answer
 from tests.support.servers import MessagesApi, OpenAiApi
-from tests.toolbox.playing import answered
 
 
 @tool(effect="pure", parallel=True)

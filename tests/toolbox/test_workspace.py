@@ -9,7 +9,7 @@ import journeyman.toolbox
 from journeyman import DefinitionError
 from journeyman.toolbox import InMemoryFiles, Workspace, deferred_tools, fetch_tool
 from journeyman.toolbox.workspace import ToolName
-from tests.toolbox.playing import Player
+from tests.toolbox.player import Player
 
 
 def test_each_tool_declares_what_it_does(folder: Path) -> None:

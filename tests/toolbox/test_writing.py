@@ -8,7 +8,7 @@ import pytest
 
 from journeyman.toolbox import Refusal, Workspace
 from tests.support.room import no_room
-from tests.toolbox.playing import Player
+from tests.toolbox.player import Player
 
 
 def names_in(folder: Path) -> list[str]:

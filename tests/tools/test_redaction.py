@@ -11,13 +11,14 @@ from typing import cast
 import pytest
 from hypothesis import settings
 
-from journeyman import Agent, Event, Failure, Host, run_sync, tool
+from journeyman import Agent, Event, Host, run_sync, tool
 from journeyman.mcp.servers import scrubbed
 from journeyman.model import Request
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.scripted import Scripted, call
 from journeyman.models.transport import Exchange
 from journeyman.tools.redaction import MARK, without_secrets
+from tests.play import failed
 from tests.tools.secret_texts import INNOCENTS, SECRETS
 
 
@@ -170,8 +171,7 @@ def test_no_secret_that_a_model_raises_is_in_the_events_or_the_error() -> None:
             raise ValueError(text)
 
         agent = Agent(name="a", model=Scripted([fail]), retries=0)
-        result = run_sync(agent, "Go.", on_event=events.append)
-        assert isinstance(result, Failure)
+        result = failed(run_sync(agent, "Go.", on_event=events.append))
         left += [
             text for each in (*map(repr, events), str(result.error)) if secret in each or repr(secret)[1:-1] in each
         ]

@@ -15,6 +15,7 @@ from journeyman import Audio, Document, Image
 from journeyman.content import LARGEST_BYTES
 from journeyman.content.signatures import has_password, n_pages_of, size_of
 from journeyman.types import Base64, Url
+from tests.play import instance_of
 from tests.support.files import GIF, JPEG, MP3, PDF, PNG, WAV, WEBP
 
 
@@ -27,8 +28,7 @@ from tests.support.files import GIF, JPEG, MP3, PDF, PNG, WAV, WEBP
 )
 def test_a_picture_is_read_from_a_file(tmp_path: Path, name: str, data: bytes, media_type: str) -> None:
     (tmp_path / name).write_bytes(data)
-    source = Image.from_path(tmp_path / name).source
-    assert isinstance(source, Base64)
+    source = instance_of(Base64, Image.from_path(tmp_path / name).source)
     assert (source.media_type, b64decode(source.data)) == (media_type, data)
 
 
@@ -209,8 +209,7 @@ def test_a_file_is_what_the_standard_of_its_format_says(data: bytes, media_type:
     made: list[str] = []
     for kind in kinds:
         with suppress(ValueError):
-            source = kind.from_bytes(data).source
-            assert isinstance(source, Base64)
+            source = instance_of(Base64, kind.from_bytes(data).source)
             made.append(source.media_type)
     assert made == ([] if media_type is None else [media_type])
 
@@ -219,8 +218,7 @@ def test_a_file_is_what_the_standard_of_its_format_says(data: bytes, media_type:
 @pytest.mark.parametrize("name", ["a.heic", "a.heif"])
 def test_a_photo_of_a_phone_is_taken_whatever_it_is_called(tmp_path: Path, name: str, said: str | None) -> None:
     (tmp_path / name).write_bytes(mp4(b"mif1", b"mif1", b"heic"))
-    source = Image.from_path(tmp_path / name, said).source
-    assert isinstance(source, Base64)
+    source = instance_of(Base64, Image.from_path(tmp_path / name, said).source)
     assert source.media_type == "image/heic"
 
 

@@ -7,7 +7,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Output, RunError, run, run_sync, tool
+from journeyman import Agent, Limits, Output, RunError, run, run_sync, tool
 from journeyman import errors as errors_module
 from journeyman.definition import StoredError
 from journeyman.errors import (
@@ -34,6 +34,7 @@ from journeyman.errors import (
     UnusableAnswer,
 )
 from journeyman.models.scripted import Scripted, call
+from tests.play import failed
 
 ERRORS: list[JourneymanError] = [
     DefinitionError("Agent 'a'", [Problem("CODE", "It is wrong.", "Write it.")]),
@@ -91,8 +92,7 @@ async def test_a_failure_reaches_another_process_also_where_its_cause_cannot() -
         validators=[refuse],
         limits=Limits(attempts=1),
     )
-    failure = await run(agent, "Count.", on_event=report)
-    assert isinstance(failure, Failure)
+    failure = failed(await run(agent, "Count.", on_event=report))
     again = pickle.loads(pickle.dumps(failure))
     assert again.error == failure.error
     assert again.report == failure.report

@@ -2,10 +2,11 @@
 
 import pytest
 
-from journeyman import Agent, Limits, Rejected, run, tool
+from journeyman import Agent, Limits, Rejected, run
 from journeyman.endings import AttemptsContext, BudgetContext, IterationsContext, TruncatedContext
 from journeyman.errors import count, quoted, shortage, visible
 from journeyman.models.scripted import Scripted, call
+from tests.play import make_tool
 
 REJECTED = AttemptsContext(attempts=1, max_attempts=1, last_error="No.")
 SPENT = BudgetContext(policy="calls", limit=1, used=0, scope="run", needed=1)
@@ -32,12 +33,8 @@ def test_one_is_told_as_one(told: str, text: str) -> None:
 
 
 async def test_a_tool_that_failed_once_failed_one_time() -> None:
-    @tool
-    async def fail() -> str:
-        raise Rejected("No.")
-
     model = Scripted([call("fail"), call("fail"), "Done."])
-    agent = Agent(name="n", model=model, tools=[fail], limits=Limits(tool_failures=1))
+    agent = Agent(name="n", model=model, tools=[make_tool("fail", Rejected("No."))], limits=Limits(tool_failures=1))
     result = await run(agent, "Go.")
     assert "fail failed 1 time in a row." in str(result.history[-2].content[0])
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel, Field, Json
 
-from journeyman import Agent, Host, Model, Output, Success, run, tool
+from journeyman import Agent, Host, Model, Output, run, tool
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
 from journeyman.gate import Allow, Ask, GateRequest, Rewrite
@@ -29,6 +29,7 @@ from journeyman.record.page import event_document
 from journeyman.tools.schema import Fields, Parameter, output_schema
 from journeyman.types import ToolUse
 from tests.cli.program import Warm
+from tests.play import succeeded
 from tests.serve.http_served import serving
 
 WEI, RATE = 2**70, "1.10000000000000000000000000001"
@@ -162,8 +163,7 @@ async def test_a_cassette_replays_them(tmp_path: Path) -> None:
     for mode, model in steps:
         with Cassette(path, mode) as cassette:
             host = Host(model=cassette.model(model), journal=cassette.journal)
-            result = await run(sender(), "Go.", host=host)
-        assert isinstance(result, Success)
+            result = succeeded(await run(sender(), "Go.", host=host))
         assert any(SENT in str(message) for message in result.history)
 
 

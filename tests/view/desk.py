@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from journeyman import Abort, Agent, tool
-from journeyman.gate import Ask, GateRequest, Verdict
+from journeyman.gate import Ask
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted
 from journeyman.view import serve_view
+from tests.play import make_gate
 
 TOKEN = "a-token-of-24-characters"
 
@@ -25,16 +26,9 @@ async def look(topic: str = "") -> str:
     return f"about {topic}"
 
 
-class AsksAlways:
-    """A gate that asks about every call."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("May it?")
-
-
 def asking(*answers: Response) -> Agent:
     """Return an agent each call of which somebody has to allow."""
-    return Agent(name="scout", model=Scripted(answers), tools=[look], gate=AsksAlways())
+    return Agent(name="scout", model=Scripted(answers), tools=[look], gate=make_gate(Ask("May it?")))
 
 
 class Desk:

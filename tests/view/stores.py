@@ -30,7 +30,7 @@ from journeyman.toolbox import Workspace
 from journeyman.types import ToolResult, ToolUse
 from tests.cli.program import Warm, running
 from tests.loop.test_endings import ENDINGS
-from tests.support.stage import Stage
+from tests.play import Stage
 from tests.view.provider import Provider
 from tests.view.served import STEERABLE
 

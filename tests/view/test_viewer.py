@@ -18,7 +18,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from journeyman import Agent, Chat, Failure, Host, Limits, Success, Text, ask_user, run, tool
+from journeyman import Agent, Chat, Host, Limits, Success, Text, ask_user, run
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
 from journeyman.model import Part, Request, TextPart
@@ -29,6 +29,7 @@ from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.source import Source
 from journeyman.view.steering import Given, Steering
+from tests.play import failed, instance_of, make_tool
 from tests.support import tamper
 from tests.support.postgres import PostgresServer
 from tests.view.desk import TOKEN, asking, look, viewing
@@ -220,8 +221,7 @@ async def test_a_run_is_held_released_and_stopped(path: Path) -> None:
                 if kind == "events" and any(each["tool_use_id"] == "c2" for each in told):
                     break
             assert (await desk.say(id, kind="stop", text="enough", dedup="s"))["status"] == "taken"
-            result = await going
-    assert isinstance(result, Failure)
+            result = failed(await going)
     assert (result.code, "enough" in result.error.message) == ("EXECUTION_CANCELLED", True)
 
 
@@ -338,8 +338,7 @@ async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
 
 async def test_a_viewer_that_is_mounted_asks_for_its_token_and_finds_its_files(path: Path) -> None:
     await recorded(path, "one")
-    viewer = app(path, token=TOKEN, hosts=["a.example.org"])
-    assert isinstance(viewer, Doorkeeper)
+    viewer = instance_of(Doorkeeper, app(path, token=TOKEN, hosts=["a.example.org"]))
     assert isinstance(viewer.app, Starlette)
     outer = Starlette(routes=[Mount("/seen", viewer)], lifespan=viewer.app.router.lifespan_context)
     headers, base = {"authorization": f"Bearer {TOKEN}"}, "http://a.example.org"
@@ -434,13 +433,8 @@ async def test_hostile_texts_come_as_they_are(path: Path) -> None:
     text = "<img src=x onerror=alert(1)>\u0000 </script>"
     long = "y" * 5_000_000
 
-    @tool
-    async def pour(topic: str) -> str:
-        """Give a lot."""
-        return long
-
     answers = [say(call("pour", {"topic": text}, id="c1")), say("Enough.")]
-    agent = Agent(name="scout", model=Scripted(answers), tools=[pour])
+    agent = Agent(name="scout", model=Scripted(answers), tools=[make_tool("pour", long)])
     (await run(agent, f"{text}\udc80", host=Host(record=path))).unwrap()
     with Recordings(path) as recordings:
         id = recordings.runs()[0].id

@@ -180,7 +180,7 @@ def _doing(agent: Agent[Out, In, Any], options: Options) -> Do[In, Out]:
 def _keeping(
     agent: Agent[Out, In, Any], options: Options, key: Callable[[Any], str] | None, durable: DurableRuns
 ) -> Do[In, Out]:
-    """Return what carries out each run as a durable one, under the key of its input."""
+    """Return a function that carries out each run as a durable one, under the key of its input."""
 
     async def do(number: int, input: In, budget: Budget | None) -> Result[Out]:
         try:
@@ -452,7 +452,7 @@ class BatchWork(Generic[Given, Handed]):
                 return
 
     def _source(self) -> Callable[[], Coroutine[Any, Any, object]]:
-        """Return what gives the next input, or `_END`."""
+        """Return a function that gives the next input, or `_END`."""
         if isinstance(self._inputs, AsyncIterable):
             waited = aiter(self._inputs)
 

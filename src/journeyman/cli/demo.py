@@ -21,7 +21,7 @@ from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, recorder_i
 
 
 class Demo(Protocol):
-    """The names that the example's module gives to `journeyman demo`."""
+    """The example of `journeyman demo`: an agent, a question for it, and a notice that says who answers."""
 
     @property
     def agent(self) -> Agent[Any, Any, Any]: ...

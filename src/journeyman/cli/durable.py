@@ -136,7 +136,7 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
 
 
 def _no_run(place: StorePlace, error: RunUnknown) -> Mistake:
-    """Return what is said where there is no durable run of a name: of recordings, if it is rather one of those."""
+    """Return the mistake for a name that no durable run has; another one, if it is that of a recording."""
     try:
         with Recordings(place.path) as recordings:
             if recordings.runs(limit=1):
@@ -268,7 +268,7 @@ def name_of(info: RunInfo) -> str:
 
 
 def question_line(question: Question | OpenQuestion) -> str:
-    """Say what waits."""
+    """Return a line for a question: the call to approve, or the words of the model."""
     given = "" if question.arguments is None else arguments(question.arguments)
     what = question.tool if question.kind == "approve" else "the model asks"
     asked = one_line(question.question, 300)
@@ -361,7 +361,7 @@ def begin(job: Job, target: str, kept: Kept, *, mode: Mode | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """A durable run that a command drives, with the screen on which it is shown."""
+    """The surroundings in which a command drives a durable run: job, store, and the screen that shows it."""
 
     job: Job
     place: StorePlace
@@ -482,7 +482,7 @@ def _present(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The facts of a stored run by which a command drives it: its info, model and mode, and whether it is taken."""
+    """The facts of a stored run by which a command drives it: its info, model and mode, and whether it is driven."""
 
     info: RunInfo
     model: str | None

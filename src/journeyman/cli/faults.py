@@ -97,7 +97,7 @@ def _is_in(filename: str, folders: Sequence[str]) -> bool:
 
 
 def _lacking(text: str, name: str, parent: ModuleType, *, is_target: bool) -> Mistake:
-    """Return what is said of a part of a module that is there."""
+    """Return the mistake of a missing name in a module that exists."""
     held, file = parent.__name__, getattr(parent, "__file__", None)
     if not hasattr(parent, "__path__"):
         where = f": {shown(file)}" if file else ""

@@ -222,7 +222,7 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
 
 
 def misdefined_agent(origin: str, place: str, error: DefinitionError) -> Misdefined:
-    """Return what is said of an agent that is defined wrongly."""
+    """Return the error that reports an agent's wrong definition: its only problem, or the first of several."""
     first = error.problems[0]
     if len(error.problems) == 1:
         return Misdefined(f"{error.subject}: {one_line(first.message)}", first.hint, place=place, error=error)

@@ -251,7 +251,7 @@ class _OpenAgent:
         raise AssertionError("It has ended without an agent.")
 
     async def close(self, limit_s: float) -> None:
-        """Let what gave the agent end within so many seconds.
+        """Close the context that gave the agent, within so many seconds.
 
         Raises:
             Mistake: it does not, or it raised.

@@ -343,7 +343,7 @@ def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
 
 
 def listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:
-    """Return who is told of the events; None where nobody wants to know: then no event is made."""
+    """Return the listener of the events; None where nobody wants to know: then no event is made."""
     listeners: list[Listener] = [] if job.quiet else [screen.show]
     if outline is not None:
         listeners.append(outline.follow)
@@ -388,7 +388,7 @@ def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | No
 
 
 def _list_remains(failure: Failure) -> Sequence[Line]:
-    """Say what a failed run leaves behind."""
+    """Return the lines that show what a failed run leaves behind."""
     if isinstance(failure.error.cause, NotRecorded):
         return [Line(indent=2, mark="bar", text=str(failure.error.cause), rows=_MISS_ROWS)]
     answers = [message.text for message in failure.history if message.role == "assistant" and message.text.strip()]

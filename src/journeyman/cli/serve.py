@@ -122,7 +122,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
 def _around(
     store: str | None, model: str | None, record: bool, otel: bool, *, grace: float, timeout: float, debug: bool
 ) -> Generator[tuple[Host, AgentLoop, TimedEnd]]:
-    """Give what surrounds every run until the block is left, and say in one line why it cannot be gone on with."""
+    """Give the host of every run until the block is left, and say in one line why it cannot be made."""
     screen = PlainScreen(stderr_console())
     try:
         with (
@@ -142,7 +142,7 @@ def _around(
 
 
 def _token(host: str, allow_host: Sequence[str], authorize: str | None) -> str | None:
-    """Return what clients must bring, if it is a token.
+    """Return the token that clients must bring, if they need one.
 
     Raises:
         Mistake: it is not safe to listen there, or two things say who is let in.

@@ -96,13 +96,13 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
             made = partial(Worker, agents=agents, slots=slots, queues=queues, host=host)
             names = ", ".join(agent.name for agent in agents)
             tell_ready = f"Serving {names} from {place.shown}, {count(slots, 'run')} at once. Ctrl-C ends it."
-            loop.run(_serve(store_opened, made, tell_ready, end))
+            loop.run(_serve_store(store_opened, made, tell_ready, end))
     finally:
         screen.close()
     return 0
 
 
-async def _serve(
+async def _serve_store(
     store: AbstractAsyncContextManager[Durable], made: Callable[[Durable], Worker], ready: str, end: TimedEnd
 ) -> None:
     async with store as durable:

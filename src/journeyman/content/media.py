@@ -22,7 +22,7 @@ FileKind: TypeAlias = Literal["image", "document", "audio"]
 
 LARGEST_BYTES: Final = 64_000_000
 """No larger file is read: no provider takes one within a request."""
-MAX_URL_CHARS: Final = 8_000
+MAX_URL_CHARS: Final = 8_000  # RFC 9110, section 4.1, asks everybody to take as many
 _HEAD_CHARS: Final = 400_000  # of Base64: a photo has its size behind a preview and its colours
 
 _SUFFIXES: Final[Mapping[str, str]] = {

@@ -222,7 +222,7 @@ class HostedToolRan:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class CompactionStep:
-    """The part of one strategy in a `ContextCompacted`."""
+    """The outcome of one strategy that was tried for a `ContextCompacted`."""
 
     strategy: str
     """The name of the strategy."""

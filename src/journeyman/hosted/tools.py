@@ -99,7 +99,7 @@ class Hosting:
 
     @classmethod
     def common(cls, every: Sequence[Hosting]) -> Hosting:
-        """Return what all of them have."""
+        """Return the hosted tools that all of these models have."""
         return cls(
             web_search=_in_all([each.web_search for each in every]),
             code_execution=_in_all([each.code_execution for each in every]),

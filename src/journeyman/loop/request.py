@@ -156,7 +156,7 @@ class _Payment:
     call: ModelCall
     grant: Grant | None = None
 
-    async def reserve(self) -> Request:
+    async def reserve(self, *, waits: bool = True) -> Request:
         """Reserve what the next request may use, and return it as long as that pays for.
 
         Raises:
@@ -167,7 +167,8 @@ class _Payment:
         if price is None and budget.limits_cost:
             raise unpriced(call.model).in_stream()
         longest = call.request.max_tokens or run.max_tokens
-        self.grant = await budget.reserve(input_tokens=call.input_tokens(), max_tokens=longest, price=price)
+        n_input = call.input_tokens()
+        self.grant = await budget.reserve(input_tokens=n_input, max_tokens=longest, price=price, waits=waits)
         run.attempt.asked_max_tokens = self.grant.max_tokens
         if self.grant.max_tokens < longest:
             run.attempt.asked_by = "budget"

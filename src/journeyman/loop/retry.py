@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 from journeyman.cancel import is_failure
 from journeyman.data import lazy_dataclass
@@ -73,8 +73,12 @@ rate_pause: ContextVar[RatePause | None] = ContextVar("journeyman_rate_pause", d
 """What the runs of the batch share that goes on here; None outside a batch."""
 
 
-_Reserve: TypeAlias = Callable[[], Awaitable[Request]]
-"""Pays for the next request, and returns it."""
+class _Reserve(Protocol):
+    """Pays for the next request, and returns it."""
+
+    async def __call__(self, *, waits: bool = True) -> Request:
+        """`waits`: what others have reserved may be waited for."""
+        ...
 
 
 async def respond(
@@ -154,7 +158,7 @@ class _Asking:
 
     def spend(self, usage: Usage, unread: str = "") -> Usage:
         """Count what the request used."""
-        usage = believable_usage(usage, self.request, self.collector.words + unread)
+        usage = believable_usage(usage, self.request, lambda: self.collector.words + unread)
         usage = usage if self.price is None or not usage.requests else self.price.charged(usage)
         self.spent(usage)
         return usage
@@ -164,7 +168,8 @@ class _Asking:
         self.spend(self.collector.used() if used is None else used)
         self.collector, self.is_asked = Collector(self.request.max_tokens or self.request.settings.max_tokens), False
         if self.reserve is not None:
-            paid_max_tokens.set((await self.reserve()).max_tokens)
+            # Who waits inside of a model may hold what others need to go on: a place of a `RateLimited`.
+            paid_max_tokens.set((await self.reserve(waits=False)).max_tokens)
         self.is_asked = True
 
 

@@ -205,7 +205,7 @@ class Connection:
     async def _answer_input_requests(
         self, wanted: InputRequiredResult, questions: CallQuestions
     ) -> InputResponses | None:
-        """Return what a server of the newer kind wants to know before it goes on."""
+        """Return the user's answers to what a server of the newer kind asks before it goes on."""
         from mcp.types import ElicitRequest, ErrorData  # noqa: PLC0415 - an optional package
 
         if not wanted.input_requests:

@@ -253,7 +253,7 @@ class ConnectedServer:
         return getattr(await self._in_time(self._connection.capabilities()), what) is not None
 
     async def _all(self, page: Callable[[str | None], Awaitable[PageT]], items: Callable[[PageT], list[T]]) -> list[T]:
-        """Return what is on all pages."""
+        """Return the items of all pages."""
 
         async def turn_pages() -> list[T]:
             found: list[T] = []
@@ -322,7 +322,7 @@ async def resource_list(servers: Mapping[str, ConnectedServer]) -> ToolResult:
 
 
 def read_schema(servers: Mapping[str, ConnectedServer]) -> JsonObject:
-    """Return what `read_resource` is given."""
+    """Return the schema of the arguments of `read_resource`."""
     uri: JsonObject = {"type": "string", "description": "As list_resources says, or written by a uri_template of it."}
     named: JsonObject = {"type": "string", "enum": [*servers]}
     return {

@@ -54,7 +54,7 @@ class Stdio:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What does not change while it is the same server."""
+        """The facts that stay the same as long as it is the same server."""
         return {"transport": "stdio", "program": PurePath(self.command).name}
 
     @property
@@ -90,7 +90,7 @@ class Http:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What does not change while it is the same server."""
+        """The facts that stay the same as long as it is the same server."""
         return {"transport": "http", "url": self.shown}
 
     @property

@@ -237,7 +237,7 @@ _Handler: TypeAlias = Callable[[dict[str, object], ToolContext], Awaitable[ToolR
 
 
 def _readers(servers: Mapping[str, ConnectedServer]) -> list[tuple[str, str, JsonObject, _Handler]]:
-    """Return what reads the resources of servers, if there are any: names, descriptions, schemas and handlers."""
+    """Return the tools that read resources, if a server has any: names, descriptions, schemas and handlers."""
 
     async def list_resources(arguments: dict[str, object], context: ToolContext) -> ToolResult:
         return await resource_list(servers)
@@ -312,7 +312,7 @@ def unique_names(offered: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def server_names(server: str, tool: str) -> tuple[str, str]:
-    """Return what rules call a tool of a server, and all tools of it."""
+    """Return the two names that rules may use: of a server's tool, and of all tools of that server."""
     return f"mcp__{plain_name(server)}__{plain_name(tool)}", f"mcp__{plain_name(server)}"
 
 

@@ -192,8 +192,8 @@ class _FirstToAnswer:
             if part is None:
                 self._collector.response()  # an answer without an end has failed, too
         except ProviderError as error:
-            words = self._collector.words + unfinished(self._parts)
-            used = believable_usage(self._collector.used_before(error), self._request, words)
+            told, collector, parts = self._collector.used_before(error), self._collector, self._parts
+            used = believable_usage(told, self._request, lambda: collector.words + unfinished(parts))
             error.usage = used if self._price is None or not used.requests else self._price.charged(used)
             if not self._left or error.kind not in self._on:
                 raise
@@ -416,7 +416,7 @@ class RateLimited(Around):
             used = seen.used_before(error)
             raise
         finally:
-            used = believable_usage(used or seen.used(), request, seen.words + unfinished(parts))
+            used = believable_usage(used or seen.used(), request, lambda: seen.words + unfinished(parts))
             self._window.leave(held, self._counted(used, held))
 
     def _estimated_tokens(self, request: Request) -> int:

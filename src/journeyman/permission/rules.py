@@ -486,7 +486,7 @@ _FACTS: Final[dict[str, _Facts]] = {
 
 # -- folders -----------------------------------------------------------------------------------------------------------
 
-_LONGEST_PATH: Final = 4_096
+_LONGEST_PATH: Final = 4_096  # PATH_MAX of Linux: the system takes no longer one
 
 Whereabouts: TypeAlias = Literal["inside", "read_only", "internal", "internal_read_only", "outside"]
 """Where a path is. `internal`: in a folder of the program itself, where nothing needs approval."""

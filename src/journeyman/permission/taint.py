@@ -45,14 +45,14 @@ _NAMES: Final = re.compile(r"[^\s\"'`<>|&;:,()\[\]{}=/\\!?]+")
 
 _LINE_NAMES: Final = re.compile(r"^(?:[^\n:]*/)?([^\s\"'`<>|&;:,()\[\]{}=/\\!?]+)(?=:|$)", re.MULTILINE)
 """The names of files that lines begin with, or consist of."""
-_LONGEST_FILE_NAME: Final = 255
+_LONGEST_FILE_NAME: Final = 255  # NAME_MAX of the usual file systems
 
 _Weight: TypeAlias = Literal["nothing", "a look outside", "consequences"]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An untrusted text, by the tool or the input that it came from, and when the model could first have read it."""
+    """An untrusted text with the tool or input that it came from, and when the model could first have read it."""
 
     name: str
     """The tool with its arguments, or what else the text is."""
@@ -195,7 +195,7 @@ class TaintedRun:
         source = next((each for each in sources if each.after), sources[0])
         others = f" (and {len(sources) - 1} more)" if len(sources) > 1 else ""
         return Ask(
-            f"{request.tool_name} {_show_arguments(request.arguments)}: the model wrote this after it had read what is not"
+            f"{request.tool_name} {_words_of(request.arguments)}: the model wrote this after it had read what is not"
             f" trusted: {source}{others}"
         )
 
@@ -217,7 +217,7 @@ class TaintedRun:
         if spoiling is not None and seen.may_have_run:
             self._gate.spoil(spoiling)
         if self._gate.is_untrusted(seen) or (spoiling is None and self._gate.is_spoilt(seen)):
-            name = f"{seen.tool_name} {_show_arguments(seen.arguments)}"
+            name = f"{seen.tool_name} {_words_of(seen.arguments)}"
             self._taint(Source(name, seen.text, seen.n_model_calls, is_description=seen.is_description))
         elif not any(source.is_from_below and source.after <= seen.n_model_calls for source in self._sources) and (
             is_clean or self._is_fixed(seen.tool_name, seen.arguments, digest, "nothing")
@@ -400,5 +400,5 @@ def _forms(value: object) -> list[str]:
     return forms
 
 
-def _show_arguments(arguments: JsonObject) -> str:
+def _words_of(arguments: JsonObject) -> str:
     return with_its_end(visible(arguments, indent=None), _SHOWN)

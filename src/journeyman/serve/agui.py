@@ -406,7 +406,7 @@ def _escape(key: str) -> str:
 
 
 def run_error(refusal: Refusal, *, thread_id: str, run_id: str) -> bytes:
-    """Return how a client is told that its run cannot go on: as the protocol has it, in a run that fails at once."""
+    """Return the events of a run that fails at once: so the protocol tells a client that its run cannot go on."""
     encoder = EventEncoder()
     begun = ui.RunStartedEvent(thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL)
     error = ui.RunErrorEvent(message=f"{refusal.message} {refusal.hint}", code=refusal.code)
@@ -414,7 +414,7 @@ def run_error(refusal: Refusal, *, thread_id: str, run_id: str) -> bytes:
 
 
 def usage_of(metadata: Metadata | None) -> list[ui.TokenUsage] | None:
-    """Return what a run has used, as the protocol counts it; None where that is not known."""
+    """Return the usage of a run, as the protocol counts it; None where that is not known."""
     used = None if metadata is None else metadata.usage
     if used is None:
         return None
@@ -423,7 +423,7 @@ def usage_of(metadata: Metadata | None) -> list[ui.TokenUsage] | None:
 
 
 def interrupt_of(event: events.ApprovalRequested | events.QuestionAsked) -> Interrupt:
-    """Return what is asked, as the protocol asks it."""
+    """Return the question of an event as an interrupt of the protocol."""
     if isinstance(event, events.QuestionAsked):
         metadata: dict[str, Any] = {"options": list(event.options)}
         return Interrupt(

@@ -299,7 +299,7 @@ class _Endpoint:
 
 
 def refusal_response(refusal: Refusal) -> Response:
-    """Return how a client is told that what it asked for is not done."""
+    """Return the response that tells a client why its request is refused."""
     error: dict[str, object] = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
     if refusal.issues:
         error["issues"] = refusal.issues
@@ -312,7 +312,7 @@ def refusal_response(refusal: Refusal) -> Response:
 
 
 def http_error(error: HTTPException) -> Response:
-    """Return how a client is told that there is no such route, or method."""
+    """Return the response to a request for a route or a method that does not exist."""
     codes = {404: "NOT_FOUND", 405: "WRONG_METHOD"}
     code = codes.get(error.status_code, "REFUSED")
     body = {"error": {"code": code, "message": f"{error.detail}.", "hint": "See /openapi.json."}}
@@ -575,7 +575,7 @@ def _failed_run(given: RunAgentInput, refusal: Refusal) -> Response:
 
 
 def ended_response(live: Live | Past, *, location: str) -> Response:
-    """Return how something has ended: the document of its result; or why it is not gone on with."""
+    """Return the response that ends a run or turn: the document of its result, or why it does not go on."""
     ended = live.ended
     if ended is None or ended.code is None:
         document = b"{}" if ended is None else ended.document
@@ -585,7 +585,7 @@ def ended_response(live: Live | Past, *, location: str) -> Response:
 
 
 def question_document(question: Question) -> JsonObject:
-    """Return what waits for an answer, for a client."""
+    """Return a question that waits for an answer, as the document that clients get."""
     return {
         "id": question.digest,
         "kind": question.kind,

@@ -45,7 +45,7 @@ def parse_body(raw: bytes) -> object:
 
 
 def wrong(path: str, what: str) -> Refusal:
-    """Return how a client is told that a value is of no use."""
+    """Return the refusal of a body, for the value at this path."""
     issues = [{"path": path, "message": what}]
     return Refusal(422, "INVALID_INPUT", f"The body does not fit: {path}: {what}.", "See /openapi.json.", issues=issues)
 
@@ -120,8 +120,10 @@ class RunInput(NamedTuple):
 
 
 def run_input(body: object) -> RunInput:
-    """Return what a client of AG-UI asks for. What is not read is not looked at, and what is read is bounded first: to
-    take a body apart costs far more than to receive it.
+    """Return the parsed request of a client of AG-UI.
+
+    What is not read is not looked at, and what is read is bounded first: to take a body apart costs far more than to
+    receive it.
 
     Raises:
         Refusal: it does not fit the protocol, or has too many parts; it lists the first issues.
@@ -252,7 +254,7 @@ def answers_of(given: RunAgentInput) -> dict[str, Decision | str]:
 
 
 def client_question(tool_use_id: str) -> str:
-    """Return what is asked where a tool of the client is called: the result is the answer."""
+    """Return the question that stands for a call of a client's tool: the result is the answer."""
     return f"The user interface is to give the result of the call {tool_use_id}."
 
 

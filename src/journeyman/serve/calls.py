@@ -151,7 +151,7 @@ class ServedCall:
 
 
 def _note(event: events.Event) -> str:
-    """Return what to tell of an event; nothing of most."""
+    """Return the progress report for an event; empty for most."""
     match event:
         case events.IterationStarted(path=path, attempt=attempt, iteration=iteration):
             text = f"iteration {iteration}" if attempt == 1 else f"attempt {attempt}, iteration {iteration}"

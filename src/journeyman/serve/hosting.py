@@ -461,7 +461,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         return await self._catch_up(live, is_over=row.result is not None)
 
     async def info(self, name: str) -> RunInfo:
-        """Return what is known of a run.
+        """Return the info of a run.
 
         Raises:
             Refusal: there is none.
@@ -489,7 +489,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         return row
 
     async def handle(self, name: str) -> Handle[Any]:
-        """Return what speaks to a run, or to the turn of a chat that goes on.
+        """Return the handle of a run, or of the turn of a chat that goes on.
 
         Raises:
             Refusal: there is none.
@@ -685,13 +685,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         return snapshot
 
     def live(self, name: str) -> Live | None:
-        """Return what goes on here under the name of a run, or of a chat after `TURN`, or has ended a moment ago."""
+        """Return the run of a name, or the turn of the chat named after `TURN`, while it goes on here or is kept."""
         return self._kept.get(name)
 
     # -- what clients say to either
 
     async def questions(self, run: str) -> Sequence[Question]:
-        """Return what a run waits for: what nobody has answered, in time."""
+        """Return the questions of a run that nobody has answered yet, and that have not expired."""
         engine, now = self.durable.hub.engine, self.durable.hub.now()
         row = await engine.get(run)
         asked = () if row is None else questions_of(row)
@@ -759,7 +759,7 @@ _A_LIFE: Final = 2.0**-12
 
 
 def _event_of(question: Question) -> ApprovalRequested | QuestionAsked:
-    """Return what tells those who follow a run of a question that waits in another process."""
+    """Return the event that tells followers of a run about a question that waits in another process."""
     id, path, text = question.digest, question.path, question.question
     if question.kind == "answer":
         return QuestionAsked(path=path, id=id, question=text, options=question.options)
@@ -778,7 +778,7 @@ def _event_of(question: Question) -> ApprovalRequested | QuestionAsked:
 def _answered_event(
     asked: ApprovalRequested | QuestionAsked, given: Sequence[Signal]
 ) -> ApprovalAnswered | QuestionAnswered:
-    """Return what tells that a question waits no more: with the answer that was `given`, if there is one."""
+    """Return the event that a question waits no more, with the answer that was `given`, if there is one."""
     body = given[0].body if given else {}
     if isinstance(asked, QuestionAsked):
         text = body.get("text")
@@ -795,20 +795,20 @@ def _is_ours(error: Exception) -> bool:
 
 
 def _describe_run(run: str) -> str:
-    """Return what clients call a run, or the turn of a chat."""
+    """Return the name by which clients know a run or a turn, for a sentence."""
     is_turn = run.startswith(TURN)
     key = key_of(run.rpartition("/")[0] if is_turn else run)
     return f"The turn of the chat {key!r}" if is_turn else f"The run {key!r}"
 
 
 def _cannot_go_on(run: str, why: object) -> str:
-    """Return what clients are told of a run that is blocked; why it is, is for the server's operator."""
+    """Return the message for clients of a blocked run. The reason is logged, for the server's operator."""
     _log.warning("%s cannot go on by itself: %s", run, why)
     return f"{_describe_run(run)} cannot go on by itself."
 
 
 def _refusal_of_store(id: str, error: StoreError) -> Refusal:
-    """Return how a client is told that the store does not give a chat; what the store says is for its operator."""
+    """Return the refusal of a turn whose chat the store does not give. The store's own words are logged."""
     _log.warning("A turn of the chat %s could not begin: %s", id, error)
     if error.is_busy or error.__cause__ is not None:
         return Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=1)
@@ -817,7 +817,7 @@ def _refusal_of_store(id: str, error: StoreError) -> Refusal:
 
 
 def _refusal_of(id: str, error: Exception) -> Refusal:
-    """Return how a client is told why a turn did not begin."""
+    """Return the refusal of a turn that an error kept from beginning."""
     match error:
         case Refusal():
             return error

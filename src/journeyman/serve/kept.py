@@ -41,7 +41,7 @@ class KeptRuns:
         return iter(self._lives.values())
 
     def get(self, name: str) -> Live | None:
-        """Return what is found under a name, except a run that has ended."""
+        """Return the run or turn of a name, unless only its end is kept."""
         return self._lives.get(name)
 
     def find_past(self, name: str) -> Past | None:
@@ -49,7 +49,7 @@ class KeptRuns:
         return self._past.get(name)
 
     def find_followed(self, name: str) -> Live | None:
-        """Return what is followed under a name, but not what was left: somebody may go on with it."""
+        """Return the run or turn that is followed under a name, unless it was left: somebody may go on with that."""
         live = self._lives.get(name)
         return None if live is None or (live.ended is not None and live.ended.code is None) else live
 

@@ -40,7 +40,7 @@ _LAST_WORDS_S: Final = 1
 
 
 def address_problems(address: str, token: str | None, allowed_hosts: Sequence[str]) -> list[Problem]:
-    """Return what is unsafe about listening on an address."""
+    """Return the problems of an address that it is unsafe to listen on."""
     problems: list[Problem] = []
     if token is not None and len(token) < SHORTEST_TOKEN:
         text = f"The token has {count(len(token), 'character')}, fewer than {SHORTEST_TOKEN}."

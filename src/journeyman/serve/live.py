@@ -352,7 +352,7 @@ class Live(Followed[Entry]):
         return self.entries[start : start + _MOST_AT_ONCE]
 
     def before(self, entry: Entry) -> Sequence[Entry]:
-        """Return what is kept of the events before this one."""
+        """Return the events before this one, as far as they are kept."""
         return self.entries[: bisect_left(self.entries, entry.number, key=lambda each: each.number)]
 
     def begin_life(self, base: float) -> None:

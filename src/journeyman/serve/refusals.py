@@ -22,7 +22,10 @@ _LONGEST_OWNER: Final = 90
 def served_problems(
     agents: Sequence[Agent[Any, Any, Any]], host: Host, *, deps: object = None, hint: str
 ) -> list[Problem]:
-    """Return what keeps agents from being served. `deps` gives each run its own; `hint` says how they are given."""
+    """Return the problems that keep agents from being served.
+
+    `deps` gives each run its own; `hint` says how they are given.
+    """
     names = [agent.name for agent in agents]
     problems = [
         Problem("DUPLICATE_AGENT_NAME", f"{names.count(name)} agents are called {name!r}.", "Rename all but one.")
@@ -92,7 +95,7 @@ def owner_of(name: str) -> str:
 
 
 def invalid_input(invalid: InvalidArguments) -> Refusal:
-    """Return how a client is told that an input does not fit."""
+    """Return the refusal of an input that does not fit."""
     issues: list[dict[str, str]] = []
     for issue in invalid.issues:
         path, is_named, what = issue.partition(": ")
@@ -103,5 +106,5 @@ def invalid_input(invalid: InvalidArguments) -> Refusal:
 
 
 def nothing(what: str, name: str) -> Refusal:
-    """Return how a client is told that there is no such thing; of another owner's it is told the same."""
+    """Return the refusal for a name that nothing has, or that is another owner's: clients cannot tell these apart."""
     return Refusal(404, "NOT_FOUND", f"There is no {what} {key_of(name)[:100]!r}.", "Check the id.")

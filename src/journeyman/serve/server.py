@@ -210,7 +210,7 @@ async def _follow(
 
 
 def _approver(context: Context, call: ServedCall) -> Approver | None:
-    """Return who answers what a gate asks; None where this client cannot."""
+    """Return the approver that puts a gate's question to the client; None where the client cannot be asked."""
     session = context.session
     capabilities = session.client_capabilities
     forms = None if capabilities is None else capabilities.elicitation
@@ -235,7 +235,7 @@ def _question(approval: Approval) -> str:
 
 
 def _decision(response: types.InputResponse) -> Decision:
-    """Return what was answered. Anything but a clear yes is a no."""
+    """Return the decision in a client's answer. Anything but a clear yes is a no."""
     if not isinstance(response, types.ElicitResult) or response.action != "accept":
         return Deny("the user declined")
     content = response.content or {}
@@ -265,7 +265,7 @@ class ServedTool:
         return self._parse(to_json(arguments))
 
     def answer(self, result: Result[Any] | Exception) -> types.CallToolResult:
-        """Return what the client gets of how the run ended."""
+        """Return the result of the call for the client, from the result of the run."""
         match result:
             case Success():
                 return self._success(result)

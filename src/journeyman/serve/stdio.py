@@ -156,7 +156,7 @@ def _write(descriptor: int, data: bytes) -> bytes:
 
 @contextmanager
 def _thread() -> Generator[Callable[[Callable[[], bytes]], Awaitable[bytes]]]:
-    """Return what does a job in a thread of its own, one after the other. The thread may be left behind in a job."""
+    """Give a function that does jobs in a thread of their own, in turn. The thread may be left behind in a job."""
     jobs: SimpleQueue[tuple[Callable[[], bytes], asyncio.Future[bytes]] | None] = SimpleQueue()
     loop = asyncio.get_running_loop()
 

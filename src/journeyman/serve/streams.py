@@ -41,11 +41,11 @@ class Wording(Protocol[E_contra]):
         ...
 
     def say(self, entries: Sequence[E_contra]) -> bytes:
-        """Return what is sent for events."""
+        """Return the bytes that tell the client of these events."""
         ...
 
     def pause(self) -> bytes:
-        """Return what is sent last where an answer is wanted."""
+        """Return the bytes that end the stream where an answer is wanted."""
         ...
 
 

@@ -144,7 +144,7 @@ class Delegation:
         return await carry_out(begin(agent, input, self.options(self.assignment(name, task, "single"))))
 
     def options(self, given: Assignment) -> Options:
-        """Return how the run of a task is to be made."""
+        """Return the options with which the run of a task begins."""
         id = None if self.context is None else self.context.tool_use_id
         origin = Origin(mode=given.mode, tool_use_id=id, number=given.number)
         return Options(listeners=self.listeners, abort=self.abort, host=self._host_of(given), origin=origin)
@@ -355,7 +355,7 @@ def background(
 
 
 def runs_of_journal(delegation: Delegation) -> SentRuns | None:
-    """Return what sends out runs of their own: the durable run in which the call was made. None: there is none."""
+    """Return the port by which the durable run around the call sends out other runs. None: there is no such run."""
     above = current_run.get()
     journal = None if above is None or delegation.context is None else above.options.host.journal
     return None if journal is None else journal.sent
@@ -411,7 +411,7 @@ def _to_send(
 
 
 def _work(delegation: Delegation, call: BackgroundCall) -> Work:
-    """Return what a sub-agent does in the background. It is made where the call is, and done elsewhere."""
+    """Return the work of a sub-agent in the background. It is made where the call is, and done elsewhere."""
     agent = delegation.find_agent(call.agent)
     given = input_of(agent, call.task)
     assignment = delegation.assignment(call.agent, call.task, "background")

@@ -329,7 +329,7 @@ _KILLED_BEFORE: Final = "[Work that another process has begun, and that is not l
 
 
 def _runs_of_journal() -> SentRuns | None:
-    """Return what the durable run that goes on here has sent out; None where there is no such run."""
+    """Return the runs that the durable run which goes on here has sent out; None where there is no such run."""
     run = current_run.get()
     return None if run is None or run.options.host.journal is None else run.options.host.journal.sent
 

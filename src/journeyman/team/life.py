@@ -213,7 +213,7 @@ class _Pulse:
 
 
 def pulse(member: Member) -> BudgetPolicy:
-    """Return what notes a sign of life before each model call of a member. It limits nothing."""
+    """Return a policy that notes a sign of life before each model call of a member. It limits nothing."""
     return _Pulse(member)
 
 

@@ -40,7 +40,9 @@ REMEMBERED_IDS: Final = 10_000
 class PostOffice:
     """The mail of one team, and who hears of it."""
 
-    def __init__(self, hooks: TeamHooks, watch: Watch, *, name: str, description: str) -> None:
+    def __init__(
+        self, hooks: TeamHooks, watch: Watch, *, name: str, description: str, remembered_ids: int = REMEMBERED_IDS
+    ) -> None:
         self.hooks: Final = hooks
         self.watch: Final = watch
         """Who hears of the team: its listeners, and those who watch the chat that leads it."""
@@ -49,6 +51,7 @@ class PostOffice:
         self.registry: Final = Registry(name, description, self.mailbox(LEADER))
         self.dead_letters: Final[list[DeadLetter]] = []
         self._sent_ids: dict[str, None] = {}
+        self._remembered_ids = remembered_ids
         self._numbers = count(1)
         self._id_lock: Final = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -129,7 +132,7 @@ class PostOffice:
             if id in self._sent_ids:
                 return False
             self._sent_ids[id] = None
-            if len(self._sent_ids) > REMEMBERED_IDS:
+            if len(self._sent_ids) > self._remembered_ids:
                 del self._sent_ids[next(iter(self._sent_ids))]
             return True
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MAX_REDIRECTS: Final = 5
-MAX_URL_CHARS: Final = 8_000
+MAX_URL_CHARS: Final = 8_000  # RFC 9110, section 4.1, asks everybody to take as many
 _MAX_HTML_CHARS: Final = 2_000_000
 _CHUNK_BYTES: Final = 64 * 1024
 _SAYS_NOTHING: Final = ("application/octet-stream", "binary/octet-stream")

@@ -21,7 +21,7 @@ else:
 
 COMMAND = b"JOURNEYMAN_KEEPS"
 """The environment variable that holds the command. It is not in the arguments, where `pkill -f` would find it twice."""
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36  # as linux/prctl.h has it: the standard library does not name it
 _KILL_AGAIN_S = 0.005
 _MOST_KILLS = 2_000  # a process of another user cannot be ended
 

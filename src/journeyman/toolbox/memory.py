@@ -112,7 +112,7 @@ class _Reading:
             yield from self.read(imported, depth + 1)
 
     def _text(self, path: Path, real: str) -> str:
-        """Return what stands in a file, as far as there is room. Say what is wrong with it."""
+        """Return the text of a file, as far as there is room; empty, with a problem noted, if it cannot be read."""
         if not Path(real).is_relative_to(self._top):
             hint = "Put the file itself there, or widen top."
             return self._refuse(path, f"is a link that leads out of {self._top}, to {real}", hint)

@@ -116,7 +116,7 @@ def _find_tools(tools: Sequence[AnyTool], query: str, limit: int) -> tuple[list[
 
 
 _MAX_EXPRESSION_CHARS: Final = 1_000
-_MAX_REPEATS: Final = 600
+_MAX_REPEATS: Final = 600  # a regular expression is compiled with each repetition written out
 
 
 def _by_expression(query: str) -> Score | None:

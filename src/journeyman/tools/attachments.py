@@ -29,7 +29,7 @@ class _OrderedFrozenSet(frozenset[Any]):
 
 
 def in_order(items: list[Any]) -> list[Any]:
-    """Return what a set holds in the same order in each process."""
+    """Return the items of a set in an order that is the same in each process."""
     try:
         if not any(isinstance(each, frozenset | tuple) for each in items):
             return sorted(items)

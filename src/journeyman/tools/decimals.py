@@ -27,7 +27,7 @@ _IS_FRACTION: Final = re.compile(r"[.eE]")
 
 
 def kinds_in(schema: CoreSchema) -> frozenset[str]:
-    """Return what kinds of schemas a core schema is made of."""
+    """Return the kinds of schemas of which a core schema is made."""
     kinds, waiting = set[str](), list[object]([schema])
     while waiting:
         found = waiting.pop()

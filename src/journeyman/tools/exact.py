@@ -89,7 +89,7 @@ def _is_read_as(value: object, read: Callable[[], object]) -> bool:
 
 
 def _parts(value: Any) -> object:  # noqa: ANN401 - any value there is
-    """Return what makes a value itself, to be compared: the classes count, too, and 1 is not True."""
+    """Return the parts of a value by which it is compared: the classes count, too, and 1 is not True."""
     kind = cast("type[object]", type(value))
     inner: object = value
     if isinstance(value, float):
@@ -174,7 +174,7 @@ def _encode(value: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 
 
 
 def _contents(value: Any) -> object:  # noqa: ANN401 - an object of any class of the type
-    """Return what `_make` makes an object of."""
+    """Return the contents from which `_make` makes an object."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, BaseModel):

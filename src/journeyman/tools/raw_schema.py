@@ -37,7 +37,7 @@ _MAX_STEPS_EXPLAINED: Final = 4_000
 _MAX_LOOKS: Final = 40_000
 """How many pairs of a value and a schema are looked at to count those steps: some 30 ms."""
 _MAX_SCHEMA_VALUES: Final = 20_000
-_BACKTRACKS: Final = 10_000
+_BACKTRACKS: Final = 10_000  # a pattern with a look-around could go back and forth without end
 
 
 class RawSchema:

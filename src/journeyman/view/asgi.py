@@ -39,7 +39,7 @@ _TYPES: Final[Mapping[str, tuple[str, str]]] = {
     "cassette": ("application/json", "json"),
 }
 _MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-_MOST_DAYS: Final = 366
+_MOST_DAYS: Final = 366  # a leap year
 _MOST_EVENTS: Final = 10_000
 _MOST_SHOWN: Final = 500
 _LISTED: Final = 100

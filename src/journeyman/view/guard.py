@@ -57,7 +57,7 @@ def refusal(status: int, error: str, hint: str, headers: Mapping[str, str] | Non
 
 
 def asked_path(exchange: Exchange) -> str:
-    """Return what is asked for of this application, wherever it is mounted."""
+    """Return the path of a request below this application, wherever that is mounted."""
     path, mounted = exchange["path"], exchange.get("root_path", "")
     return path.removeprefix(mounted) if path.startswith(f"{mounted}/") else path
 
@@ -151,7 +151,7 @@ def _query(exchange: Exchange) -> list[tuple[str, str]]:
 
 
 def _limit_body(receive: Receive) -> Receive:
-    """Return what receives no more than the limit, however long it was said to be."""
+    """Return a `receive` that raises `TooLong` beyond the limit, whatever length the body was said to have."""
     n_bytes = 0
 
     async def receive_limited() -> Message:

@@ -43,7 +43,7 @@ _MARK: Final = (
     " ON CONFLICT (watcher, run) DO UPDATE SET until = excluded.until"
 )
 _OPEN: Final = "status NOT IN ('done', 'failed')"
-_LAST_EVENT: Final = 2_000_000_000
+_LAST_EVENT: Final = 2_000_000_000  # behind all others, however many the run has
 _NTH: Final = (
     "SELECT n FROM rec_events WHERE run = (SELECT n FROM rec_runs WHERE id = ?) AND n > ? ORDER BY n LIMIT 1 OFFSET ?"
 )
@@ -272,7 +272,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         return document
 
     def _beyond(self, run: RecordedRun) -> Document:
-        """Return what the store of durable runs knows better of a run than its recording does."""
+        """Return the facts that the store of durable runs knows better than the recording of the run."""
         rows = self._rows("id = ?", (run.id,), limit=1)
         if rows and rows[0].status in ("ready", "waiting", "held", *(("running",) if run.status == "left" else ())):
             return {"status": "live", "ended": None, "code": None}
@@ -343,7 +343,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         }
 
     def days(self, n_days: int) -> Document:
-        """Return what there was on each of the last days, by UTC, the oldest first."""
+        """Return the counts of each of the last days, by UTC, the oldest first."""
         today = int(time.time() // 86_400)
         first = today - n_days + 1
         found: Mapping[int, Any] = {}

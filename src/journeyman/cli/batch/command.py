@@ -288,7 +288,7 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
 
 
 def _sum_up(job: _Job, worker: _Worker, n_before: int) -> None:
-    """Say what came of it."""
+    """Print a summary of the batch: results, failures, and what is left."""
     results = job.results
     done = count(len(results.done), "result")
     told = [f"{done} in {results.path}: {len(results.done) - results.n_failed} succeeded, {results.n_failed} failed"]

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     AnyTerminal: TypeAlias = Terminal | PlainTerminal
 
 _FAILED: Final = 1
-_TERMINATED: Final = 143
+_TERMINATED: Final = 143  # 128 and the number of SIGTERM, as shells report it
 
 PlainFlag = Annotated[
     bool,

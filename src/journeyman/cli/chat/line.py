@@ -107,7 +107,7 @@ class InputLine:
         self.buffer.append_to_history()
 
     def chooses(self) -> bool:
-        """Let what was chosen from the menu stand. False: nothing was."""
+        """Close the menu, and keep the choice. False: nothing was chosen."""
         state = self.buffer.complete_state
         if state is None or state.current_completion is None:
             return False

@@ -270,7 +270,7 @@ def _failure_lines(run: SeenRun, event: events.RunFailed) -> Iterator[Line]:
 
 
 def mark_of(code: ErrorCode) -> Mark:
-    """Return how a run failed: it was stopped, or by an error."""
+    """Return the mark of a run that failed: it was stopped, or it ended with an error."""
     return "stopped" if code is ErrorCode.EXECUTION_CANCELLED else "failed"
 
 

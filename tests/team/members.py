@@ -3,21 +3,39 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from journeyman import Agent, Message, Team, Text
-from journeyman.events import Event, MailDelivered, MailReturned, MailSent, MemberChanged
+from journeyman.events import Event, Listener, MailDelivered, MailReturned, MailSent, MemberChanged
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, Policy, Scripted
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tools import AnyTool
-from tests.support.recorder import Recorder
+from tests.play import Recorder
 
 MAIL = re.compile(r'<team-message from="([^"]*)"(?: id="([^"]*)")?[^>]*>\n(.*?)\n</team-message>', re.DOTALL)
 
 
 Played: TypeAlias = Sequence[Answer | Policy] | Model
 """A script, or whatever model is given."""
+
+
+class Crew(Team):
+    """A team that wakes a test when it changes."""
+
+    def __init__(self, *, on_event: Listener | None = None, **options: Any) -> None:  # noqa: ANN401 - of a `Team`
+        self.changed = asyncio.Event()
+
+        def hear(event: Event) -> Any:  # noqa: ANN401 - what the listener gives
+            if isinstance(event, MailSent | MemberChanged):
+                self.changed.set()
+            return on_event(event) if on_event is not None else None
+
+        super().__init__("crew", on_event=hear, **options)
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        return self
 
 
 def member_of(answers: Played, *, name: str = "scout", tools: Sequence[AnyTool] = ()) -> Agent:
@@ -36,12 +54,12 @@ async def join(team: Team, name: str, answers: Played, *tools: AnyTool) -> TeamS
     return await team.spawn(wanted(member_of(answers, tools=tools), name=name))
 
 
-async def done_by(team: Team, name: str, answers: Played, *tools: AnyTool) -> TeamSpawnResult:
+async def done_by(team: Crew, name: str, answers: Played, *tools: AnyTool) -> TeamSpawnResult:
     """Let a member join that plays a script, and wait until nobody has anything left to do."""
     return await turn_of(team, wanted(member_of(answers, tools=tools), name=name))
 
 
-async def turn_of(team: Team, request: TeamSpawnRequest) -> TeamSpawnResult:
+async def turn_of(team: Crew, request: TeamSpawnRequest) -> TeamSpawnResult:
     """Let a member join, and wait until nobody has anything left to do."""
     made = await team.spawn(request)
     await until_idle(team)
@@ -65,13 +83,13 @@ def mail_read(request: Request) -> list[tuple[str, str]]:
     return [mail for message in request.messages if message.role == "user" for mail in mail_in(message)]
 
 
-async def until_idle(team: Team, *names: str) -> None:
+async def until_idle(team: Crew, *names: str) -> None:
     """Wait until these members, or all, have nothing left to do."""
     while {each.liveness for each in team.roster().members if not names or each.name in names} - {"idle", "gone"}:
         await team_changes(team)
 
 
-async def read_by(team: Team, name: str, text: str) -> None:
+async def read_by(team: Crew, name: str, text: str) -> None:
     """Send mail to a member, and wait until nobody has anything left to do."""
     team.send(name, text)
     await team_changes(team)
@@ -87,8 +105,10 @@ async def whatever_happens(released: asyncio.Event) -> None:
             continue
 
 
-async def team_changes(team: Team) -> None:
-    await team._post.changes.wait()  # pyright: ignore[reportPrivateUsage] - programs wait with `news` and `receive`
+async def team_changes(team: Crew) -> None:
+    """Wait until mail is sent, or a member does something else."""
+    team.changed.clear()
+    await team.changed.wait()
 
 
 def fates(recorder: Recorder) -> dict[str, list[str]]:

@@ -1,21 +1,10 @@
-"""Calling tools as a model does: through a run, with the arguments as JSON."""
+"""The tools of a workspace, called as a model does: through a run, with the arguments as JSON."""
 
-from journeyman import Agent, Event, Host, ToolResult, run
-from journeyman.models.scripted import Scripted, call
+from journeyman import Event, ToolResult
 from journeyman.toolbox import Workspace
 from journeyman.toolbox.workspace import ToolName
 from journeyman.tools.tools import AnyTool
-
-
-async def answered(
-    made: AnyTool, arguments: dict[str, object], *, events: list[Event] | None = None, host: Host | None = None
-) -> ToolResult:
-    """Return what the model reads of one call."""
-    agent = Agent(name="tester", model=Scripted([call(made.name, arguments), "Done."]), tools=[made])
-    result = await run(agent, "Go.", host=host or Host(), on_event=None if events is None else events.append)
-    assert result.unwrap() == "Done."
-    (found,) = [block for block in result.history[2].content if isinstance(block, ToolResult)]
-    return found
+from tests.play import answered
 
 
 class Player:
@@ -29,7 +18,7 @@ class Player:
     async def result(self, name: ToolName, **arguments: object) -> ToolResult:
         if name not in self._made:  # each takes milliseconds to make, and few tests call many
             (self._made[name],) = self.workspace.tools(name)
-        return await answered(self._made[name], arguments, events=self.events)
+        return await answered(self._made[name], arguments, on_event=self.events.append)
 
     async def text(self, name: ToolName, **arguments: object) -> str:
         """Return the text of a call that succeeds."""

@@ -1,13 +1,15 @@
 """What a run told, in few words; and whether its events are balanced.
 
-`Recorder` is a listener, `CallbackLog` makes callbacks; both keep what they got. `names`, `calls` and `transcript` say
-it so that an expectation is one literal. `check_balance` is the strict check that every test of events should make.
+`Recorder` is a listener that keeps what it got. `names`, `calls` and `transcript` say it so that an expectation is one
+literal. `check_balance` is the strict check that every test of events should make.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias, TypeVar
+
+import pytest
 
 from journeyman import events as kinds
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
@@ -36,34 +38,10 @@ class Recorder:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-@dataclass(slots=True, eq=False)
-class CallbackLog:
-    """Callbacks that keep their arguments: `run(..., callbacks=log.callbacks())`."""
-
-    entries: list[tuple[str, kinds.CallbackContext, tuple[object, ...]]] = field(
-        default_factory=list[tuple[str, kinds.CallbackContext, tuple[object, ...]]]
-    )
-    """Name, context and the other arguments, in order."""
-
-    def callbacks(self) -> kinds.Callbacks:
-        """Return all callbacks there are."""
-
-        def named(name: str) -> Callable[..., None]:
-            def keep(context: kinds.CallbackContext, *arguments: object) -> None:
-                self.entries.append((name, context, arguments))
-
-            return keep
-
-        return kinds.Callbacks(**{each.name: named(each.name) for each in fields(kinds.Callbacks)})
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the callbacks, without `on_`, in order."""
-        return [name.removeprefix("on_") for name, _, _ in self.entries]
-
-    def of(self, name: str) -> list[tuple[kinds.CallbackContext, tuple[object, ...]]]:
-        """Return context and arguments of each call of one callback, named without `on_`."""
-        return [(context, arguments) for each, context, arguments in self.entries if each == f"on_{name}"]
+@pytest.fixture
+def recorder() -> Recorder:
+    """Give a listener that keeps every event."""
+    return Recorder()
 
 
 # -- in few words ------------------------------------------------------------------------------------------------------

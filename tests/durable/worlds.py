@@ -1,19 +1,20 @@
-"""Agents whose calls have effects, and where a life of their run may end."""
+"""Agents whose calls have effects, where a life of their run may end, and what is waited for meanwhile."""
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from journeyman import Agent, Failure, Limits, Result, Subagents, tool
+from journeyman import Agent, Failure, Limits, Subagents, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo, Status
-from journeyman.gate import Ask, GateRequest, Verdict
-from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.models.scripted import Answer, call
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse
+from tests.play import following, make_gate
 
 UNKNOWN = "unknown"
 """A word of what a model reads of a call that was cut off and is not made again."""
@@ -43,6 +44,25 @@ class World:
         self.dies_in = self.dies_after = ""
         self.reached = asyncio.Event()
 
+    async def act(self, what: str) -> None:
+        """Make an effect, or die of it."""
+        if what in self.dies_in.split():
+            await self.die()
+        self.done.append(what)
+        if what in self.dies_after.split():
+            await self.die()
+
+    def pay(self) -> AnyTool:
+        """Return a tool that pays, which must not happen twice."""
+
+        @tool(effect="once")
+        async def pay(invoice: str) -> str:
+            """Pay an invoice."""
+            await self.act(invoice)
+            return f"paid {invoice}"
+
+        return pay
+
     def doing(self, effect: Effect) -> AnyTool:
         """Return a tool that is called as its effect is."""
 
@@ -50,11 +70,7 @@ class World:
         async def do(what: str) -> str:
             """Do it."""
             await asyncio.sleep(self.random.uniform(0, self.slowest_s))
-            if what in self.dies_in.split():
-                await self.die()
-            self.done.append(what)
-            if what in self.dies_after.split():
-                await self.die()
+            await self.act(what)
             await asyncio.sleep(self.random.uniform(0, self.slowest_s))
             return f"did {what}"
 
@@ -64,18 +80,10 @@ class World:
         """Return a tool for each effect: `pure`, `idempotent` and `once`."""
         return [self.doing("pure"), self.doing("idempotent"), self.doing("once")]
 
-    def twice(self) -> list[str]:
-        """Return what was done more than once."""
-        return [what for what, times in Counter(self.done).items() if times > 1]
 
-
-def following(answers: list[Answer]) -> FromFunction:
-    """Return a model that knows by the conversation how far it is."""
-
-    def answer(request: Request) -> Answer:
-        return answers[sum([message.role == "assistant" for message in request.messages])]
-
-    return FromFunction(answer)
+def done_twice(world: World) -> list[str]:
+    """Return what was done more than once."""
+    return [what for what, times in Counter(world.done).items() if times > 1]
 
 
 def do(effect: Effect, what: str) -> ToolUse:
@@ -93,42 +101,58 @@ def nested(world: World, depth: int, name: str = "top") -> Agent[str, str]:
         answers.append([call("subagent", tasks=tasks, id="both"), do("idempotent", f"{name}.beside")])
         tools.append(Subagents(*below))
     answers += [do("pure", f"{name}.after"), "Done."]
-    return Agent(name=name.replace(".", "_"), description="Does.", model=following(answers), tools=tools)
+    return Agent(name=name.replace(".", "_"), description="Does.", model=following(*answers), tools=tools)
 
 
-def texts(result: Result[Any] | None) -> list[str]:
-    """Return what the model of a run has read of its calls."""
-    assert result is not None
-    return [block.text for message in result.history for block in message.content if block.type == "tool_result"]
+def payer(world: World, *invoices: str, **options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
+    """Return an agent that pays one invoice after the other."""
+    calls = [call("pay", invoice=each, id=f"pay-{each}") for each in invoices or "AB"]
+    ready: dict[str, Any] = {"model": following(*calls, "All are paid."), "tools": [world.pay()], **options}
+    return Agent(name="payer", **ready)
 
 
-class Asking:
-    """A gate that asks about every call."""
+class AsksAbout:
+    """A gate that asks about some invoices, and lets the others pass."""
+
+    def __init__(self, *invoices: str) -> None:
+        self._invoices = invoices
 
     async def decide(self, request: GateRequest) -> Verdict:
-        return Ask(f"May {request.tool_name} run?")
+        invoice = request.arguments.get("invoice")
+        return Ask(f"Pay {invoice}?") if invoice in self._invoices else Allow()
 
 
 def asking_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN401 - of `Limits`
     """Return an agent with one call, about which its gate asks."""
     answers: list[Answer] = [do("once", "A"), "Done."]
-    return Agent(name="clerk", model=following(answers), tools=world.tools(), gate=Asking(), limits=Limits(**limits))
+    return Agent(
+        name="clerk",
+        model=following(*answers),
+        tools=world.tools(),
+        gate=make_gate(Ask("May it run?")),
+        limits=Limits(**limits),
+    )
 
 
-async def seen(durable: Durable, status: Status) -> RunInfo:
-    """Wait until the run has a status."""
-    handle = await durable.get("run")
-    while (info := await handle.info()).status != status:
-        await durable.hub.changed(0.5)
-    return info
+async def until(durable: Durable, run: str, *statuses: Status) -> RunInfo:
+    """Wait until a run has one of these statuses."""
+    return await when(durable, run, lambda info: info.status in statuses)
 
 
 async def asked(durable: Durable) -> RunInfo:
     """Wait until the run asks something."""
-    handle = await durable.get("run")
-    while not (info := await handle.info()).waits_for:
-        await durable.hub.changed(0.5)
-    return info
+    return await when(durable, "run", lambda info: bool(info.waits_for))
+
+
+async def when(durable: Durable, run: str, is_so: Callable[[RunInfo], bool]) -> RunInfo:
+    """Wait until what is known of a run is so."""
+    async with asyncio.timeout(20):
+        while True:
+            mark = durable.hub.mark()
+            found = [each for each in await durable.list() if run in (each.name, each.id)]
+            if found and is_so(found[0]):
+                return found[0]
+            await durable.hub.changed(0.05, since=mark)
 
 
 def is_cancelled(result: object) -> bool:

@@ -1,35 +1,28 @@
-"""Who plays in the tests of the loop: a reporter with one tool, one output and one check; and shorthands."""
+"""What only the tests of the loop need: a reflected output, some answers of tools, and functions that go wrong."""
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from pydantic import BaseModel
-
-from journeyman import Agent, Message, Model, Output, Settings, Text, Tool, run, tool
-from journeyman.model import Request
+from journeyman import Message, Output, Result, Settings, Text, run, tool
+from journeyman.endings import Context
 from journeyman.models.scripted import call
 from journeyman.types import JsonObject, ToolUse
-from tests.loop.results import succeeded
-from tests.support.stage import Stage
+from tests.play import Report, Stage, failed, instance_of, report, reporter, submit, succeeded
+
+SUPERSEDED: Final = "Error: superseded by a later call in the same response."
+STOPPED: Final = "Error: the run was stopped before this call finished."
 
 
-class Report(BaseModel):
-    total: int
+def rejected(total: int) -> str:
+    """Return what the model reads when `small` rejects `report(total)`."""
+    return f"Validation failed: small\n{total} is too much\n\nCorrect the output and hand it in again."
 
 
-def report(total: int = 3, id: str = "") -> ToolUse:
-    """Return the call that proposes a report."""
-    return call("output", total=total, id=id)
-
-
-def submit(id: str = "") -> ToolUse:
-    return call("submit", id=id)
-
-
-def small(report: Report) -> None:
-    if report.total > 5:
-        raise ValueError(f"{report.total} is too much")
+def end_of(result: Result[object]) -> tuple[Context, int, int]:
+    """Return the facts of a failure, and the attempt and the iteration in which the run failed."""
+    ending = failed(result).error
+    return ending.context, ending.attempt, ending.iteration
 
 
 def preview(report: Report) -> str:
@@ -46,36 +39,8 @@ def hand_in(total: int, *, reflecting: bool) -> list[ToolUse]:
 
 
 @tool
-async def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"found {where}"
-
-
-@tool
 async def fail(why: str = "broken") -> str:
-    """Fail."""
     raise ValueError(why)
-
-
-def reporter(model: Model | str, **options: Any) -> Agent[Report]:  # noqa: ANN401 - any field of an agent
-    """Return an agent that may look around and hands in a small report, or one that differs from it in `options`."""
-    ready: dict[str, Any] = {"tools": [look], "output": Output(Report), "validators": [small]}
-    return Agent(name="reporter", model=model, **{**ready, **options})
-
-
-def talker(model: Model | str, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
-    """Return an agent that may look around and answers with text, or one that differs from it in `options`."""
-    ready: dict[str, Any] = {"tools": [look], **options}
-    return Agent(name="talker", model=model, **ready)
-
-
-def named(name: str) -> Tool[..., object]:
-    """Return a tool of that name, which returns its name."""
-
-    async def act() -> str:
-        return name
-
-    return tool(act, name=name)
 
 
 async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence[Message]:
@@ -86,14 +51,8 @@ async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence
 
 def first_input(stage: Stage) -> JsonObject:
     """Return the arguments of the first call, as the second request sent them back."""
-    use = stage.messages(1)[1].content[0]
-    assert isinstance(use, ToolUse)
+    use = instance_of(ToolUse, stage.messages(1)[1].content[0])
     return use.input
-
-
-def turn(request: Request) -> int:
-    """Return how many answers went before this request."""
-    return sum(message.role == "assistant" for message in request.messages)
 
 
 # -- functions that go wrong: each stands for a function of any type ---------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 from journeyman import Agent, Host, Message, Result, Tool, run, tool
 from journeyman.gate import READY_TOOLS, Approval, Decision, Deny, Gate, GateRequest, ReadyTool
 from journeyman.models.scripted import Answer, Scripted
-from journeyman.types import Effect, JsonObject, ToolResult
+from journeyman.types import Effect, JsonObject
 
 READY: dict[str, ReadyTool] = {name: name for name in READY_TOOLS}
 
@@ -123,11 +123,6 @@ async def play(
 ) -> Result[str]:
     agent = Agent(name="tester", model=Scripted([*answers, "Done."]), tools=tools, **fields)
     return await run(agent, input, history=history, host=host)
-
-
-def results(result: Result[str]) -> list[str]:
-    blocks = (block for message in result.history for block in message.content)
-    return [block.text for block in blocks if isinstance(block, ToolResult)]
 
 
 _STUB = """#!/bin/sh

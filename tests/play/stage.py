@@ -8,12 +8,12 @@
 A script holds what `Scripted` takes: texts, blocks, lists of them, `say(...)`, `ProviderError`s, functions of the
 request; and `broken(...)`, an answer that stops half-way. Both halves show the same requests, as `Request`s in which
 the messages are *neutral* (see `neutral`). When the test is over, a broken rule of the API, a task or connection left
-over, fails it. `from tests.support.stage import stage as stage` in a `conftest.py` makes the fixture known to a folder.
+over, fails it. `from tests.play.stage import stage as stage` in a `conftest.py` makes the fixture known to a folder.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Final, Literal, TypeAlias
@@ -22,7 +22,6 @@ import pytest
 
 from journeyman.errors import ProviderError
 from journeyman.model import Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted, UsageSeen
-from journeyman.models import transport
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, Policy, say
 from journeyman.types import Block, Message, Price, Text, ToolResult
@@ -193,16 +192,16 @@ async def stage(request: pytest.FixtureRequest) -> AsyncGenerator[Stage]:
         stage.url, stage.api = api.url, api
         yield stage
         _nothing_is_left(before)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await api.until(lambda: api.in_flight == 0)
+        assert api.in_flight == 0, f"{api.in_flight} requests were left under way."
 
 
 def _nothing_is_left(before: set[asyncio.Task[object]]) -> None:
-    """Fail if tasks or connections were left behind. Those of the server and of the test runner go by themselves."""
+    """Fail if tasks were left behind. Those of the server and of the test runner go by themselves."""
     left = [task for task in asyncio.all_tasks() - before if not any(name in _file_of(task) for name in _NOT_OURS)]
     assert not left, f"Tasks were left behind: {left}"
-    every = transport._process.connections  # pyright: ignore[reportPrivateUsage] - nothing else tells what is open
-    connections = every.get(asyncio.get_running_loop())
-    n_requests = 0 if connections is None else sum(pool.n_requests for pool in connections.pools.values())
-    assert n_requests == 0, f"{n_requests} requests were left under way."
 
 
 def _file_of(task: asyncio.Task[object]) -> str:

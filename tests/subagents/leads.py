@@ -8,8 +8,8 @@ from pydantic_core import from_json
 from journeyman import Agent, Host, Output, Result, Subagents, Tasks, ToolResult, run
 from journeyman.events import Listener, TaskInfo
 from journeyman.models.scripted import call
-from tests.support.players import look
-from tests.support.stage import Stage, Staged
+from tests.play import Stage, look
+from tests.play.stage import Staged
 
 
 class Count(BaseModel):
