@@ -142,7 +142,7 @@ async def _made(run: Run, call: ModelCall, n_deaths: int = 0) -> Response:
     try:
         for _ in range(n_deaths):
             await payment.reserve()
-            payment.lose()
+            payment.lose(is_death=True)
         return await ask(payment.reserve, spent=payment.spend)
     finally:
         payment.settle(NOTHING_USED)
@@ -182,10 +182,10 @@ class _Payment:
         else:
             self.settle(usage)
 
-    def lose(self) -> None:
+    def lose(self, *, is_death: bool = False) -> None:
         """Count the reservation, since nobody knows what was used of it."""
         if self.grant is not None:
-            self.call.lost.append(self.grant.usage())
+            self.call.lost.append(self.grant.usage(is_death=is_death))
             self.settle(self.call.lost[-1])
 
     def settle(self, usage: Usage) -> None:
