@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from math import inf
 from typing import Final, Protocol
 
 from journeyman.data import lazy_dataclass
@@ -127,18 +126,14 @@ class Grant:
     """How many tokens it holds back."""
     cost: float
     """How many US dollars it holds back."""
-    left_tokens: float = inf
-    """How long an answer the budget had left for, at most."""
 
-    def usage(self, *, is_death: bool = False) -> Usage:
-        """Return it as what a request used of which nothing else is known. `is_death`: it may not even have been sent,
-        and takes at most half of what was left, since a death alone must not end a run."""
-        output_tokens = int(min(self.max_tokens, self.left_tokens / 2)) if is_death else self.max_tokens
+    def usage(self) -> Usage:
+        """Return it as what a request used of which nothing else is known."""
         return Usage(
             requests=1,
             input_tokens=self.tokens - self.max_tokens,
-            output_tokens=output_tokens,
-            cost=self.cost * output_tokens / self.max_tokens if self.max_tokens else self.cost,
+            output_tokens=self.max_tokens,
+            cost=self.cost,
             exact=False,
         )
 
@@ -259,7 +254,7 @@ class Budget:
             tightest = min(self.levels(), key=lambda level: level._output_left(input_tokens, price))
             left = tightest._output_left(input_tokens, price)
             if left >= smallest:
-                return self._grant(input_tokens, int(min(max_tokens, left)), price, left)
+                return self._grant(input_tokens, int(min(max_tokens, left)), price)
             if not (waits and tightest._n_grants):
                 raise tightest._refusal(input_tokens, smallest, price)
             if tightest._settled is None:
@@ -299,9 +294,9 @@ class Budget:
             left = min(left, affordable if money >= 0 else -1.0)
         return left
 
-    def _grant(self, input_tokens: int, max_tokens: int, price: Price | None, left: float) -> Grant:
+    def _grant(self, input_tokens: int, max_tokens: int, price: Price | None) -> Grant:
         cost = 0.0 if price is None else _cost_of(price, input_tokens, max_tokens)
-        grant = Grant(max_tokens=max_tokens, tokens=input_tokens + max_tokens, cost=cost, left_tokens=left)
+        grant = Grant(max_tokens=max_tokens, tokens=input_tokens + max_tokens, cost=cost)
         for level in self.levels():
             level._n_grants += 1
             level._tokens_reserved += grant.tokens

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
 from hashlib import blake2b
-from itertools import takewhile
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 import orjson
@@ -332,11 +331,6 @@ class Journal(Protocol):
         below it has asked for another one in this life."""
         return False
 
-    def n_deaths(self, prefix: str = "") -> int:
-        """Return how many lives of the run whose keys begin with `prefix` have ended since its last step, in the middle
-        of what followed, as far as that is known."""
-        return 0
-
 
 # -- what a step answers ----------------------------------------------------------------------------------------------
 
@@ -512,10 +506,6 @@ class StoringJournal(Journal):
         """Tell whether a run has only done what it had done in an earlier life."""
         return self._lives.is_replaying(prefix)
 
-    def n_deaths(self, prefix: str = "") -> int:
-        """Return 1 as long as a run replays: whether that was the first time, is not known here."""
-        return int(self.is_replaying(prefix))
-
     def go_live(self, key: str) -> None:
         """Note that a step is new."""
         self._lives.go_live(key)
@@ -542,9 +532,6 @@ class InMemoryJournal(StoringJournal):
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
         known = {**dict.fromkeys(self.started), **self.finished}
         return ((key, value) for key, value in known.items() if key.startswith(prefix))
-
-    def n_deaths(self, prefix: str = "") -> int:
-        return lives_since_step(prefix, [key for key, _ in self._times])
 
     def found(self, key: str) -> tuple[bool, bytes | None]:
         return key in self.started, self.finished.get(key)
@@ -580,12 +567,6 @@ class Lives:
         """Note that a step is new."""
         if self._known:
             self._new.append(key)
-
-
-def lives_since_step(prefix: str, keys: Sequence[str]) -> int:
-    """Return how many lives have begun since the last step was stored whose key begins with `prefix`."""
-    newest_first = (key for key in reversed(keys) if key.startswith(prefix) or key.rpartition("/")[2] == LIFE)
-    return sum(1 for _ in takewhile(lambda key: key.rpartition("/")[2] == LIFE, newest_first))
 
 
 def worked_s(times: Iterable[tuple[str, float]]) -> float:
@@ -635,9 +616,6 @@ class Section(Journal):
 
     def is_replaying(self, prefix: str = "") -> bool:
         return self.journal.is_replaying(f"{self.prefix}/{prefix}")
-
-    def n_deaths(self, prefix: str = "") -> int:
-        return self.journal.n_deaths(f"{self.prefix}/{prefix}")
 
 
 # -- recordings --------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.store.store import Store
 from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.play import existing, make_tool
-from tests.play.clock import VirtualClock
+from tests.support.clock import VirtualClock
 from tests.support.invariants_history import history_faults
 
 T = TypeVar("T")

@@ -12,12 +12,12 @@ from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.chat.opening import Opening
 from tests.play import existing
 from tests.play.agents import Report, chatting, script_of
-from tests.play.clock import virtual_clock
 from tests.play.models import Door, hang
 from tests.play.recorder import transcript
 from tests.play.results import cancelled
 from tests.play.stage import Stage, only_over_http
 from tests.play.tools import look, make_tool
+from tests.support.clock import virtual_clock
 
 
 async def test_a_prompt_goes_on_from_the_conversation_before_it(stage: Stage) -> None:

@@ -38,7 +38,7 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
 from tests.play import existing
-from tests.play.clock import VirtualClock
+from tests.support.clock import VirtualClock
 from tests.support.postgres import PostgresServer
 
 T = TypeVar("T")

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Result, Settings
-from journeyman.durable import Worker
+from journeyman import Agent, Limits, Result
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, DONE
-from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
@@ -245,40 +243,6 @@ async def test_what_a_run_uses_and_where_its_limits_end_it_is_the_same_in_any_nu
         seen, right = await row.info(), await other.info()
     assert (seen.tokens, seen.cost, seen.iteration) == (right.tokens, right.cost, right.iteration)
     assert seen.lives == n_lives
-
-
-@pytest.mark.parametrize("dies", [True, False], ids=["dies", "leaves"])
-@virtual_clock
-async def test_a_model_call_that_a_death_cut_uses_up_what_was_reserved_and_one_that_was_waited_for_does_not(
-    stage: Stage, dies: bool
-) -> None:
-    asked = asyncio.Event()
-
-    async def answer(request: Request) -> Answer:
-        asked.set()
-        await asyncio.sleep(5)
-        return say("Done.")
-
-    limits, settings = Limits(tokens=5_000), Settings(max_tokens=1_000)
-    agent = Agent(name="clerk", model=FromFunction(answer), limits=limits, settings=settings)
-    ended: Result[Any] | None = None
-    n = -1
-    while ended is None:
-        n += 1
-        asked.clear()
-        if dies:
-            ended = await stage.life(agent, until=asked)
-        else:
-            async with stage.durable() as durable:
-                handle = await durable.start(agent, "Go.", id=f"run{n}")
-                worker = asyncio.create_task(Worker(durable, agents=[agent]).run(until_idle=True))
-                await asked.wait()
-                await handle.hold()
-                await worker
-                await handle.release()
-                await Worker(durable, agents=[agent]).run(until_idle=True)
-                ended = await handle.result()
-    assert (n, ended.code if isinstance(ended, Failure) else "") == ((5, "BUDGET_EXCEEDED") if dies else (0, ""))
 
 
 @pytest.mark.share(one_in=5)

@@ -30,11 +30,11 @@ from journeyman.models.scripted import Answer, Scripted, call, say
 from tests.loop.parts import REFLECTED, STOPPED, end_of
 from tests.play import existing, following, instance_of
 from tests.play.agents import Report, report, reporter, submit, talker
-from tests.play.clock import VirtualClock, virtual_clock
 from tests.play.recorder import Recorder, transcript
 from tests.play.results import context_of, failed, succeeded
 from tests.play.stage import Stage
 from tests.play.tools import look, make_tool
+from tests.support.clock import VirtualClock, virtual_clock
 
 # -- tokens ------------------------------------------------------------------------------------------------------------
 

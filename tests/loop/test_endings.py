@@ -31,11 +31,11 @@ from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, broken, meddle, rejected
 from tests.play import raising
 from tests.play.agents import Report, report, reporter, small, submit, talker
-from tests.play.clock import virtual_clock
 from tests.play.recorder import Recorder, check_balance, transcript
 from tests.play.results import context_of, failed, succeeded
 from tests.play.stage import Stage, Staged
 from tests.play.tools import look
+from tests.support.clock import virtual_clock
 from tests.support.naming import steady_repr
 
 # -- a closed set ------------------------------------------------------------------------------------------------------

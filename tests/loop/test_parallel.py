@@ -12,11 +12,11 @@ from journeyman.models.scripted import Scripted, call
 from tests.loop.parts import STOPPED, preview
 from tests.play import cancelled
 from tests.play.agents import Report, report, reporter, submit, talker
-from tests.play.clock import virtual_clock
 from tests.play.recorder import Recorder, calls, check_balance, transcript
 from tests.play.results import failed, succeeded
 from tests.play.stage import Stage
 from tests.play.tools import look, make_tool
+from tests.support.clock import virtual_clock
 
 
 async def test_calls_run_one_after_the_other_unless_they_are_said_to_be_parallel(stage: Stage) -> None:  # A9, R76

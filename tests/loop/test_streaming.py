@@ -26,11 +26,11 @@ from journeyman.types import Thinking, Usage
 from tests.loop.callback_log import CallbackLog
 from tests.play import Door
 from tests.play.agents import Report, report, reporter, talker
-from tests.play.clock import virtual_clock
 from tests.play.recorder import Recorder, calls, check_balance, names, transcript
 from tests.play.results import failed, succeeded
 from tests.play.stage import Stage, broken
 from tests.play.tools import make_tool
+from tests.support.clock import virtual_clock
 
 
 def play(stage: Stage) -> Agent[Report]:

@@ -5,29 +5,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Agent,
-    Failure,
-    Host,
-    InMemoryJournal,
-    Limits,
-    Price,
-    ProviderError,
-    Settings,
-    Success,
-    Usage,
-    run,
-    stream,
-)
+from journeyman import Abort, Agent, Failure, Host, Limits, Price, ProviderError, Settings, Success, Usage, run, stream
 from journeyman.budget import Allowance, Budget
 from journeyman.endings import BudgetContext, ErrorCode
 from journeyman.events import Event, TextDelta
-from journeyman.journal import Journal
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -39,13 +23,12 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.models.scripted import Scripted, say
 from journeyman.models.wrappers import Fallback, RateLimited
-from journeyman.store import Store
 from journeyman.types import Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.models.raw_server import RawServer, hanging_after
-from tests.play import context_of, talker, virtual_clock
+from tests.play import context_of, virtual_clock
 
 WORD = "fox and hound "  # 14 bytes: 3.5 tokens, by the estimate
 
@@ -243,61 +226,3 @@ async def test_a_model_that_asks_the_next_one_waits_for_nobody_who_waits_for_its
         results = await asyncio.gather(spend(model, budget), spend(model, budget))
     assert [isinstance(each, Success) for each in results] == [False, True]
     assert context_of(results[0], BudgetContext).policy == "tokens"
-
-
-# -- after a death -----------------------------------------------------------------------------------------------------
-
-
-class Hanging(Scripted):
-    """Gives some answers, and then none."""
-
-    def __init__(self, *answers: Answer) -> None:
-        super().__init__([*answers, self.hang])
-        self.hanging = asyncio.Event()
-
-    async def hang(self, request: Request) -> str:
-        self.hanging.set()
-        await asyncio.Event().wait()
-        return ""
-
-
-async def die_asking(
-    agent: Agent[str], model: Hanging, journal: Journal, budget: Budget
-) -> Success[str] | Failure | int:
-    """Let a life of a run end in the middle of its last model call; return how many tokens were counted before that, or
-    how the run ended before it came to it."""
-    life = asyncio.create_task(run(replace(agent, model=model), "Go.", host=Host(budget=budget, journal=journal)))
-    asked = asyncio.create_task(model.hanging.wait())
-    await asyncio.wait([life, asked], return_when=asyncio.FIRST_COMPLETED)
-    if life.done():
-        asked.cancel()
-        return life.result()
-    counted = budget.tokens
-    life.cancel()
-    await asyncio.gather(life, return_exceptions=True)
-    return counted
-
-
-@pytest.mark.parametrize("kind", ["memory", "file"])
-async def test_what_was_under_way_at_a_death_counts_as_what_was_reserved_for_it(kind: str, tmp_path: Path) -> None:
-    agent = talker(Scripted([]), settings=Settings(max_tokens=500))
-    counted: list[int] = []
-    with Store(tmp_path / "runs.db") as store:
-        journal = InMemoryJournal() if kind == "memory" else store.journal("a")
-        for n_known in (0, 0, 1, 0, 1, 0):  # answers that a life gets before it dies
-            model = Hanging(*[call("look", id=f"{len(counted)}")] * n_known)
-            found = await die_asking(agent, model, journal, budget_of(9_000))
-            assert isinstance(found, int)
-            counted.append(found)
-    assert counted == [0, 542, 2 * 542 + 15, 1_099 + 526, 1_625 + 526 + 15, 2_166 + 526]
-
-
-async def test_a_run_that_dies_again_and_again_ends_within_its_budget() -> None:
-    agent, journal = talker(Scripted([]), settings=Settings(max_tokens=500)), InMemoryJournal()
-    for _ in range(20):
-        result = await die_asking(agent, Hanging(), journal, budget_of(3_000))
-        if not isinstance(result, int):
-            break
-    else:
-        pytest.fail("it never ended")
-    assert context_of(result, BudgetContext).policy == "tokens"

@@ -15,11 +15,11 @@ from journeyman.result import ToolStats
 from journeyman.types import Price, StopReason, ToolResult, ToolUse, Usage
 from tests.loop.parts import PLAIN, REFLECTED, fail, preview
 from tests.play.agents import Report, report, reporter, submit, talker
-from tests.play.clock import virtual_clock
 from tests.play.recorder import Recorder
 from tests.play.results import existing, failed, succeeded
 from tests.play.stage import Stage, Staged
 from tests.play.tools import look
+from tests.support.clock import virtual_clock
 
 
 def used(input_tokens: int, output_tokens: int, read: int | None = None, written: int | None = None) -> Usage:

@@ -21,12 +21,12 @@ from journeyman.types import NOTHING_USED
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed
 from tests.play import stage as stage
-from tests.play.clock import virtual_clock
 from tests.play.models import Door
 from tests.play.recorder import Recorder, check_balance
 from tests.play.results import cancelled, failed, succeeded
 from tests.play.stage import Stage, broken
 from tests.play.tools import make_tool
+from tests.support.clock import virtual_clock
 from tests.support.messages_answers import answer, fault
 from tests.support.servers import MessagesApi
 

@@ -17,13 +17,13 @@ from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import fill_task
 from journeyman.types import Message, ToolResult, ToolUse
 from tests.play import existing, failed, instance_of
-from tests.play.clock import virtual_clock
 from tests.play.models import echo, hang
 from tests.play.recorder import Recorder, transcript
 from tests.play.results import succeeded
 from tests.play.stage import Stage, broken
 from tests.play.tools import look, make_tool, raising
 from tests.subagents.leads import Count, counter, errors, lead, play, read, results, scout
+from tests.support.clock import virtual_clock
 
 ONE = {"input": 10, "output": 5, "turns": 1, "tools": 0}
 """The usage of one answer of the stage."""

@@ -11,7 +11,7 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 from journeyman.cancel import Scope
-from tests.play.clock import VirtualClock
+from tests.support.clock import VirtualClock
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from journeyman.loop import attempts as of_the_loop
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, Run, current_run
 from journeyman.subagents import delegation as of_subagents
-from tests.play.clock import VirtualClock
+from tests.support.clock import VirtualClock
 from tests.support.without_journal import WITHOUT_JOURNAL
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from tests.play import on_virtual_clock, virtual_clock
-from tests.play.clock import Deadlock
+from tests.support.clock import Deadlock
 
 
 async def _naps(*seconds: float) -> list[float]:

@@ -410,9 +410,6 @@ class RunJournal(Journal):
     def is_replaying(self, prefix: str = "") -> bool:
         return self._lives.is_replaying(prefix)
 
-    def n_deaths(self, prefix: str = "") -> int:
-        return self.life.claim.row.deaths
-
     def go_live(self, key: str) -> None:
         """Be told that a step is new."""
         self._lives.go_live(key)

@@ -100,17 +100,14 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     """
     if run.options.host.journal is None:
         return await _made(run, call)
-    n_deaths = 0
 
     async def work() -> _StoredAnswer:
-        response = await _made(run, call, n_deaths)
+        response = await _made(run, call)
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
     journal = run.options.host.journal
     place, codec = _place_of(run, call, journal, step), _AnswerCodec(call)
-    if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
-        n_deaths = journal.n_deaths()  # it was under way then, or was to be next
     if run.tape is not None and place.is_known:
         run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
     answer = await place.step(work, codec=codec)
@@ -134,15 +131,12 @@ def _place_of(run: Run, call: ModelCall, journal: Journal, step: str) -> Reserva
     return journal.reserve(run.key(step), effect="idempotent", about=about)
 
 
-async def _made(run: Run, call: ModelCall, n_deaths: int = 0) -> Response:
+async def _made(run: Run, call: ModelCall) -> Response:
     ask = partial(respond, call.model, retries=run.retries, on_part=call.on_part, on_cut=run.cut_off, asked=call.asked)
     if not run.attempt.budget.limits_spending:
         return await ask(call.request, spent=call.spend)
     payment = _Payment(run, call)
     try:
-        for _ in range(n_deaths):
-            await payment.reserve()
-            payment.lose(is_death=True)
         return await ask(payment.reserve, spent=payment.spend)
     finally:
         payment.settle(NOTHING_USED)
@@ -182,10 +176,10 @@ class _Payment:
         else:
             self.settle(usage)
 
-    def lose(self, *, is_death: bool = False) -> None:
+    def lose(self) -> None:
         """Count the reservation, since nobody knows what was used of it."""
         if self.grant is not None:
-            self.call.lost.append(self.grant.usage(is_death=is_death))
+            self.call.lost.append(self.grant.usage())
             self.settle(self.call.lost[-1])
 
     def settle(self, usage: Usage) -> None:

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
-from journeyman.journal import LIFE, Lives, Steps, StoringJournal, lives_since_step, worked_s
+from journeyman.journal import LIFE, Lives, Steps, StoringJournal, worked_s
 from journeyman.store.file import File, Lock
 from journeyman.types import JsonObject
 
@@ -47,10 +47,6 @@ class FileJournal(StoringJournal):
                 if isinstance(body, bytes) and crc == crc_of_step(self.run, key, body):
                     known[key] = body
         return iter(known.items())
-
-    def n_deaths(self, prefix: str = "") -> int:
-        rows = self.file.rows("SELECT key FROM steps WHERE run = ? ORDER BY n", (self.run,))
-        return lives_since_step(prefix, [row[0] for row in rows])
 
     def steps(self) -> tuple[str, ...]:
         """Return the keys of the finished steps, oldest first."""
