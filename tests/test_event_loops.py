@@ -115,7 +115,10 @@ def test_the_stop_button_of_a_notebook_stops_a_quiet_run(monkeypatch: pytest.Mon
     async def cell() -> None:
         task = existing(asyncio.current_task())
 
-        signal.signal(signal.SIGUSR1, lambda *_: task.cancel())
+        def stop(*_: object) -> None:
+            task.cancel()
+
+        signal.signal(signal.SIGUSR1, stop)
         press = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
         press.start()
         await run(quiet, "Go.")

@@ -78,8 +78,9 @@ recorder.close()
         assert [run.status for run in recordings.runs()] == ["success"] * 4
 
 
-def test_a_forked_child_does_not_use_the_durable_store_of_its_parent(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_use_the_durable_store_of_its_parent(warm: Warm, tmp_path: Path) -> None:
     complete(
+        warm,
         tmp_path / "runs.db",
         """
 from journeyman.durable import Durable
