@@ -1,7 +1,5 @@
 """Somebody without a key is shown the models of this machine, ready to be copied."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Whatever such a model answers is right here: tests assert how runs end and what is counted, never an answer.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

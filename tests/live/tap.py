@@ -1,7 +1,5 @@
 """A tap between a client and a server: it passes bytes on, and knows what the server itself says that it used."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """Some 60 runs with SmolLM2 in llama.cpp's server, over its four APIs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

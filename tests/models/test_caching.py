@@ -79,7 +79,8 @@ async def recorded(cache: CachePolicy) -> tuple[list[bytes], Success[Report]]:
             validators=[not_empty],
             settings=Settings(cache=cache, thinking="low"),
         )
-        return [request.raw for request in api.requests], succeeded(await run(agent, "Read it all."))
+        result = succeeded(await run(agent, "Read it all."))
+        return [request.raw for request in api.requests], result
 
 
 def conversation(body: bytes) -> bytes:

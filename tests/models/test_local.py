@@ -3,8 +3,6 @@
 The package of the server is a stand-in here; with the real one, `make live` runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Servers of one's own: the window of a model is asked for, and a server is waited for, or told as what it is."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

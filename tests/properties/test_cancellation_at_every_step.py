@@ -41,9 +41,10 @@ async def _nothing_is_reserved(record: RunRecord) -> None:
     if budget is not None and record.replies is not None:
         replies = [reply for each in (record, *record.inside) for reply in each.replies or ()]
         used = sum(reply.usage.total_tokens for reply in replies)
-        assert budget.tokens == used
-        grant = await budget.reserve(input_tokens=0, max_tokens=LIMITLESS - used, price=None)
-        assert grant.max_tokens == LIMITLESS - used
+        spent = budget.tokens
+        assert 0 <= spent - used <= 20, "The words of an answer that was cut are estimated."
+        grant = await budget.reserve(input_tokens=0, max_tokens=LIMITLESS - spent, price=None)
+        assert grant.max_tokens == LIMITLESS - spent
 
 
 WITH_LIMIT = replace(EVERYTHING, limits=replace(EVERYTHING.limits, seconds=100.0))

@@ -331,11 +331,18 @@ def test_the_usage_is_the_sum_of_all_that_were_asked_at_their_own_prices(
         used = runner.run(scenario())
     expected = [model.usage for model in asked]
     assert used.requests == len(asked)
-    assert used.input_tokens == sum(usage.input_tokens for usage in expected)
-    assert used.output_tokens == sum(usage.output_tokens for usage in expected)
+    told = Usage.total(expected)
+    if used.exact:
+        assert (used.input_tokens, used.output_tokens) == (told.input_tokens, told.output_tokens)
+    else:  # what nobody told is estimated
+        assert (used.input_tokens >= told.input_tokens, used.output_tokens >= told.output_tokens) == (True, True)
     assert used.exact == all(usage.exact for usage in expected)
     if len(models) > 1:
         costs = [None if model.price is None else model.price.of(model.usage) for model in asked]
         known = [cost for cost in costs if cost is not None]
-        assert used.cost == (pytest.approx(sum(known)) if len(known) == len(costs) else None)
+        if used.exact or len(known) < len(costs):
+            assert used.cost == (pytest.approx(sum(known)) if len(known) == len(costs) else None)
+        else:
+            assert used.cost is not None
+            assert used.cost >= sum(known) - 1e-9
     assert all(model.n_open == 0 for model in models)

@@ -140,8 +140,8 @@ def history_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
 
 
 def usage_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
-    """Usage is the sum of what was reported, to the run or to those it started, whatever became of it; and the
-    attempts' sums are the whole."""
+    """Usage is the sum of what was reported, to the run or to those it started, whatever became of it, and no less
+    where the words of an answer that was cut are estimated; and the attempts' sums are the whole."""
     if not record.agent.observability.track_tokens:
         if result.metadata.usage is not None:
             yield f"tokens are not tracked, and the usage is {result.metadata.usage}"
@@ -152,7 +152,7 @@ def usage_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     own_requests = total.requests - sum(each.requests for each in below)
     measured = [reply.usage for reply in replies if reply.is_measured]
     is_known = len(measured) == len(replies) and (record.replies_are_all or own_requests == len(replies))
-    if record.replies is not None and is_known:
+    if record.replies is not None and is_known and total.exact:
         yield from _differences(total, [*measured, *below], "the replies and children")
     elif own_requests < len(measured) or total.total_tokens < sum(each.total_tokens for each in [*measured, *below]):
         yield f"the usage is {total}, the replies that were heard had {measured}, and the children {below}"
