@@ -42,7 +42,8 @@ async def _nothing_is_reserved(record: RunRecord) -> None:
         replies = [reply for each in (record, *record.inside) for reply in each.replies or ()]
         used = sum(reply.usage.total_tokens for reply in replies)
         spent = budget.tokens
-        assert 0 <= spent - used <= 20, "The words of an answer that was cut are estimated."
+        # The words of an answer that was cut are estimated; where nothing is known of it, what was reserved counts.
+        assert 0 <= spent - used <= 20 or 8_192 < spent - used < 9_000
         grant = await budget.reserve(input_tokens=0, max_tokens=LIMITLESS - spent, price=None)
         assert grant.max_tokens == LIMITLESS - spent
 
