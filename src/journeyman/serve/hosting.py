@@ -59,6 +59,8 @@ on."""
 
 _log = logging.getLogger("journeyman")
 _TICK_S: Final = 1.0
+_LEAVES_S: Final = 5.0
+"""So long a turn waits until the one before it has closed their chat; its client has its answer by then."""
 
 
 class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask for
@@ -583,6 +585,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         row: Row | None = None,
     ) -> Live:
         """Begin a turn, or go on with the one that is this `row`."""
+        before = self._kept.get(TURN + id)
+        if before is not None and before.ended is not None and before.task is not None:
+            await asyncio.wait({before.task}, timeout=_LEAVES_S)
         number = (await self.durable.hub.engine.conversation(id)).n_runs
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         begun.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may have left
