@@ -46,8 +46,9 @@ def screens(chat: Terminal, folder: Path) -> Iterator[str]:
         """Wait for `sign`, and for the cost at the bottom, where there is room for it."""
 
         def is_there(shown: str) -> bool:
-            bottom = shown.splitlines()[-1]
-            return sign in shown and (cost in bottom or "queued" in bottom) and "sonnet" in bottom
+            rows = shown.splitlines()
+            is_whole = any(row.startswith(">") for row in rows[-3:-1])  # it is drawn row by row
+            return sign in shown and (cost in rows[-1] or "queued" in rows[-1]) and "sonnet" in rows[-1] and is_whole
 
         return chat.wait_for(is_there)
 

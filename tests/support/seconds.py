@@ -45,6 +45,7 @@ REASONS: Final[dict[str, str]] = {
         "five programs of others are started twice"
     ),
     "test_docs.py::test_the_blocks_of_a_page_run_and_print_what_it_shows": "some pages start servers, or pytest",
+    "support_tests/test_asserts.py::test_every_test_asserts_something_that_is_reached": "it reads all tests",
     "durable/test_scheduler.py::TestScheduler": "its examples are whole histories of a store, made by Hypothesis",
     "durable/test_scheduler.py::TestSchedulerOnBoth": "its examples are whole histories of a store, made by Hypothesis",
 }
