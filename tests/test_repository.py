@@ -197,3 +197,16 @@ def test_a_package_whose_insides_we_use_has_an_upper_bound(package: str) -> None
     found = [each for each in every if re.match(rf"{package}\b(?!-)", each)]
     assert found
     assert [each for each in found if "<" not in each] == []
+
+
+def unquoted_folders(makefile: str) -> list[str]:
+    """Return the commands in which the folder of the checkout is a word of its own, which a blank in it would part."""
+    commands = [line for line in makefile.splitlines() if line.startswith("\t")]
+    places = (r"\$\(CURDIR\)", r"\$\$PWD", r"\$\$\{PWD\}")
+    return [line for line in commands if re.search("|".join(places), re.sub(r'"[^"]*"', "", line))]
+
+
+def test_make_works_in_a_folder_with_a_blank() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert unquoted_folders(makefile) == []
+    assert unquoted_folders(makefile.replace('PYTHONPATH="$(CURDIR)/$(LOCAL)"', "PYTHONPATH=$(CURDIR)/$(LOCAL)"))

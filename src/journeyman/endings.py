@@ -129,8 +129,8 @@ def told_reason(reason: StopReason, detail: str | None) -> str:
 
 
 CutBy: TypeAlias = Literal["max_tokens", "budget", "window", "service"]
-"""What cut a response: its `max_tokens`; a budget that paid for less; the model's window; or, where the response was
-shorter than all that is known, a window or a limit that only the service knows."""
+"""The limit that cut a response: its `max_tokens`; a budget that paid for less; the model's window; or, where the
+response was shorter than all that is known, a window or a limit that only the service knows."""
 
 _CUT_HINTS: Final[dict[CutBy, str]] = {
     "max_tokens": "Raise Settings(max_tokens=…), or ask for a shorter answer. Limits(extended_max_tokens=…) repeats "
@@ -274,19 +274,19 @@ class TruncatedContext:
     code: ClassVar = ErrorCode.TOKEN_LIMIT_EXCEEDED
     category: ClassVar[Category] = "limit"
     stop_reason: StopReason
-    """What cut it, in the provider's view: `max_tokens` or the window."""
+    """The provider's word for the limit that cut it: `max_tokens` or the window."""
     max_tokens: int | None
     """How long a response might have been, in tokens; None when no limit was set."""
     cut_by: CutBy = "max_tokens"
-    """What left no more room, as far as that is known."""
+    """The limit that left no more room, as far as that is known."""
     input_tokens: int | None = None
-    """How long the input was; None when that was not told."""
+    """The length of the input; None when the service did not tell it."""
     output_tokens: int | None = None
-    """How long the response was; None when that was not told."""
+    """The length of the response; None when the service did not tell it."""
     window_tokens: int | None = None
     """The window of the model; None when it is not known."""
     calls: int = 0
-    """How many calls the response asked for."""
+    """The number of calls in the response; none of them was run."""
 
     @property
     def hint(self) -> str:

@@ -125,7 +125,7 @@ class StepFacts:
     spent: Usage = NOTHING_USED
     """The use by it that no other step of the journal stores."""
     lost: Usage = NOTHING_USED
-    """What a budget counts beside that: what was reserved for requests of which nothing is known."""
+    """The reservations of requests of which nothing is known: a budget counts them beside that."""
     children: tuple[ChildRecord, ...] = ()
     """The runs that began and ended in it, and will not begin again once it is known."""
     numbers: tuple[int, ...] = ()

@@ -330,8 +330,8 @@ current_tap: ContextVar[Tap | None] = ContextVar("journeyman_tap", default=None)
 """Who hears the request that is made here."""
 
 paid_max_tokens: ContextVar[int | None] = ContextVar("journeyman_paid_max_tokens", default=None)
-"""How long an answer a budget pays for now, for a model that asks another one within the same call. None: as long as
-the request says."""
+"""The longest answer that a budget pays for now, for a model that asks another one within the same call. None: the
+request says it."""
 
 
 class Opens(Protocol):
@@ -354,7 +354,7 @@ class Facts:
     loads_tools: bool = False
     """Whether it loads deferred tools itself."""
     sees_tools: bool | None = None
-    """Whether it is shown the tools of a request; None when unknown: then it is taken for granted."""
+    """False: its server has told that it shows the model no tools. None: unknown, and taken for granted."""
     media: Media | None = None
     """Which files it takes from users; None when unknown: then all are tried."""
     native_output: bool | None = None

@@ -69,7 +69,7 @@ class ModelCall:
     used: list[Usage] = field(default_factory=list[Usage])
     """By each of its requests, failed ones included."""
     lost: list[Usage] = field(default_factory=list[Usage])
-    """What was reserved for each of its requests of which nothing is known."""
+    """The reservation of each of its requests of which nothing is known: a budget counts that."""
 
     def spend(self, usage: Usage) -> None:
         """Count what a request used."""
@@ -106,8 +106,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
-    journal = run.options.host.journal
-    place, codec = _place_of(run, call, journal, step), _AnswerCodec(call)
+    place, codec = _place_of(run, call, run.options.host.journal, step), _AnswerCodec(call)
     if run.tape is not None and place.is_known:
         run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
     answer = await place.step(work, codec=codec)
@@ -144,7 +143,7 @@ async def _made(run: Run, call: ModelCall) -> Response:
 
 @lazy_dataclass()
 class _Payment:
-    """What a call pays from the budget: for one request after the other, since a failed one has used something, too."""
+    """The purse of one model call: it reserves for each of its requests, and settles with the budget what that used."""
 
     run: Run
     call: ModelCall
@@ -272,7 +271,7 @@ class _AnswerCodec:
 # -- a view that fits -------------------------------------------------------------------------------------------------
 
 _NEARLY: Final = 0.9
-"""What has come to this part of a limit, or beyond, has met it: not all services count alike."""
+"""An answer that has come to this part of a limit has met it: not all services count alike."""
 _LEAST_WINDOW: Final = 200
 """No model has a window below this: what reports less does not count, as a script of a test."""
 _SHORTEST_ANSWER_TOKENS: Final = 1_024

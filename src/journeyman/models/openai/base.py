@@ -17,7 +17,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import OPENAI, Endpoint, answers_natively, hosting_of, known_of, media_of
-from journeyman.models.openai.own_server import OwnServer, PatientStream, facts_timeouts, fitted, known_server
+from journeyman.models.openai.own_server import OwnServer, PatientStream, facts_timeouts, fit_answer, known_server
 from journeyman.models.requests import (
     check_hosted,
     check_key,
@@ -116,10 +116,10 @@ class OpenAIStyleModel(OverHttp, ABC):
         """Ask the model; see `Model.stream`."""
         post = self._posting(self.url, self._headers, self.timeouts)
 
-        def asked() -> RequestedStream:
+        def make_stream() -> RequestedStream:
             return RequestedStream(lambda: post(body=self.body(request)), self._decoder(request), self._expected)
 
-        return asked() if self._server is None else PatientStream(self._server, asked, self._take_in)
+        return make_stream() if self._server is None else PatientStream(self._server, make_stream, self._take_in)
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Begin a run, a chat or the like: a server of one's own is asked for the window of the model."""
@@ -151,7 +151,7 @@ class OpenAIStyleModel(OverHttp, ABC):
         check_hosted(request, self.facts, model=f"{self.provider}:{self.name}")
         if self._server is not None:
             self._server.tell_no_tools(request)
-            request = fitted(request, self.facts.context_window, limits(request, self.facts)[1])
+            request = fit_answer(request, self.facts.context_window, limits(request, self.facts)[1])
         return written(self._head(request), partial(self._encoded, request))
 
     # -- what the two APIs have of their own

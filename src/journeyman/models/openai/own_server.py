@@ -230,7 +230,7 @@ async def _status(opening: AbstractAsyncContextManager[HttpAnswer]) -> int | Non
         return None
 
 
-def fitted(request: Request, window_tokens: int | None, max_tokens: int) -> Request:
+def fit_answer(request: Request, window_tokens: int | None, max_tokens: int) -> Request:
     """Return the request with no longer an answer than the window leaves: some servers refuse what is longer."""
     if window_tokens is None:
         return request
