@@ -1,6 +1,6 @@
 // The conversation as a reader would want it.
 
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Happened, Piece, Sent } from "../api";
 import { get, ofRun, parsed } from "../client";
 import { plural } from "../logic/format";
@@ -10,7 +10,7 @@ import type { Tree } from "../logic/tree";
 import { blocks, inOneLine, isObject, object, text } from "../logic/values";
 import type { Recording } from "../recording";
 import { goOn, now } from "../route";
-import { ResultView } from "./pane";
+import { ResultView, useEntire } from "./pane";
 import { copy, JsonView, LongText, toast } from "./parts";
 
 const AT_ONCE = 60;
@@ -74,17 +74,7 @@ export function Conversation({ recording, tree }: { recording: Recording; tree: 
 }
 
 function Message({ event, recording }: { event: Happened; recording: Recording }) {
-  const [whole, set] = useState(event);
-  useEffect(() => {
-    let isHere = true;
-    recording
-      .entire(event)
-      .then((each) => isHere && set(each))
-      .catch(() => undefined); // what there is of it is shown
-    return () => {
-      isHere = false;
-    };
-  }, [event.n]);
+  const whole = useEntire(recording, event) ?? event;
   const role = text(object(whole.facts["message"])["role"]);
   const told = blocks(whole);
   const isResult = told.length > 0 && told.every((block) => block["type"] === "tool_result");
