@@ -100,8 +100,8 @@ def demo(
         code = perform(job)
     lines = [] if offline or quiet or json or model is not None else list(lines_of_own_models())
     if recorder is not None and not quiet:
-        found = "journeyman" if shutil.which("journeyman") else shlex.quote(os.path.relpath(sys.argv[0]))
-        program = "python -m journeyman" if found.endswith(".py") else found
+        found = "journeyman" if shutil.which("journeyman") else os.path.relpath(sys.argv[0])
+        program = "python -m journeyman" if found.endswith(".py") else shlex.quote(found)
         lines.append(Line(text=f"See it all in a browser: {program} view", rows=2))
     PlainScreen(stderr_console()).say([EMPTY, *lines] if lines else [])
     return code
