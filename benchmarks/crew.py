@@ -21,7 +21,7 @@ from benchmarks.server import ROOT
 from benchmarks.work import PROMPT, Report, add, is_right
 from journeyman import Agent, Subagents, run
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 from journeyman.types import ToolResult
 
 _ITERATIONS: Final = 5
@@ -65,14 +65,14 @@ def _child() -> Agent[Report]:
         await asyncio.sleep(_DELAY_S)
         return answers[len(request.messages) // 2]
 
-    return agent(FromFunction(answer), add)
+    return agent(FunctionModel(answer), add)
 
 
 async def _as_sub_agents(child: Agent[Report], runs: int) -> None:
-    crew = Subagents(child, max_parallel=None, max_concurrency=None)
+    crew = Subagents(child, max_tasks=None, max_concurrency=None)
     tasks = [{"agent": child.name, "task": PROMPT}] * runs
     answers = [say(call("subagent", tasks=tasks, id="all")), say("done")]
-    model = FromFunction(lambda request: answers[len(request.messages) // 2])
+    model = FunctionModel(lambda request: answers[len(request.messages) // 2])
     lead = Agent(name="lead", model=model, tools=[crew])
     result = await run(lead, "Go.")
     [answer] = [block for block in result.history[2].content if isinstance(block, ToolResult)]

@@ -22,13 +22,13 @@ from typing import Final, TypeAlias
 from benchmarks.measuring import Contender, Costs, Effort, Row, alone, compared, only_new_garbage, taking_turns
 from benchmarks.server import ROOT
 from benchmarks.work import MAX_ITERATIONS, PROMPT
-from journeyman import Agent, Host, Limits, run, tool
+from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.durable import Durable, Worker
 from journeyman.durable.records import Record, Status, record
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import new_id
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 from journeyman.types import Effect
 
 Noted: TypeAlias = Callable[[int], Awaitable[None]]
@@ -76,7 +76,7 @@ def reader(iterations: int, *, effect: Effect = "idempotent", at: Noted | None =
         """Read a page."""
         return _PAGE
 
-    return Agent(name="reader", model=FromFunction(answer), tools=[read], limits=Limits(iterations=MAX_ITERATIONS))
+    return Agent(name="reader", model=FunctionModel(answer), tools=[read], limits=Limits(iterations=MAX_ITERATIONS))
 
 
 async def _fill(path: Path, n_runs: int, *, status: Status) -> None:
@@ -272,13 +272,13 @@ async def approval(store: str, effort: Effort) -> Row:
     taken_s = list[float]()
     async with Durable(store) as durable, elsewhere(store, "asks") as process:
         for _ in range(effort.rounds(10)):
-            handle = await durable.start(reader(2), PROMPT, host=Host(gate=Asking()))
+            handle = await durable.start(reader(2), PROMPT, runtime=Runtime(gate=Asking()))
             await called_at(process, 0)
             while (await handle.info()).status != "waiting":
                 await durable.hub.changed(0.05)
-            [question] = (await handle.info()).waits_for
+            [question] = (await handle.info()).pending
             began_s = time.time()
-            await handle.approve(question.digest, Allow())
+            await handle.approve(question.question_id, Allow())
             taken_s.append(await called_at(process, 1) - began_s)
             await handle.result()
     return alone("approval to next model call, another process", taken_s, unit="s", target="≤ 0.5")
@@ -321,8 +321,8 @@ async def _serve(store: str, how: str) -> None:
             await asyncio.Event().wait()
 
     gate = Asking() if how == "asks" else None
-    async with Durable(store, linger_s=0.0) as durable:
-        await Worker(durable, agents=[reader(2, at=note)], host=Host(gate=gate)).run()
+    async with Durable(store, suspend_after_s=0.0) as durable:
+        await Worker(durable, agents=[reader(2, at=note)], runtime=Runtime(gate=gate)).run()
 
 
 if __name__ == "__main__":

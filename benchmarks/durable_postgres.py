@@ -20,8 +20,8 @@ from benchmarks.measuring import Effort, Row, alone
 from benchmarks.postgres_server import cpu_s, postgres
 from benchmarks.work import PROMPT
 from journeyman import Agent, run
-from journeyman.durable import Durable, PostgresEngine, Worker, ddl
-from journeyman.models.scripted import FromFunction
+from journeyman.durable import Durable, PostgresEngine, Worker, schema_sql
+from journeyman.models.scripted import FunctionModel
 from tests.support.postgres import PostgresServer
 
 _FETCH: Final = "SELECT id FROM procrastinate_fetch_job_v2(%s::varchar[], %s)"
@@ -47,7 +47,7 @@ def measure(effort: Effort) -> list[Row]:
 
 async def _rows(server: PostgresServer, effort: Effort) -> list[Row]:
     def url() -> str:
-        return server.url(server.database(ddl()))
+        return server.url(server.database(schema_sql()))
 
     return [
         *await _iterations(server, url(), effort),
@@ -99,11 +99,11 @@ async def _drives(server: PostgresServer, url: str, effort: Effort) -> list[Row]
                     stop.set()  # it is the last one
                 return "Done."
 
-            agent = Agent(name="quick", model=FromFunction(answer))
+            agent = Agent(name="quick", model=FunctionModel(answer))
             for _ in range(n_runs):
                 await durable.start(agent, PROMPT)
             before = time.process_time(), cpu_s(server)
-            await Worker(durable, agents=[agent], slots=8).run(stop=stop)
+            await Worker(durable, agents=[agent], max_concurrency=8).run(stop=stop)
             for cost, now, then in zip(costs, (time.process_time(), cpu_s(server)), before, strict=True):
                 cost.append((now - then) / n_runs)
     return [

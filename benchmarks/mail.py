@@ -8,7 +8,7 @@ import time
 from benchmarks.measuring import Effort, Row, alone, only_new_garbage
 from journeyman import Agent, Limits, Team
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 from journeyman.team import TeamHooks, TeamSpawnRequest
 
 _MEMBERS = 100
@@ -28,7 +28,7 @@ async def _exchange(members: int, each: int) -> float:
     """Let every member write `each` messages to its neighbour, and return the CPU of one in seconds."""
     n_read = 0
 
-    def reader(number: int) -> FromFunction:
+    def reader(number: int) -> FunctionModel:
         n_written = 0
         next_call = [say(call("send_message", to=f"m{(number + 1) % members}", message="Here is the next one."))]
 
@@ -38,7 +38,7 @@ async def _exchange(members: int, each: int) -> float:
             n_written += 1
             return next_call[0] if n_written <= each else say("Done.")
 
-        return FromFunction(answer)
+        return FunctionModel(answer)
 
     async with Team("crowd", hooks=TeamHooks(idle_notice=None)) as team:
         with only_new_garbage():

@@ -23,7 +23,7 @@ from benchmarks.postgres_server import cpu_s, postgres
 from benchmarks.server import ROOT
 from benchmarks.work import PROMPT
 from journeyman import Agent
-from journeyman.durable import Durable, Worker, ddl
+from journeyman.durable import Durable, Worker, schema_sql
 from tests.support.postgres import PostgresServer
 
 ITERATIONS: Final = 5
@@ -52,7 +52,7 @@ def measure(effort: Effort) -> list[Row]:
     n_runs, n_workers = effort.size(2_000), effort.size(100)
     n_processes = min(_PROCESSES, n_workers)
     with postgres() as server:
-        url = server.url(server.database(ddl()))
+        url = server.url(server.database(schema_sql()))
         asyncio.run(_queued(url, n_runs))
         with psycopg.connect(url, autocommit=True) as connection:
             return _measured(server, connection, url, n_runs=n_runs, shares=_shares(n_workers, n_processes))
@@ -146,7 +146,7 @@ async def _serve(url: str, n_workers: int) -> None:
 
     async def work() -> None:
         async with Durable(url) as durable:
-            await Worker(durable, agents=[agent], slots=_SLOTS).run(stop=stop, grace_s=5)
+            await Worker(durable, agents=[agent], max_concurrency=_SLOTS).run(stop=stop, grace_s=5)
 
     began_s = time.process_time()
     working = asyncio.gather(*[work() for _ in range(n_workers)])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks.measuring import Contender, Costs, Effort, Row, compared, taking_turns
 from benchmarks.server import always
-from journeyman import Message, Settings, Text, ToolResult, Usage
+from journeyman import Message, ModelSettings, Text, ToolResult, Usage
 from journeyman.loop.retry import respond
 from journeyman.model import Prefix, Request, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
@@ -82,7 +82,7 @@ async def _ours(url: str, n_messages: int) -> AsyncGenerator[Contender]:
     async def work() -> None:
         # The message that the answer's call belongs to, and its result, are new in each iteration.
         messages = [*history[:-2], *_step(n_messages)]
-        request = Request(prefix=prefix, messages=messages, settings=Settings(max_tokens=1_024), deltas=False)
+        request = Request(prefix=prefix, messages=messages, settings=ModelSettings(max_tokens=1_024), deltas=False)
         response = await respond(model, request, retries=0, spent=_forget)
         assert response.content == (Text("Tea."),)
 

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 from benchmarks.measuring import Contender
 from benchmarks.work import MAX_ITERATIONS, MAX_TOKENS, MODEL, PROMPT, Function, Report, add, is_right
-from journeyman import Agent, Limits, Model, Output, Settings, run, tool
+from journeyman import Agent, Limits, Model, ModelSettings, Output, run, tool
 from journeyman.model import Request, Response
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.google.model import GoogleModel
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 
 
 def agent(model: Model, function: Function) -> Agent[Report]:
@@ -22,7 +22,7 @@ def agent(model: Model, function: Function) -> Agent[Report]:
         tools=[tool(function)],
         output=Output(Report),
         limits=Limits(iterations=MAX_ITERATIONS),
-        settings=Settings(max_tokens=MAX_TOKENS),
+        settings=ModelSettings(max_tokens=MAX_TOKENS),
     )
 
 
@@ -43,7 +43,7 @@ def in_process(iterations: int, function: Function = add) -> Contender:
     def answer(request: Request) -> Response:
         return answers[len(request.messages) // 2]
 
-    return contender(agent(FromFunction(answer), function))
+    return contender(agent(FunctionModel(answer), function))
 
 
 @asynccontextmanager

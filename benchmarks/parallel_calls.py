@@ -9,7 +9,7 @@ from benchmarks.measuring import Contender, Effort, Row, alone, compared, taking
 from benchmarks.work import PROMPT
 from journeyman import Agent, Limits, ToolResult, run, tool
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 
 _WAIT_S = 0.02
 _BLOCK_S = 0.2
@@ -61,7 +61,7 @@ def _parallel(calls: int) -> Contender:
     def answer(request: Request) -> Response:
         return asked if len(request.messages) == 1 else done
 
-    agent = Agent(name="waiter", model=FromFunction(answer), tools=[wait], limits=Limits(parallel_calls=calls))
+    agent = Agent(name="waiter", model=FunctionModel(answer), tools=[wait], limits=Limits(max_concurrency=calls))
 
     async def work() -> None:
         result = await run(agent, PROMPT)
@@ -96,7 +96,7 @@ def _blocking() -> dict[str, Contender]:
     def answer(request: Request) -> Response:
         return asked if len(request.messages) == 1 else done
 
-    agent = Agent(name="blocker", model=FromFunction(answer), tools=[block])
+    agent = Agent(name="blocker", model=FunctionModel(answer), tools=[block])
 
     async def ours() -> None:
         (await run(agent, PROMPT)).unwrap()

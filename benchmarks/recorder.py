@@ -13,9 +13,9 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from benchmarks.measuring import Effort, Row, alone, compared, taking_turns
 from benchmarks.work import MAX_ITERATIONS, PROMPT
-from journeyman import Agent, Host, Limits, run, tool
+from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recorder, Recordings
 from journeyman.store.file import File
@@ -44,7 +44,7 @@ def _reader(iterations: int) -> Agent:
         """Read a page."""
         return chance.randbytes(1_000).hex()
 
-    return Agent(name="reader", model=FromFunction(answer), tools=[read], limits=Limits(iterations=MAX_ITERATIONS))
+    return Agent(name="reader", model=FunctionModel(answer), tools=[read], limits=Limits(iterations=MAX_ITERATIONS))
 
 
 async def _iterations(path: Path, effort: Effort) -> list[Row]:
@@ -53,7 +53,7 @@ async def _iterations(path: Path, effort: Effort) -> list[Row]:
     with Recorder(path) as recorder:
 
         async def recorded() -> None:
-            await run(agent, PROMPT, host=Host(record=recorder))
+            await run(agent, PROMPT, runtime=Runtime(recorder=recorder))
 
         contenders = {"recorded": recorded, "without": lambda: run(agent, PROMPT)}
         rounds = effort.rounds(100)
@@ -70,8 +70,10 @@ async def _told(effort: Effort) -> list[Row]:
     """Measure what telemetry costs where spans and figures are made, and go nowhere."""
     iterations = effort.size(20)
     agent = _reader(iterations)
-    host = Host(telemetry=OpenTelemetry(TracerProvider(shutdown_on_exit=False), MeterProvider(shutdown_on_exit=False)))
-    contenders = {"told": lambda: run(agent, PROMPT, host=host), "without": lambda: run(agent, PROMPT)}
+    runtime = Runtime(
+        telemetry=OpenTelemetry(TracerProvider(shutdown_on_exit=False), MeterProvider(shutdown_on_exit=False))
+    )
+    contenders = {"told": lambda: run(agent, PROMPT, runtime=runtime), "without": lambda: run(agent, PROMPT)}
     costs = await taking_turns(contenders, rounds=effort.rounds(100), clock=time.thread_time, per=iterations)
     what = f"told to OpenTelemetry, {iterations} iterations, in process"
     more = [(ours - theirs) * 1e6 for ours, theirs in zip(costs["told"], costs["without"], strict=True)]
@@ -83,10 +85,10 @@ async def _told(effort: Effort) -> list[Row]:
 
 async def _room(path: Path, iterations: int) -> Row:
     with Recorder(path) as recorder:
-        await run(_reader(1), PROMPT, host=Host(record=recorder))
+        await run(_reader(1), PROMPT, runtime=Runtime(recorder=recorder))
     before = _size(path)
     with Recorder(path) as recorder:
-        await run(_reader(iterations), PROMPT, host=Host(record=recorder))
+        await run(_reader(iterations), PROMPT, runtime=Runtime(recorder=recorder))
     with Recordings(path) as recordings:
         conversation = recordings.requests(recordings.find("last"))[-1].size
     ratio = (_size(path) - before) / conversation

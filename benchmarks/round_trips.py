@@ -113,8 +113,8 @@ async def _serve(which: str, path: str) -> None:
     from starlette.routing import Route  # noqa: PLC0415
 
     from journeyman import Agent  # noqa: PLC0415
-    from journeyman.models.scripted import FromFunction  # noqa: PLC0415
-    from journeyman.serve import ServeLimits, app  # noqa: PLC0415
+    from journeyman.models.scripted import FunctionModel  # noqa: PLC0415
+    from journeyman.serve import ServeLimits, create_app  # noqa: PLC0415
     from journeyman.serve.listening import listening_socket, serve_on  # noqa: PLC0415
 
     document = b'{"version":1,"agent":"echo","code":"SUCCESS","output":"Gone.","history":"%b"}' % (b"." * 1_500)
@@ -124,9 +124,9 @@ async def _serve(which: str, path: str) -> None:
         return Response(document, media_type="application/json")
 
     bare = Starlette(routes=[Route("/agents/echo/runs", answer, methods=["POST"])])
-    echo = Agent(name="echo", model=FromFunction(lambda _: "Gone."))
+    echo = Agent(name="echo", model=FunctionModel(lambda _: "Gone."))
     store = path if which == "file" else None
-    served = bare if which == "bare" else app([echo], store=store, limits=ServeLimits(runs=1_000))
+    served = bare if which == "bare" else create_app([echo], store=store, limits=ServeLimits(runs=1_000))
     with listening_socket("127.0.0.1", 0) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()

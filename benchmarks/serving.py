@@ -167,7 +167,7 @@ async def _serve(which: str) -> None:
     from starlette.routing import Route  # noqa: PLC0415
     from starlette.types import Receive, Scope, Send  # noqa: PLC0415
 
-    from journeyman.serve import ServeLimits, app  # noqa: PLC0415
+    from journeyman.serve import ServeLimits, create_app  # noqa: PLC0415
     from journeyman.serve.listening import serve_on  # noqa: PLC0415
 
     may_go, body = asyncio.Event(), b""
@@ -204,7 +204,7 @@ async def _serve(which: str) -> None:
         return StreamingResponse(sent(), media_type="text/event-stream")
 
     served_agents = [Agent(name=name, model=_Pieces(gate)) for name, gate in (("slow", may_go), ("timed", None))]
-    agents = app(served_agents, limits=ServeLimits(runs=1_000, followers=10_000))
+    agents = create_app(served_agents, limits=ServeLimits(runs=1_000, followers=10_000))
     own = [Route("/go", go, methods=["POST"]), Route("/cpu", cpu), Route("/body", keep, methods=["POST"])]
     theirs = [Route("/agents/slow/runs", begin, methods=["POST"]), Route("/runs/{id}/events", events)]
     bare = Starlette(routes=[*own, *theirs])

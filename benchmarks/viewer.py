@@ -21,9 +21,9 @@ from typing import Any, cast
 from playwright.async_api import Browser, Page, async_playwright
 
 from benchmarks.measuring import Effort, Row, alone
-from journeyman import Agent, Host, Limits, run, tool
+from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.store.file import File
 
@@ -122,9 +122,9 @@ async def _recorded(path: Path, iterations: int, size: int) -> _Recorded:
         """Look at a shelf."""
         return chance.randbytes(size // 2).hex()
 
-    agent = Agent(name="archivist", model=FromFunction(answer), tools=[look], limits=Limits(iterations=iterations + 1))
+    agent = Agent(name="archivist", model=FunctionModel(answer), tools=[look], limits=Limits(iterations=iterations + 1))
     with Recorder(path, keep_bytes=None) as recorder:
-        await run(agent, "Find the letter.", host=Host(record=recorder))
+        await run(agent, "Find the letter.", runtime=Runtime(recorder=recorder))
     with Recordings(path) as recordings:
         found = recordings.find("last")
         n_events = sum(1 for _ in recordings.all_events(found))
@@ -253,12 +253,12 @@ async def _live(browser: Browser, path: Path, seconds: float) -> _Lags:
         """Look."""
         return "nothing"
 
-    agent = Agent(name="clock", model=FromFunction(answer), tools=[look], limits=Limits(iterations=100_000))
+    agent = Agent(name="clock", model=FunctionModel(answer), tools=[look], limits=Limits(iterations=100_000))
     with Recorder(path) as recorder:
         async with _viewer(path) as url:
             page = await _tab(browser, url)
             await page.add_init_script(f"({_LAGS})()")
-            going = asyncio.ensure_future(run(agent, "Tell the time.", host=Host(record=recorder)))
+            going = asyncio.ensure_future(run(agent, "Tell the time.", runtime=Runtime(recorder=recorder)))
             await asyncio.sleep(0.1)
             await recorder.flush()
             with Recordings(path) as recordings:

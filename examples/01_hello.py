@@ -6,9 +6,9 @@ With ANTHROPIC_API_KEY set, Claude answers; without, a script.
 import os
 
 from journeyman import Agent, Failure, Success, run_sync
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 
-script = Scripted(["Good morning! What shall we build today?"])
+script = ScriptedModel(["Good morning! What shall we build today?"])
 
 greeter = Agent(
     name="greeter",

@@ -7,7 +7,7 @@ import os
 from typing import Literal
 
 from journeyman import Agent, Callbacks, run_sync, tool
-from journeyman.models.scripted import Answer, Scripted, call
+from journeyman.models.scripted import Answer, ScriptedModel, call
 
 PER_METRE = {"metre": 1.0, "foot": 3.28084, "yard": 1.09361}
 
@@ -40,7 +40,7 @@ answers: list[Answer] = [
 
 surveyor = Agent(
     name="surveyor",
-    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else Scripted(answers),
+    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else ScriptedModel(answers),
     system="You answer with numbers that your tools gave you.",
     tools=[convert, divide],
 )

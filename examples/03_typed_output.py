@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from journeyman import Agent, Model, Output, run_sync
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Ticket(BaseModel):
 def model(*outputs: dict[str, object]) -> Model | str:
     if os.environ.get("ANTHROPIC_API_KEY"):
         return "anthropic:claude-sonnet-5-5"
-    return Scripted([call("output", arguments) for arguments in outputs])
+    return ScriptedModel([call("output", arguments) for arguments in outputs])
 
 
 sorter = Agent(

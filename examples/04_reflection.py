@@ -7,8 +7,8 @@ import os
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Callbacks, Limits, Output, Reflection, Submit, run_sync
-from journeyman.models.scripted import Answer, Scripted, call
+from journeyman import Agent, Callbacks, Limits, Output, Reflection, SubmitTool, run_sync
+from journeyman.models.scripted import Answer, ScriptedModel, call
 
 
 class Stop(BaseModel):
@@ -42,10 +42,10 @@ answers: list[Answer] = [
 
 guide = Agent(
     name="guide",
-    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else Scripted(answers),
+    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else ScriptedModel(answers),
     system="You plan a morning, from 9 to 12.",
     output=Output(
-        Plan, name="plan", reflection=Reflection(timetable, submit=Submit(name="hand_in"), submit_alone=True)
+        Plan, name="plan", reflection=Reflection(timetable, submit=SubmitTool(name="hand_in"), submit_alone=True)
     ),
     limits=Limits(attempts=1, iterations=8),
 )

@@ -8,7 +8,7 @@ import os
 from pydantic import BaseModel
 
 from journeyman import Agent, Failure, Limits, Output, Rejected, Success, run_sync, validation_context
-from journeyman.models.scripted import Answer, Scripted, call
+from journeyman.models.scripted import Answer, ScriptedModel, call
 
 AWAY = {"Ada": {"mon"}, "Bob": {"tue", "wed"}, "Cleo": {"thu"}}
 
@@ -40,7 +40,7 @@ answers: list[Answer] = [
 
 planner = Agent(
     name="planner",
-    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else Scripted(answers),
+    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else ScriptedModel(answers),
     system="You plan who works when: Ada, Bob and Cleo, on mon, tue and wed.",
     output=Output(Rota),
     validators=[everyone_is_there, fair],

@@ -7,7 +7,7 @@ import asyncio
 
 from journeyman import Abort, Agent, Failure, Limits, Result, Success, run, tool
 from journeyman.model import Request
-from journeyman.models.scripted import FromFunction, call
+from journeyman.models.scripted import FunctionModel, call
 from journeyman.types import ToolUse
 
 third_page = asyncio.Event()
@@ -27,7 +27,7 @@ def next_page(request: Request) -> ToolUse:
 
 
 def archivist(limits: Limits) -> Agent:
-    return Agent(name="archivist", model=FromFunction(next_page), tools=[search], limits=limits)
+    return Agent(name="archivist", model=FunctionModel(next_page), tools=[search], limits=limits)
 
 
 def report(title: str, result: Result[str]) -> None:

@@ -8,7 +8,7 @@ import os
 
 from journeyman import Agent, Limits, ToolContext, ToolResult, run_sync, tool
 from journeyman.events import Event, ToolCalled, ToolFinished, ToolProgress
-from journeyman.models.scripted import Answer, Scripted, call
+from journeyman.models.scripted import Answer, ScriptedModel, call
 
 DEGREES = {"Bern": 21, "Oslo": 14, "Rome": 29}
 
@@ -29,10 +29,10 @@ answers: list[Answer] = [
 
 traveller = Agent(
     name="traveller",
-    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else Scripted(answers),
+    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else ScriptedModel(answers),
     system="You compare the weather. Ask for several cities at once.",
     tools=[forecast],
-    limits=Limits(parallel_calls=4),
+    limits=Limits(max_concurrency=4),
 )
 
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from journeyman import Agent, Callbacks, Success, ToolContext, run_sync, tool
-from journeyman.models.scripted import Answer, Scripted, call
+from journeyman.models.scripted import Answer, ScriptedModel, call
 
 PRICES = {"bread": 4.20, "cheese": 7.80, "wine": 19.50}
 
@@ -47,10 +47,10 @@ answers: list[Answer] = [
 
 shopper = Agent(
     name="shopper",
-    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else Scripted(answers),
+    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else ScriptedModel(answers),
     tools=[prices, buy],
     run_state=lambda wish: Cart(budget=15.00),
-    project=lambda states: states.run,
+    final_state=lambda states: states.run,
 )
 
 if __name__ == "__main__":

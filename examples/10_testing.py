@@ -3,10 +3,10 @@
 These are ordinary tests (`pytest examples/10_testing.py`); run as a program, they say what they found.
 """
 
-from journeyman import Agent, Failure, Host, Output, ProviderError, Text, ToolResult, run_sync, tool
+from journeyman import Agent, Failure, Output, ProviderError, Runtime, Text, ToolResult, run_sync, tool
 from journeyman.endings import AttemptsContext
 from journeyman.model import Request
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from journeyman.types import ToolUse
 
 
@@ -34,20 +34,20 @@ def test_the_result_of_the_tool_is_handed_in() -> None:
             case _:
                 return call("length", word="loop")
 
-    assert run_sync(counter, "How long is 'loop'?", host=Host(model=FromFunction(policy))).unwrap() == 4
+    assert run_sync(counter, "How long is 'loop'?", runtime=Runtime(model=FunctionModel(policy))).unwrap() == 4
 
 
 def test_a_length_that_is_not_positive_is_never_handed_in() -> None:
-    script = Scripted([call("output", value=0)], repeat=True)
-    failure = run_sync(counter, "How long?", host=Host(model=script), max_attempts=2)
+    script = ScriptedModel([call("output", value=0)], repeat=True)
+    failure = run_sync(counter, "How long?", runtime=Runtime(model=script), max_attempts=2)
     assert isinstance(failure, Failure)
     assert failure.candidate == {"value": 0}
     assert failure.error.context == AttemptsContext(attempts=2, max_attempts=2, last_error="A length is positive.")
 
 
 def test_an_overloaded_provider_is_asked_again() -> None:
-    script = Scripted([ProviderError("Busy.", kind="overloaded", retry_after_s=0), call("output", value=4)])
-    assert run_sync(counter, "How long?", host=Host(model=script)).unwrap() == 4
+    script = ScriptedModel([ProviderError("Busy.", kind="overloaded", retry_after_s=0), call("output", value=4)])
+    assert run_sync(counter, "How long?", runtime=Runtime(model=script)).unwrap() == 4
     assert [request.messages[0].content for request in script.requests] == [(Text("How long?"),)] * 2
 
 

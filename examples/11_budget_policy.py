@@ -3,9 +3,9 @@
 This one notices that the model goes round in circles. The model is a function that does.
 """
 
-from journeyman import Agent, Exceeded, Failure, Limits, Message, Price, Spent, Success, run_sync, tool
+from journeyman import Agent, Failure, LimitExceeded, Limits, Message, Price, Spending, Success, run_sync, tool
 from journeyman.model import Request
-from journeyman.models.scripted import FromFunction, call
+from journeyman.models.scripted import FunctionModel, call
 from journeyman.types import ToolUse
 
 ROOMS = ["hall", "kitchen", "cellar"]
@@ -26,9 +26,9 @@ class NoCircles:
             self.repeated += (key := f"{use.name} {use.input_json}") in self.seen
             self.seen.add(key)
 
-    def check(self, spent: Spent) -> Exceeded | None:
+    def check(self, spent: Spending) -> LimitExceeded | None:
         print(f"before call {spent.iterations + 1}: {self.repeated} repeated, {spent.usage.cost or 0:.4f} dollars")
-        return Exceeded(limit=self.limit, used=self.repeated) if self.repeated > self.limit else None
+        return LimitExceeded(limit=self.limit, used=self.repeated) if self.repeated > self.limit else None
 
 
 @tool
@@ -44,10 +44,10 @@ def wander(request: Request) -> ToolUse:
 policy = NoCircles(limit=2)
 detective = Agent(
     name="detective",
-    model=FromFunction(wander, price=Price(input=3, output=15)),
+    model=FunctionModel(wander, price=Price(input=3, output=15)),
     tools=[look_into],
     limits=Limits(iterations=100, cost=5.00),
-    budget=[policy],
+    budget_policies=[policy],
     on_message=policy.hear,
 )
 

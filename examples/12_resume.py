@@ -6,12 +6,12 @@ Offline: the model is a script.
 import tempfile
 from pathlib import Path
 
-from journeyman import Agent, Host, InMemoryJournal, dump_messages, load_messages, run_sync, tool
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman import Agent, InMemoryJournal, Runtime, dump_messages, load_messages, run_sync, tool
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 
 # -- a stored conversation --------------------------------------------------------------------------------------------
 
-parrot = Agent(name="parrot", model=FromFunction(lambda request: f"I know {len(request.messages)} messages."))
+parrot = Agent(name="parrot", model=FunctionModel(lambda request: f"I know {len(request.messages)} messages."))
 
 
 def talk(file: Path, text: str) -> None:
@@ -41,17 +41,17 @@ def pay(amount: float) -> str:
 
 
 calls = [call("reserve", seat="7C", id="a"), call("pay", amount=120, id="b")]
-agent = Agent(name="clerk", model=Scripted([*calls, "Please check whether 120 was paid."]), tools=[reserve, pay])
+agent = Agent(name="clerk", model=ScriptedModel([*calls, "Please check whether 120 was paid."]), tools=[reserve, pay])
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         talk(Path(folder) / "talk.json", "Hello.")
         talk(Path(folder) / "talk.json", "Still there?")
 
-    host = Host(journal=InMemoryJournal())
+    runtime = Runtime(journal=InMemoryJournal())
     try:
-        run_sync(agent, "Book a seat.", host=host)
+        run_sync(agent, "Book a seat.", runtime=runtime)
     except KeyboardInterrupt:
         print("died after:", sent)
-    print(run_sync(agent, "Book a seat.", host=host).unwrap())
+    print(run_sync(agent, "Book a seat.", runtime=runtime).unwrap())
     print("in both runs together:", sent)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from journeyman import Agent, run_sync
 from journeyman.events import Event, ToolCalled, ToolFinished
-from journeyman.models.scripted import Answer, Scripted, call
+from journeyman.models.scripted import Answer, ScriptedModel, call
 from journeyman.toolbox import Workspace
 
 PROGRAM = """\
@@ -43,7 +43,7 @@ if __name__ == "__main__":
         Path(folder, "mean.sh").write_text(PROGRAM)
         mender = Agent(
             name="mender",
-            model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else Scripted(answers),
+            model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else ScriptedModel(answers),
             system="You fix programs, and run them before you say that they work.",
             tools=[*workspace.tools("read", "edit", "bash", "grep")],
         )

@@ -4,7 +4,7 @@ import asyncio
 
 from journeyman import Agent, Chat, Event, ask_user, tool
 from journeyman.events import QuestionAsked, ToolCalled, ToolFinished
-from journeyman.models.scripted import Answer, Scripted, call
+from journeyman.models.scripted import Answer, ScriptedModel, call
 
 searching, found = asyncio.Event(), asyncio.Event()
 
@@ -42,7 +42,7 @@ def show(event: Event) -> None:
         chat.answer(event.id, "Harbour")
 
 
-chat = Chat(Agent(name="guide", model=Scripted(answers), tools=[search, book, ask_user]), on_event=show)
+chat = Chat(Agent(name="guide", model=ScriptedModel(answers), tools=[search, book, ask_user]), on_event=show)
 
 
 async def main() -> None:

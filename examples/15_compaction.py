@@ -1,10 +1,10 @@
 """Compaction: a conversation longer than its window. What is sent is made smaller; the history keeps everything."""
 
-from journeyman import Agent, Event, Limits, Settings, run_sync, tool
+from journeyman import Agent, Event, Limits, ModelSettings, run_sync, tool
 from journeyman.compaction import ClearToolResults, Compaction, Summarise
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 
 PAGES = 75
 visited: list[int] = []
@@ -28,12 +28,12 @@ def secretary(request: Request) -> Answer:
 
 reader = Agent(
     name="reader",
-    model=FromFunction(sailor),
+    model=FunctionModel(sailor),
     tools=[page],
     limits=Limits(iterations=PAGES + 1),
-    settings=Settings(max_tokens=500),
+    settings=ModelSettings(max_tokens=500),
     compaction=Compaction(
-        [ClearToolResults(keep=3), Summarise(FromFunction(secretary), keep_tokens=1_000)], window_tokens=8_000
+        [ClearToolResults(keep=3), Summarise(FunctionModel(secretary), keep_tokens=1_000)], window_tokens=8_000
     ),
 )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from journeyman import Agent, Chat, tool
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.store import Store
 
 
@@ -26,7 +26,7 @@ def answer(request: Request) -> Answer:
     return call("rooms", city="Oslo") if "room" in last.text else f"You said: {last.text}"
 
 
-guide = Agent(name="guide", model=FromFunction(answer), tools=[rooms])
+guide = Agent(name="guide", model=FunctionModel(answer), tools=[rooms])
 
 
 async def main(file: Path) -> None:

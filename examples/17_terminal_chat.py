@@ -7,7 +7,7 @@ import os
 
 from journeyman import Agent, Text, ToolResult, ask_user, run_sync
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.toolbox import Workspace
 
 
@@ -23,7 +23,7 @@ def stand_in(request: Request) -> Answer:
 
 coder = Agent(
     name="coder",
-    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else FromFunction(stand_in),
+    model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else FunctionModel(stand_in),
     system="You help with the files of the current folder. Ask where you are not sure what is wanted.",
     tools=[*Workspace(".").tools(), ask_user],
 )

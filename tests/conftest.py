@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 import pytest
 from hypothesis import settings
 
-from journeyman.durable.postgres.dispatchers import DispatcherName, ddl
+from journeyman.durable.postgres.dispatchers import DispatcherName, schema_sql
 from tests.cli.program import Warm
 from tests.support.eager import make_eager_loop
 from tests.support.journaled import is_needless, is_second_turn
@@ -142,7 +142,7 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 def database(postgres: PostgresServer) -> Iterator[str]:
     """The address of a database, in which the tables are."""
-    name = postgres.database(ddl(DISPATCHER))
+    name = postgres.database(schema_sql(DISPATCHER))
     yield postgres.url(name)
     postgres.drop(name)
 
@@ -150,4 +150,4 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 @pytest.fixture
 def emptied(postgres: PostgresServer) -> str:
     """The address of a database with empty tables, in which nobody else is: the same for all tests."""
-    return postgres.url(postgres.emptied(ddl(DISPATCHER)))
+    return postgres.url(postgres.emptied(schema_sql(DISPATCHER)))

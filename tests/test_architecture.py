@@ -108,7 +108,7 @@ RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "wide dataclass": {
         "agent.Agent": "What a user says of an agent stands in one place.",
-        "durable.drive.Drive": "The state of one run that is driven; counted since all declared data is counted.",
+        "durable.drive.RunDriver": "The state of one run that is driven; counted since all declared data is counted.",
         "durable.records.Row": "One column of the table of runs each.",
         "loop.record.Run": "The state of one run under way; counted since all declared data is counted.",
         "models.openai.endpoint.Endpoint": "One row of facts for each service that speaks OpenAI's APIs.",

@@ -13,10 +13,10 @@ from types import ModuleType
 
 import pytest
 
-from journeyman import Agent, Chat, Host, Subagents, Success, Tasks, run
+from journeyman import Agent, Chat, Runtime, Subagents, Success, Tasks, run
 from journeyman.events import Event, RunStarted
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 from tests.cli.program import Warm
 from tests.play import existing, instance_of, succeeded
@@ -58,8 +58,8 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         del sys.modules[name]
 
 
-def model_of(agent: Agent) -> FromFunction:
-    assert isinstance(agent.model, FromFunction)
+def model_of(agent: Agent) -> FunctionModel:
+    assert isinstance(agent.model, FunctionModel)
     return agent.model
 
 
@@ -132,7 +132,9 @@ async def test_a_quotation_that_is_not_on_the_page_is_not_accepted(folder: Path,
     def invents(request: Request) -> ToolUse | str:
         return "I give up." if len(request.messages) > 1 else ToolUse("1", "hand_in", invented)
 
-    result = await run(replace(scout, model=FromFunction(invents)), "What do the pages say about keys?", max_attempts=1)
+    result = await run(
+        replace(scout, model=FunctionModel(invents)), "What do the pages say about keys?", max_attempts=1
+    )
     assert not isinstance(result, Success)
     assert result.report is not None
     assert "keys.md:5" in result.report.feedback
@@ -168,7 +170,7 @@ async def test_the_lead_is_told_of_the_check_and_does_not_check_again(folder: Pa
         if isinstance(event, RunStarted) and len(event.path) > 1:
             begun.append(f"{event.path[-1].partition('#')[0]} {event.mode}")
 
-    async with Tasks() as tasks, Chat(agents.crew(folder), host=Host(tasks=tasks), on_event=note) as chat:
+    async with Tasks() as tasks, Chat(agents.crew(folder), runtime=Runtime(tasks=tasks), on_event=note) as chat:
         answers = [(await chat.prompt(QUESTION)).unwrap()]
         await tasks.wait()
         if chat.state.follow_ups:
@@ -183,7 +185,7 @@ async def test_the_lead_is_told_of_the_check_and_does_not_check_again(folder: Pa
     assert_keeps_no_state(model_of(chat.agent).function, messages)
 
 
-def answer(model: FromFunction, messages: Sequence[Message]) -> Sequence[Block]:
+def answer(model: FunctionModel, messages: Sequence[Message]) -> Sequence[Block]:
     said = instance_of(Response, model.function(asked(messages)))
     return said.content
 
@@ -192,7 +194,7 @@ def answer(model: FromFunction, messages: Sequence[Message]) -> Sequence[Block]:
 class Conversation:
     """A conversation with the lead, as far as the test wants it."""
 
-    model: FromFunction
+    model: FunctionModel
     messages: tuple[Message, ...]
 
     def then(self, *results: str | tuple[str, bool]) -> Conversation:

@@ -180,8 +180,8 @@ def test_the_page_on_events_has_every_event_and_callback() -> None:
 
 
 OPTIONS = (
-    *(journeyman.Agent, journeyman.Host, journeyman.Output, journeyman.Reflection, journeyman.Submit),
-    *(journeyman.Limits, journeyman.Allowance, journeyman.Settings, Observability, journeyman.Metadata),
+    *(journeyman.Agent, journeyman.Runtime, journeyman.Output, journeyman.Reflection, journeyman.SubmitTool),
+    *(journeyman.Limits, journeyman.Allowance, journeyman.ModelSettings, Observability, journeyman.Metadata),
     ToolOptions,
 )
 
@@ -196,7 +196,7 @@ def test_every_option_is_explained_on_a_page(options: type) -> None:
 @pytest.mark.parametrize(
     "documented",
     [
-        *(journeyman.Tool, journeyman.tool, journeyman.Output, journeyman.Reflection, journeyman.Submit, Callbacks),
+        *(journeyman.Tool, journeyman.tool, journeyman.Output, journeyman.Reflection, journeyman.SubmitTool, Callbacks),
         *(journeyman.CallbackContext, journeyman.ToolContext),
     ],
 )

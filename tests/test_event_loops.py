@@ -14,7 +14,7 @@ import pytest
 from journeyman import Abort, Agent, Chat, Limits, Subagents, Tasks, run, run_many, stream, tool
 from journeyman.cancel import is_done_for
 from journeyman.durable import Durable, InMemoryEngine
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from tests.play import existing, failed
 from tests.support.eager import run_eagerly
 
@@ -43,7 +43,7 @@ def eagerly(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]
 
 def scripted() -> Agent:
     calls = [call("answer_at_once", id="a"), call("answer_at_once", id="b")]
-    return Agent(name="bot", model=Scripted([calls, "Done."]), tools=[answer_at_once])
+    return Agent(name="bot", model=ScriptedModel([calls, "Done."]), tools=[answer_at_once])
 
 
 @eagerly
@@ -56,15 +56,15 @@ async def test_a_run_a_stream_and_a_chat_end_alike_with_eager_tasks() -> None:
         assert (await chat.prompt("Go.")).unwrap() == "Done."
     async with Durable(InMemoryEngine()) as durable:
         assert (await durable.run(scripted(), "Go.", id="a")).unwrap() == "Done."
-    pairs = [(given, result.unwrap()) async for given, result in run_many(_echo(), ["a", "b", "c"], at_once=2)]
+    pairs = [(given, result.unwrap()) async for given, result in run_many(_echo(), ["a", "b", "c"], max_concurrency=2)]
     assert sorted(pairs) == [("a", "a"), ("b", "b"), ("c", "c")]
 
 
 @eagerly
 async def test_work_below_a_run_and_in_the_background_ends_alike_with_eager_tasks() -> None:
-    helper = Agent(name="helper", description="Helps.", model=FromFunction(lambda _: "Helped."))
+    helper = Agent(name="helper", description="Helps.", model=FunctionModel(lambda _: "Helped."))
     asked = call("subagent", {"tasks": [{"agent": "helper", "task": "a"}, {"agent": "helper", "task": "b"}]})
-    lead = Agent(name="lead", model=Scripted([asked, "Done."]), tools=[Subagents(helper)])
+    lead = Agent(name="lead", model=ScriptedModel([asked, "Done."]), tools=[Subagents(helper)])
     result = await run(lead, "Go.")
     assert (result.unwrap(), len(result.metadata.children)) == ("Done.", 2)
     ended: list[str] = []
@@ -81,7 +81,7 @@ async def test_what_the_first_step_does_to_its_own_run_holds_with_eager_tasks() 
     failure = failed(await run(scripted(), "Go.", abort=abort, on_event=lambda _: abort.abort("enough")))
     assert failure.code == "EXECUTION_CANCELLED"
     slow = Agent(
-        name="slow", model=Scripted([call("wait_for_ever")]), tools=[wait_for_ever], limits=Limits(seconds=0.01)
+        name="slow", model=ScriptedModel([call("wait_for_ever")]), tools=[wait_for_ever], limits=Limits(seconds=0.01)
     )
     assert failed(await run(slow, "Go.")).code == "BUDGET_EXCEEDED"
     places: list[bool] = []
@@ -103,14 +103,14 @@ def _hear(ended: list[str]) -> Callable[..., None]:
 
 
 def _echo() -> Agent:
-    return Agent(name="echo", model=FromFunction(lambda request: request.messages[-1].text))
+    return Agent(name="echo", model=FunctionModel(lambda request: request.messages[-1].text))
 
 
 def test_the_stop_button_of_a_notebook_stops_a_quiet_run(monkeypatch: pytest.MonkeyPatch) -> None:
     # A kernel cancels the cell's task in a signal handler, and nothing wakes the loop then.
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     handler = signal.getsignal(signal.SIGUSR1)
-    quiet = Agent(name="quiet", model=Scripted([call("wait_for_ever")]), tools=[wait_for_ever])
+    quiet = Agent(name="quiet", model=ScriptedModel([call("wait_for_ever")]), tools=[wait_for_ever])
 
     async def cell() -> None:
         task = existing(asyncio.current_task())

@@ -11,10 +11,10 @@ import journeyman
 from journeyman import Agent, DefinitionError, Success, run_sync
 from journeyman.definition import join_sentences
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, UNNAMED
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.play import Report, failed
 
-MODEL = Scripted("Hello.", repeat=True)
+MODEL = ScriptedModel("Hello.", repeat=True)
 HINT = re.compile(r"Write (.*)\.(?:$|\s)")
 
 
@@ -31,7 +31,7 @@ async def listen(event: object) -> None: ...
 AGENT = Agent(name="helper", model=MODEL, description="Helps.")
 NAMES: dict[str, Any] = {
     **{name: getattr(journeyman, name) for name in journeyman.__all__},
-    **{each.__name__: each for each in (Report, Scripted, one, two, three, too_small)},
+    **{each.__name__: each for each in (Report, ScriptedModel, one, two, three, too_small)},
     **{"agent": AGENT, "call": call},
 }
 """What a pasted line may name."""
@@ -41,20 +41,24 @@ BASE: dict[str, dict[str, Any]] = {
     "Output": {"type": int},
     "Tool": {"name": "t", "description": "Do it.", "input_schema": {"type": "object"}, "handler": one},
     "Chat": {"agent": AGENT},
-    "Scripted": {"answers": []},
+    "ScriptedModel": {"answers": []},
 }
 """By class: what it needs beside the argument that is tried."""
 
 VALUES: dict[str, object] = {
     **{"temperature": 0.2, "top_p": 0.9, "seed": 7, "stop": ("END",), "max_tokens": 500, "thinking": "low"},
-    **{"hosted": (), "extra": {"a": 1}, "tool_choice": "auto", "cache": "off", "retries": 1},
-    **{"iterations": 3, "attempts": 3, "tokens": 9_000, "calls": 4, "seconds": 2, "cost": 0.5, "parallel_calls": 2},
+    **{"hosted": (), "extra": {"a": 1}, "tool_choice": "auto", "cache": "off", "request_retries": 1},
+    **{"reminder": False, "feedback_role": "text", "budget_policies": ()},
+    **{"iterations": 3, "attempts": 3, "tokens": 9_000, "calls": 4, "seconds": 2, "cost": 0.5, "max_concurrency": 2},
     **{"system": "Be brief.", "deps": int, "description": "Helps.", "input": str, "name": "b", "model": "a:b"},
     **{"prompt": "Go.", "type": int, "mode": "tool", "input_schema": {"type": "object"}, "Output": int},
-    **{"grace_s": 2.5, "timeout_s": 3, "max_chars": 80, "record": "runs.db", "answers": ["Hi."]},
-    **dict.fromkeys(("validators", "compaction", "middlewares", "tools", "stop_after", "history"), ()),
+    **{"grace_s": 2.5, "timeout_s": 3, "max_chars": 80, "recorder": "runs.db", "answers": ["Hi."]},
+    **dict.fromkeys(("validators", "compaction", "tool_middleware", "tools", "stop_after", "history"), ()),
     **dict.fromkeys(("journal", "gate", "telemetry", "tasks", "budget", "reflection", "callbacks")),
-    **dict.fromkeys(("on_run_start", "on_iteration_start", "approve", "on_event", "handler"), one),
+    **dict.fromkeys(
+        ("on_run_start", "on_iteration_start", "approver", "on_event", "handler", "final_state", "transform_messages"),
+        one,
+    ),
     **dict.fromkeys(("on_model_response", "on_success", "on_failure"), two),
     **dict.fromkeys(("on_tool_call", "on_tool_result"), three),
     **dict.fromkeys(("settings", "limits")),
@@ -104,11 +108,11 @@ def test_a_model_alone_is_told_as_a_whole_line(name: str) -> None:
     [
         ({"validators": one}, "Write validators=[one]."),
         ({"tools": one}, "Write tools=[tool(one)]."),
-        ({"middlewares": two}, "Write middlewares=[two]."),
-        ({"settings": {"temperature": 0.2}}, "Write settings=Settings(temperature=0.2)."),
+        ({"tool_middleware": two}, "Write tool_middleware=[two]."),
+        ({"settings": {"temperature": 0.2}}, "Write settings=ModelSettings(temperature=0.2)."),
         ({"limits": {"iterations": 2}}, "Write limits=Limits(iterations=2)."),
         ({"output": Report}, "Write output=Output(Report)."),
-        ({"model": Scripted}, "Write model=Scripted(…)."),
+        ({"model": ScriptedModel}, "Write model=ScriptedModel(…)."),
     ],
 )
 def test_a_section_of_another_kind_is_told_with_the_line_to_write(given: dict[str, Any], told: str) -> None:
@@ -129,7 +133,7 @@ def test_a_section_of_another_kind_is_told_with_the_line_to_write(given: dict[st
     ],
 )
 def test_what_is_passed_to_a_run_is_told_when_it_begins(given: dict[str, Any], words: str) -> None:
-    model = Scripted(["Never."])
+    model = ScriptedModel(["Never."])
     failure = failed(run_sync(Agent(name="a", model=model), "Go.", **given))
     assert (failure.code, model.requests) == ("INVALID_INPUT", [])
     assert words in str(failure.error)
@@ -137,12 +141,12 @@ def test_what_is_passed_to_a_run_is_told_when_it_begins(given: dict[str, Any], w
 
 def test_a_script_may_be_one_call_and_a_wrong_one_is_told_as_a_script() -> None:
     alone = run_sync(
-        Agent(name="a", model=Scripted(call("output", {"value": 1})), output=journeyman.Output(int)), "Go."
+        Agent(name="a", model=ScriptedModel(call("output", {"value": 1})), output=journeyman.Output(int)), "Go."
     )
     assert alone.unwrap() == 1
     wrong: Any = [{"a": 1}]
-    assert refusal(lambda: Scripted(wrong)).startswith("Answer 1 of the script is {'a': 1}. Give a text, blocks")
-    late = run_sync(Agent(name="a", model=Scripted([lambda _: wrong[0]])), "Go.")
+    assert refusal(lambda: ScriptedModel(wrong)).startswith("Answer 1 of the script is {'a': 1}. Give a text, blocks")
+    late = run_sync(Agent(name="a", model=ScriptedModel([lambda _: wrong[0]])), "Go.")
     assert "Model 'scripted' gave {'a': 1}, which is not an answer. Give a text" in str(late)
     assert "provider" not in str(late)
 
@@ -150,7 +154,7 @@ def test_a_script_may_be_one_call_and_a_wrong_one_is_told_as_a_script() -> None:
 def test_a_message_and_its_hint_are_two_sentences() -> None:
     agent = Agent(
         name="a",
-        model=Scripted([call("output", {"value": 1})], repeat=True),
+        model=ScriptedModel([call("output", {"value": 1})], repeat=True),
         output=journeyman.Output(int),
         validators=[too_small],
     )
@@ -160,7 +164,7 @@ def test_a_message_and_its_hint_are_two_sentences() -> None:
 
 
 def test_an_attribute_of_other_libraries_is_told_with_ours() -> None:
-    failure = run_sync(Agent(name="a", model=Scripted([])), "Go.")
+    failure = run_sync(Agent(name="a", model=ScriptedModel([])), "Go.")
     success = run_sync(Agent(name="a", model=MODEL), "Go.")
     for holder, kind in ((AGENT, "Agent"), (success, "Success"), (failure, "Failure")):
         for name, line in ATTRIBUTES[kind].items():
@@ -177,5 +181,5 @@ def test_limits_know_two_words_for_max_tokens() -> None:
     limits: Any = journeyman.Limits
     assert refusal(lambda: limits(max_tokens=500)) == (
         "Limits has no 'max_tokens'. Write tokens=500 for all that a run may use, or"
-        " Agent(settings=Settings(max_tokens=500)) for one answer."
+        " Agent(settings=ModelSettings(max_tokens=500)) for one answer."
     )

@@ -34,7 +34,7 @@ GLOSSARY = {
     "Compaction": "What became of a history that was shortened.",
     "Conversation": "The messages between a user and an agent; in code it is the History.",
     "Effect": "Whether a step may be repeated after a crash.",
-    "Ending": "How a run ends without an output.",
+    "ErrorInfo": "How a run ends without an output.",
     "Event": "Something that can be seen while a run works.",
     "Failure": "A run's result without an output.",
     "Finished": "A run's end with an output that passed.",
@@ -42,7 +42,6 @@ GLOSSARY = {
     "Guard": "The gates of a run and of those above it, as one.",
     "HandIn": "How an attempt gets its output.",
     "History": "The messages of a run, always in a state that a provider takes.",
-    "Host": "What surrounds a run: grace, listeners, journal.",
     "Inbox": "What waits to be said in the next request.",
     "Iterated": "What one iteration left.",
     "Iteration": "One model call and the tool calls of its response.",
@@ -50,15 +49,15 @@ GLOSSARY = {
     "Layer": "One of the checks that a candidate passes in turn.",
     "Ledger": "What one run has used, below a budget.",
     "Limits": "How much a run may do.",
-    "Mail": "A message from one member of a team to another.",
     "Member": "One of a team.",
     "Message": "One entry of a history.",
-    "Mode": "How tools are permitted in general.",
     "Model": "The port to a provider.",
+    "ModelSettings": "How a model is to answer.",
     "Options": "The arguments with which a run begins.",
     "Outcome": "The result of a call, and how it came about.",
     "Output": "What a run hands in, as the agent declares it.",
     "Part": "A piece of a response while it arrives.",
+    "PermissionMode": "How tools are permitted in general.",
     "Place": "Where in a run something happens: attempt, iteration, phase.",
     "Prefix": "What every request of a run starts with: system and tools.",
     "Prompt": "What turns an input into the first message.",
@@ -67,15 +66,16 @@ GLOSSARY = {
     "Result": "What a run returns: a Success or a Failure.",
     "Run": "One task for one agent, from input to result.",
     "RunPath": "The place of a run below the runs that started it.",
+    "Runtime": "What surrounds a run: grace, listeners, journal.",
     "Scope": "What is cancelled together.",
     "Session": "A stored chat.",
-    "Settings": "How a model is to answer.",
     "Snapshot": "The state of a chat at one step, as it is stored.",
     "Stop": "A gate's decision to end the run.",
-    "Submit": "The tool that hands in a reflected output.",
+    "SubmitTool": "The tool that hands in a reflected output.",
     "Success": "A run's result with an output.",
     "Task": "Work in the background, with an id.",
     "Team": "Members that live long and write to one another.",
+    "TeamMessage": "A message from one member of a team to another.",
     "Text": "A block of text in a message.",
     "Tool": "What a model may call.",
     "Turn": "One prompt of a chat, until its natural stop.",
@@ -90,7 +90,7 @@ GLOSSARY = {
 # Words of which there are objects that move through a run. The others also name what they are about: a `call` may be
 # the block of the model or what became of it, an `output` is the user's value.
 HELD = {
-    *("Agent", "Budget", "Candidate", "Chat", "Ending", "Gate", "Guard", "History", "Host", "Inbox", "Iterated"),
+    *("Agent", "Budget", "Candidate", "Chat", "ErrorInfo", "Gate", "Guard", "History", "Runtime", "Inbox", "Iterated"),
     *("Journal", "Layer", "Ledger", "Member", "Prefix", "Run", "Scope", "Session", "Snapshot", "Team", "Turn"),
     *("Verdict", "View", "Watch"),
 }
@@ -99,7 +99,6 @@ HELD = {
 EXCEPTIONS: dict[str, dict[str, str]] = {
     # classes and aliases
     "Event": {"models.sse": "The word of the standard for server-sent events."},
-    "Mode": {"models.cassette.cassette": "A cassette has modes as a permission has; the name is public."},
     "Options": {"models.openai.names": "The keyword arguments behind a model's name, as a typed dict."},
     "Prompt": {"cli.chat.view": "The prompt of a terminal."},
     "Validator": {"tools.raw_schema": "The class of jsonschema_rs that it describes has this name."},
@@ -108,7 +107,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     # variables
     "candidate": {"result": "A failure shows the last candidate as JSON; the field is public."},
     "chat": {"tasks.task": "The inbox of the chat that the task belongs to."},
-    "ending": {"window": "A message that another ends with."},
     "member": {"team.team": "What is told about a member."},
     "team": {"subagents.tool": "The port through which members are started; the argument is public."},
 }

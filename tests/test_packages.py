@@ -54,15 +54,23 @@ LACKS = {
     "pip install 'journeyman[otel]'",
     (
         "opentelemetry.sdk",
-        "from journeyman.otel import exporting",
+        "from journeyman.otel import configure_exporter",
     ): "The packages for sending telemetry are not installed: pip install 'journeyman[otel]'",
     ("aiohttp_socks", ASK_OVER_SOCKS): "models.invalid is not asked: HTTP_PROXY names the SOCKS proxy "
     "socks5://127.0.0.1:1, and the package for SOCKS is not installed. Install it: pip install 'journeyman[socks]'",
-    ("ag_ui", "from journeyman.serve import app"): "journeyman.serve.app needs the package ag_ui, which is not "
-    "installed: pip install 'journeyman[serve]'",
-    ("mcp", "from journeyman.serve import agent_server"): "journeyman.serve.agent_server needs the package mcp, which "
+    (
+        "ag_ui",
+        "from journeyman.serve import create_app",
+    ): "journeyman.serve.create_app needs the package ag_ui, which is not installed: pip install 'journeyman[serve]'",
+    (
+        "mcp",
+        "from journeyman.serve import create_mcp_server",
+    ): "journeyman.serve.create_mcp_server needs the package mcp, which "
     "is not installed: pip install 'journeyman[mcp]'",
-    ("starlette", "from journeyman.view import app"): "journeyman.view.app needs the package starlette, which is not "
+    (
+        "starlette",
+        "from journeyman.view import create_viewer",
+    ): "journeyman.view.create_viewer needs the package starlette, which is not "
     "installed: pip install 'journeyman[view]'",
 }
 
@@ -91,9 +99,9 @@ def test_without_its_package_a_command_says_what_to_install(warm: Warm, command:
 
 
 def test_without_a_package_that_the_users_file_needs_a_command_names_its_line(warm: Warm, tmp_path: Path) -> None:
-    (tmp_path / "needs.py").write_text("from journeyman.view import app\n", encoding="utf-8")
+    (tmp_path / "needs.py").write_text("from journeyman.view import create_viewer\n", encoding="utf-8")
     done = warm("starlette", "run", "needs.py:agent", "hi", program=LACKING, cwd=tmp_path)
-    said = "journeyman.view.app needs the package starlette, which is not installed"
+    said = "journeyman.view.create_viewer needs the package starlette, which is not installed"
     assert done.stderr == f"error: needs.py, line 1: {said}. pip install 'journeyman[view]'\n"
 
 
@@ -104,8 +112,8 @@ LOADS = {
     },
     """
 import asyncio
-from journeyman.models.scripted import Scripted
-asyncio.run(run(Agent(name="scout", model=Scripted(["Done."])), "Go."))
+from journeyman.models.scripted import ScriptedModel
+asyncio.run(run(Agent(name="scout", model=ScriptedModel(["Done."])), "Go."))
 """: {"opentelemetry", "journeyman.otel", "griffe", "jsonschema_rs"},
     """
 @tool

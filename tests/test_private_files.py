@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Host, run_sync
+from journeyman import Agent, Runtime, run_sync
 from journeyman.errors import StoreError
 from journeyman.models.cassette import Cassette
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.store import Store
 from journeyman.tools.background import in_folder
 
@@ -25,10 +25,10 @@ def wide_open() -> Iterator[None]:
 
 
 def record(path: Path) -> None:
-    script = Scripted(["Hello."])
+    script = ScriptedModel(["Hello."])
     with Cassette(path, "all") as cassette:
-        host = Host(model=cassette.model(script), journal=cassette.journal)
-        run_sync(Agent(name="a", model=script), "Hi.", host=host).unwrap()
+        runtime = Runtime(model=cassette.model(script), journal=cassette.journal)
+        run_sync(Agent(name="a", model=script), "Hi.", runtime=runtime).unwrap()
 
 
 def write_output(path: Path) -> None:

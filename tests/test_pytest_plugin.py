@@ -19,8 +19,8 @@ for _name in ("loop.attempts", "models.anthropic.model", "models.cassette.casset
 
 AGENT = """
 import pytest
-from journeyman import Agent, Host, run_sync, tool
-from journeyman.models.scripted import Scripted, call
+from journeyman import Agent, Runtime, run_sync, tool
+from journeyman.models.scripted import ScriptedModel, call
 
 @tool
 def look(city: str) -> str:
@@ -30,9 +30,9 @@ def look(city: str) -> str:
     return f"clouds over {city}"
 
 def ask(cassette, text="Is it warm?"):
-    model = Scripted([call("look", city="Oslo", id="1"), "Clouds."])
+    model = ScriptedModel([call("look", city="Oslo", id="1"), "Clouds."])
     agent = Agent(name="forecaster", model=model, tools=[look])
-    return run_sync(agent, text, host=Host(model=cassette.model(model), journal=cassette.journal))
+    return run_sync(agent, text, runtime=Runtime(model=cassette.model(model), journal=cassette.journal))
 """
 USED = AGENT + "def test_it_answers(cassette):\n    assert ask(cassette).unwrap() == 'Clouds.'\n"
 
@@ -115,7 +115,7 @@ def test_a_connection_over_our_transport_fails_a_test_that_replays(pytester: pyt
     other = "    from journeyman.models.anthropic.model import AnthropicModel\n"
     other += "    other = AnthropicModel('claude-x', api_key='key', base_url='http://127.0.0.1:9')\n"
     asking = "    run_sync(Agent(name='other', model=other), 'Hello?')\ndef test_without_it_may_connect():\n"
-    failing = "    assert 'network' in str(run_sync(Agent(name='other', model=other, retries=0), 'Hello?'))\n"
+    failing = "    assert 'network' in str(run_sync(Agent(name='other', model=other, request_retries=0), 'Hello?'))\n"
     result = ran(pytester, USED + other + asking + other + failing, failed=1, passed=1)
     result.stdout.fnmatch_lines(["A connection to 127.0.0.1:9 would have been opened, although the test replays*"])
 
@@ -125,7 +125,7 @@ def test_an_async_test_is_recorded_and_replayed(pytester: pytest.Pytester) -> No
     pytester.makepyfile(
         test_weather=AGENT + "from journeyman import run\n"
         "@pytest.fixture(scope='session')\ndef anyio_backend():\n    return 'asyncio'\n"
-        "async def test_it(cassette):\n    model = Scripted(['Yes.'])\n"
+        "async def test_it(cassette):\n    model = ScriptedModel(['Yes.'])\n"
         "    agent = Agent(name='a', model=cassette.model(model))\n"
         "    assert (await run(agent, 'Warm?')).unwrap() == 'Yes.'\n"
         "    assert model.remaining == cassette.is_replaying\n"

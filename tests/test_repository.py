@@ -80,7 +80,7 @@ def programs_within(text: str, lines: int) -> list[str]:
 def test_the_readme_shows_a_whole_program_that_needs_no_key_and_rejects_before_line_forty_five() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     first, *_ = programs_within(readme, 44)
-    assert [part for part in ("Scripted(", "validators=", "print(") if part not in first] == []
+    assert [part for part in ("ScriptedModel(", "validators=", "print(") if part not in first] == []
 
 
 def test_a_program_that_ends_later_is_found() -> None:

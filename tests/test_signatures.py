@@ -14,8 +14,8 @@ from journeyman import DefinitionError
 from tests.support.public import public_objects
 
 HANDED_OUT = {
-    *("AgentApp", "Batch", "ChatSession", "ConnectedServer", "Events", "Exporting", "FileSession", "Handle", "Hold"),
-    *("PostgresSession", "RecordingTape", "RedactedSession", "ServerTools", "TaskContext", "Turn"),
+    *("AgentApp", "Batch", "ChatSession", "ConnectedServer", "Events", "Exporting", "FileSession", "RunHandle", "Hold"),
+    *("PostgresSession", "RunRecording", "RedactedSession", "ServerTools", "TaskContext", "Turn"),
 }
 """What a program is given, and never makes."""
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from journeyman import Message, Text, ToolResult, Usage
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 from journeyman.types import Block, JsonObject, ToolUse
 
 from .plan import Plan, choose
@@ -26,9 +26,9 @@ DESCRIBE, QUERY, REPORT, SUBMIT = "describe_table", "query", "report", "submit"
 Parsed = TypeVar("Parsed")
 
 
-def offline_model() -> FromFunction:
+def offline_model() -> FunctionModel:
     """Return the stand-in as a model."""
-    return FromFunction(answer, name="stand-in", provider="offline")
+    return FunctionModel(answer, name="stand-in", provider="offline")
 
 
 def answer(request: Request) -> Response:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from journeyman import Agent, Event, Host, JourneymanError, Success, ToolContext, run, tool
+from journeyman import Agent, Event, JourneymanError, Runtime, Success, ToolContext, run, tool
 from journeyman.events import ToolFinished
 from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.mcp import Stdio, mcp
@@ -68,7 +68,7 @@ def show(event: Event) -> None:
 
 async def main(prompt: str) -> None:
     async with assistant() as coder:
-        result = await run(coder, prompt, on_event=show, host=Host(approve=approve))
+        result = await run(coder, prompt, on_event=show, runtime=Runtime(approver=approve))
     print(result.output if isinstance(result, Success) else result)
 
 

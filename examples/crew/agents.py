@@ -15,7 +15,7 @@ from offline_lead import play_lead
 from pages import Finding, Findings, LinkReport, Pages, Review
 
 from journeyman import Agent, Limits, Model, Output, Subagents
-from journeyman.models.scripted import FromFunction, Policy
+from journeyman.models.scripted import FunctionModel, Policy
 from journeyman.toolbox import Workspace
 
 CLAUDE = "anthropic:claude-sonnet-5-5"
@@ -59,7 +59,7 @@ def notice() -> str:
 
 def model(policy: Policy) -> Model | str:
     """Return Claude, or, where there is no key, the policy that plays one member of the crew."""
-    return CLAUDE if has_key() else FromFunction(policy, name="stand-in", provider="offline")
+    return CLAUDE if has_key() else FunctionModel(policy, name="stand-in", provider="offline")
 
 
 def crew(folder: Path) -> Agent:

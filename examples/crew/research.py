@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agents import FOLDER, crew, notice
 
-from journeyman import Chat, Event, Host, Metadata, Tasks
+from journeyman import Chat, Event, Metadata, Runtime, Tasks
 from journeyman.events import ModelResponded, RunFailed, RunStarted, RunSucceeded, TaskEnded, TaskStarted
 
 QUESTION = "What happens to cancelled calls, abandoned threads and unread messages?"
@@ -43,7 +43,7 @@ def counted(metadata: Metadata) -> str:
 
 async def main(question: str, folder: Path) -> None:
     print(notice())
-    async with Tasks(on_event=show) as tasks, Chat(crew(folder), on_event=show, host=Host(tasks=tasks)) as chat:
+    async with Tasks(on_event=show) as tasks, Chat(crew(folder), on_event=show, runtime=Runtime(tasks=tasks)) as chat:
         result = await chat.prompt(question)
         await tasks.wait()
         if chat.state.follow_ups:  # the check took longer than the answer: now the lead is told

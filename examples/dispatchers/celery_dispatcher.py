@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 from celery.worker import WorkController, state  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
-from journeyman.durable import Dispatcher, Driving, HandOver, Ticket
+from journeyman.durable import Dispatcher, Requeue, ResumeRun, Ticket
 
 TASK = "journeyman.drive"
 SOON_S = 60.0  # a worker of Celery keeps what is due later in its memory, so the sweep brings it when it is due
@@ -68,12 +68,12 @@ class CeleryDispatcher:
 
     async def serve(
         self,
-        drive: Driving,
-        hand_over: HandOver,
+        drive: ResumeRun,
+        hand_over: Requeue,
         *,
         agents: Collection[str],
         queues: Collection[str],
-        slots: int,
+        max_concurrency: int,
         grace_s: float,
         stop: asyncio.Event,
         now: Callable[[], float],
@@ -96,7 +96,7 @@ class CeleryDispatcher:
         worker: Any = WorkController(
             app=self.app,
             pool="threads",
-            concurrency=slots,
+            concurrency=max_concurrency,
             prefetch_multiplier=1,
             queues=places,
             without_gossip=True,

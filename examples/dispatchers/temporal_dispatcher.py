@@ -22,7 +22,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
-from journeyman.durable import Dispatcher, Driving, HandOver, Ticket
+from journeyman.durable import Dispatcher, Requeue, ResumeRun, Ticket
 
 NAME = "journeyman.drive"
 LONGEST = timedelta(days=30)
@@ -39,7 +39,7 @@ class Drive:
         )
 
 
-def beating(drive: Driving, lease_s: float, room: asyncio.Semaphore) -> Callable[[str, int], Awaitable[None]]:
+def beating(drive: ResumeRun, lease_s: float, room: asyncio.Semaphore) -> Callable[[str, int], Awaitable[None]]:
     """Return the activity: it drives a run while there is room, and beats."""
 
     @activity.defn(name=NAME)
@@ -113,17 +113,17 @@ class TemporalDispatcher:
 
     async def serve(
         self,
-        drive: Driving,
-        hand_over: HandOver,
+        drive: ResumeRun,
+        hand_over: Requeue,
         *,
         agents: Collection[str],
         queues: Collection[str],
-        slots: int,
+        max_concurrency: int,
         grace_s: float,
         stop: asyncio.Event,
         now: Callable[[], float],
     ) -> None:
-        activities = [beating(drive, self.lease_s, asyncio.Semaphore(slots))]
+        activities = [beating(drive, self.lease_s, asyncio.Semaphore(max_concurrency))]
         async with AsyncExitStack() as stack:
             for each in [place(agent, queue) for agent in agents for queue in queues or ("default",)]:
                 worker = Worker(
@@ -131,7 +131,7 @@ class TemporalDispatcher:
                     task_queue=each,
                     workflows=[Drive],
                     activities=activities,
-                    max_concurrent_activities=slots,
+                    max_concurrent_activities=max_concurrency,
                     graceful_shutdown_timeout=timedelta(seconds=grace_s),
                 )
                 await stack.enter_async_context(worker)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Allowance, Budget, Host, Output, Rejected, Success, Usage, run
+from journeyman import Agent, Allowance, Budget, Output, Rejected, Runtime, Success, Usage, run
 
 RECORDS, FAILURES = Path("records.jsonl"), Path("failures.jsonl")
 
@@ -46,7 +46,7 @@ def append(file: Path, **line: object) -> None:
 
 
 async def extract(paths: list[Path]) -> None:
-    host = Host(budget=Budget(Allowance(tokens=2_000_000), scope="extraction"))  # for all documents together
+    runtime = Runtime(budget=Budget(Allowance(tokens=2_000_000), scope="extraction"))  # for all documents together
     slots, used = asyncio.Semaphore(16), list[Usage]()
 
     async def one(path: Path) -> None:
@@ -55,7 +55,7 @@ async def extract(paths: list[Path]) -> None:
                 text = await asyncio.to_thread(path.read_text, encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 return append(FAILURES, document=path.name, code="UNREADABLE", why=str(error))
-            result = await run(extractor, text, deps=text, host=host)
+            result = await run(extractor, text, deps=text, runtime=runtime)
         used.append(result.metadata.usage or Usage())
         if isinstance(result, Success):
             return append(RECORDS, document=path.name, record=result.output.model_dump(mode="json"))

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from journeyman import Agent, tool
 from journeyman.gate import Ask, GateRequest
-from journeyman.serve import app
+from journeyman.serve import create_app
 
 
 @tool(effect="once")
@@ -49,7 +49,7 @@ def owner(request: Request) -> str | None:
 
 def service(agent: Agent, store: str) -> FastAPI:
     """Return an application with the page, and the agent below `/api`."""
-    agents = app([agent], store=store, authorize=owner)
+    agents = create_app([agent], store=store, authorize=owner)
     around = FastAPI(lifespan=agents.lifespan)
     around.mount("/api", agents)
     around.add_api_route("/", lambda: FileResponse(Path(__file__).parent / "page.html"))

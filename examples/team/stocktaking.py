@@ -10,7 +10,7 @@ import re
 from journeyman import Agent, Event, Team, Text, ToolContext, ToolResult, tool
 from journeyman.events import MailReturned, MailSent, MemberChanged, ToolFinished
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.team import TeamSpawnRequest
 from journeyman.types import ToolUse
 
@@ -84,7 +84,7 @@ def show(event: Event) -> None:
 
 
 async def main() -> None:
-    model = "anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else FromFunction(play)
+    model = "anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else FunctionModel(play)
     counter = Agent(name="counter", model=model, tools=[count], system="You take stock. Be brief.")
     tasks = {
         "max": "Count the shelves that ada or eve ask you for, and tell ada what you found, as 'C = 31'.",

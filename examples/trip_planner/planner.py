@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from journeyman import Agent, Limits, Output, Rejection, Settings
+from journeyman import Agent, ErrorPromptContext, Limits, ModelSettings, Output
 
 MOST_DAYS = 5
 MODEL = "local:smollm2"
@@ -28,7 +28,7 @@ def few_days(trip: Trip) -> None:
         raise ValueError(f"Plan a visit to a city. city: {trip.city}, days: {MOST_DAYS}")
 
 
-def again(rejection: Rejection) -> str:
+def again(rejection: ErrorPromptContext) -> str:
     """Repeat only what the check says: so small a model answers with a call to what reads like its examples."""
     return rejection.feedback
 
@@ -40,8 +40,8 @@ agent = Agent(
     output=Output(Trip, name="visit", description="Plan a visit to a city."),
     validators=[few_days],
     error_prompt=again,
-    feedback="text",
-    nudge=True,
-    settings=Settings(max_tokens=60, temperature=0.2, seed=7),
+    feedback_role="text",
+    reminder=True,
+    settings=ModelSettings(max_tokens=60, temperature=0.2, seed=7),
     limits=Limits(attempts=4, iterations=3),
 )

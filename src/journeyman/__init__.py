@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.agent import Agent, Host
+    from journeyman.agent import Agent, Runtime
     from journeyman.batch.batch import run_many
-    from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
+    from journeyman.budget import Allowance, Budget, LimitExceeded, Limits, Spending
     from journeyman.cancel import Abort
     from journeyman.chat.chat import Chat
     from journeyman.chat.questions import ask_user
     from journeyman.chat.turn import Turn
-    from journeyman.endings import Ending, ErrorCode
+    from journeyman.endings import ErrorCode, ErrorInfo
     from journeyman.errors import (
         ChatBusy,
         ChatHeld,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from journeyman.loop.attempts import run, run_sync
     from journeyman.loop.streaming import Events, stream
     from journeyman.loop.validation import validation_context
-    from journeyman.model import Model, Settings
-    from journeyman.output import Escalate, KeepGoing, Output, Reflection, Stopping, Submit
-    from journeyman.prompt import Rejection
+    from journeyman.model import Model, ModelSettings
+    from journeyman.output import ContinueRun, FailRun, Output, Reflection, StopContext, SubmitTool
+    from journeyman.prompt import ErrorPromptContext
     from journeyman.result import Failure, Metadata, Result, Success
     from journeyman.subagents.tool import Subagents
     from journeyman.tasks.tasks import Tasks
@@ -67,39 +67,39 @@ __all__ = [
     "Chat",
     "ChatBusy",
     "ChatHeld",
+    "ContinueRun",
     "DefinitionError",
     "Document",
-    "Ending",
     "ErrorCode",
-    "Escalate",
+    "ErrorInfo",
+    "ErrorPromptContext",
     "Event",
     "Events",
-    "Exceeded",
+    "FailRun",
     "Failure",
-    "Host",
     "Image",
     "InMemoryJournal",
     "JourneymanError",
-    "KeepGoing",
+    "LimitExceeded",
     "Limits",
     "Listener",
     "Message",
     "Metadata",
     "Model",
+    "ModelSettings",
     "ModelUnavailable",
     "Output",
     "Price",
     "ProviderError",
     "Reflection",
     "Rejected",
-    "Rejection",
     "Result",
     "RunError",
-    "Settings",
-    "Spent",
-    "Stopping",
+    "Runtime",
+    "Spending",
+    "StopContext",
     "Subagents",
-    "Submit",
+    "SubmitTool",
     "Success",
     "Tasks",
     "Team",
@@ -124,14 +124,14 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "agent": "Agent Host",
+            "agent": "Agent Runtime",
             "batch.batch": "run_many",
-            "budget": "Allowance Budget Exceeded Limits Spent",
+            "budget": "Allowance Budget LimitExceeded Limits Spending",
             "cancel": "Abort",
             "chat.chat": "Chat",
             "chat.questions": "ask_user",
             "chat.turn": "Turn",
-            "endings": "Ending ErrorCode",
+            "endings": "ErrorCode ErrorInfo",
             "errors": (
                 "ChatBusy ChatHeld DefinitionError JourneymanError ModelUnavailable ProviderError Rejected RunError"
             ),
@@ -140,9 +140,9 @@ if not TYPE_CHECKING:
             "loop.attempts": "run run_sync",
             "loop.streaming": "Events stream",
             "loop.validation": "validation_context",
-            "model": "Model Settings",
-            "output": "Escalate KeepGoing Output Reflection Stopping Submit",
-            "prompt": "Rejection",
+            "model": "Model ModelSettings",
+            "output": "ContinueRun FailRun Output Reflection StopContext SubmitTool",
+            "prompt": "ErrorPromptContext",
             "result": "Failure Metadata Result Success",
             "subagents.tool": "Subagents",
             "tasks.tasks": "Tasks",

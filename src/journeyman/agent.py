@@ -23,12 +23,12 @@ from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.hosted.tools import own_tools
 from journeyman.journal import Journal, Records, Telemetry
-from journeyman.model import Model, OutputFormat, Settings, ToolSpec
+from journeyman.model import Model, ModelSettings, OutputFormat, ToolSpec
 from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard, native_format, native_problems
-from journeyman.output import Escalate as Escalate
-from journeyman.output import KeepGoing as KeepGoing
+from journeyman.output import ContinueRun as ContinueRun
+from journeyman.output import FailRun as FailRun
 from journeyman.output import PerRun as PerRun
-from journeyman.output import Stopping as Stopping
+from journeyman.output import StopContext as StopContext
 from journeyman.output import StopVerdict as StopVerdict
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
 from journeyman.references import SentByName
@@ -119,14 +119,14 @@ OnMessage: TypeAlias = Callable[[Message], object] | Callable[[Message, MessageC
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Host:
+class Runtime:
     """The surroundings of a run, shared with the runs that it starts: journal, gates, budget, recorder, and more."""
 
     journal: Journal | None = None
     """Remembers finished steps, so that a run that died can be resumed."""
     gate: Gate | Sequence[Gate] | None = None
     """Asked after the agent's own gate. Several gates are asked one after the other."""
-    approve: Approver | None = None
+    approver: Approver | None = None
     """Answers what a gate asks. None: a chat, a durable run or a recorder may have somebody to ask; otherwise the call
     is denied."""
     budget: Budget | None = None
@@ -135,7 +135,7 @@ class Host:
     """Where tools start background work."""
     model: Model | None = None
     """Used instead of the agent's. Sub-agents keep their own."""
-    record: Records | str | os.PathLike[str] | None = None
+    recorder: Records | str | os.PathLike[str] | None = None
     """Records what happens, so that somebody can look at it later: a `Recorder`, a `Store`, or the path of one, which
     is opened for each run. The recording of a run includes the runs that it starts."""
     telemetry: Telemetry | None = None
@@ -145,7 +145,7 @@ class Host:
     run ends, and leaves behind the work that has not ended."""
 
 
-NOTHING_AROUND: Final = Host()
+DEFAULT_RUNTIME: Final = Runtime()
 """What surrounds a run when the caller says nothing."""
 
 
@@ -182,9 +182,9 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     """The first user message, built once for each run. None: a text input as it is, any other as JSON."""
     error_prompt: ErrorPrompt[Deps] = default_error_prompt
     """What the model reads after a failed validation; built once for each failed attempt that has a successor."""
-    feedback: Literal["result", "text"] = "result"
+    feedback_role: Literal["result", "text"] = "result"
     """Where the model reads the error prompt: in the result of its last call, or in a text after the results."""
-    nudge: bool = False
+    reminder: bool = False
     """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Each reminder costs an
     iteration."""
     tools: Sequence[Tool[..., Any, Deps]] = ()
@@ -195,11 +195,11 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     """Checks that run after that of the schema, in order, up to the first that rejects."""
     limits: Limits = Limits()
     """How much a run may use, and for how long."""
-    budget: Sequence[BudgetPolicy] = ()
+    budget_policies: Sequence[BudgetPolicy] = ()
     """Further policies of your own, checked before each model call."""
-    settings: Settings = Settings()
+    settings: ModelSettings = ModelSettings()
     """How the model is asked: length, thinking, hosted tools, the cache."""
-    retries: int | None = None
+    request_retries: int | None = None
     """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
     max_result_chars: int | None = None
     """Reflections, and results of tools that set no limit of their own, are cut to this many characters."""
@@ -210,16 +210,16 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     ) = None
     """Makes the state of one attempt, from the input and the run's state; a third parameter, if it needs one, gets the
     attempt's number, and a fourth the deps."""
-    project: Maker[States, object, Deps] | None = None
+    final_state: Maker[States, object, Deps] | None = None
     """Makes `Success.state` from the final state; `States.number` is the number of the last attempt."""
     gate: Gate | GateWithDeps[Deps] | Sequence[Gate | GateWithDeps[Deps]] | None = None
     """Decides about every call before it has an effect. If there are several gates, each must let the call through."""
-    middlewares: Sequence[Middleware] = ()
+    tool_middleware: Sequence[Middleware] = ()
     """Functions that are wrapped around every call of a tool; the first is outermost."""
     compaction: Sequence[AnyStrategy] | Compaction | Callable[[Model], Sequence[AnyStrategy] | Compaction] = ()
     """The strategies that make a long conversation fit, in order (see `compaction.py`); or a `Compaction`, which also
     says when they are asked; or a function that returns either, called with the model of each run."""
-    convert: Callable[[Sequence[Message]], Sequence[Message]] | None = None
+    transform_messages: Callable[[Sequence[Message]], Sequence[Message]] | None = None
     """Changes the messages of each request, after compaction. The history stays as it is."""
     stop_after: StopAfter = ()
     """Calls that end the run of an agent that answers with text."""
@@ -360,8 +360,8 @@ def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
             yield Problem("INVALID_SECTION", f"{name} is {value!r}.", section_hint(name, value, kind))
     if not hasattr(agent.observability, "track_tokens"):
         yield Problem("INVALID_SECTION", f"observability is {agent.observability!r}.", "Leave it out.")
-    if agent.feedback not in ("result", "text"):
-        yield Problem("INVALID_SECTION", f"feedback is {agent.feedback!r}.", "Pass 'result' or 'text'.")
+    if agent.feedback_role not in ("result", "text"):
+        yield Problem("INVALID_SECTION", f"feedback is {agent.feedback_role!r}.", "Pass 'result' or 'text'.")
 
 
 def _check_name(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
@@ -388,7 +388,7 @@ def _check_model(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         yield Problem(
             "INVALID_MODEL",
             f"The model is {agent.model!r}, which has no {' and no '.join(missing)}.",
-            "Pass 'provider:name', or a model such as connect(…) or Scripted([…]) gives.",
+            "Pass 'provider:name', or a model such as connect(…) or ScriptedModel([…]) gives.",
         )
 
 
@@ -396,7 +396,7 @@ def _check_prompts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if isinstance(agent.prompt, str) and not agent.prompt.strip():
         yield Problem("EMPTY_PROMPT", "The prompt is blank.", "Leave it out to send the input itself.")
     yield from function_or_deps_problem(
-        agent.deps, "error_prompt", agent.error_prompt, "a Rejection", code="INVALID_PROMPT"
+        agent.deps, "error_prompt", agent.error_prompt, "an ErrorPromptContext", code="INVALID_PROMPT"
     )
     for name, kinds in (("system", Text), ("prompt", UserContent)):
         given = cast("object", getattr(agent, name))
@@ -436,7 +436,7 @@ def _check_tools(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
             seen.add(tool.name)
             yield from tool_problems(tool)
             yield from tool_deps_problems(tool, deps=agent.deps, input=agent.input)
-            if provider == "anthropic" and "anthropic" not in tool.spec.forms:
+            if provider == "anthropic" and "anthropic" not in tool.spec.provider_schemas:
                 yield from anthropic_problems(tool.spec)
 
 
@@ -459,9 +459,9 @@ def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 
 def _check_text_only(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
-    if agent.nudge and (agent.output is TEXT or agent.output.mode == "native"):
+    if agent.reminder and (agent.output is TEXT or agent.output.mode == "native"):
         yield Problem(
-            "INVALID_NUDGE", "nudge is set, but the agent has no output tool to remind the model of.", "Remove it."
+            "INVALID_NUDGE", "reminder is set, but the agent has no output tool to remind the model of.", "Remove it."
         )
     if agent.output is TEXT:
         return
@@ -491,7 +491,7 @@ def _check_functions(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     yield from deps_problems(agent.deps, agent.gate)
     for validator in agent.validators:
         yield from function_or_deps_problem(agent.deps, "A validator", validator, "an output", code="INVALID_VALIDATOR")
-    for middleware in agent.middlewares or ():
+    for middleware in agent.tool_middleware or ():
         yield from function_problem("A middleware", middleware, "the call and what comes next", n=2)
     for name, n, least, takes in _FUNCTIONS:
         value = getattr(agent, name)
@@ -506,7 +506,7 @@ def _check_functions(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 def _check_parts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     """Check what is made of objects of the user's own."""
-    for policy in agent.budget or ():
+    for policy in agent.budget_policies or ():
         hint = "Pass objects with a name and a check(spent), or use Limits."
         yield from lacking("A policy of budget", policy, "name", "check", hint=hint)
     yield from gate_problems("gate", agent.gate)
@@ -521,7 +521,7 @@ def _check_parts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 
 def _check_settings(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
-    yield from limits_problems(agent.limits, agent.retries)
+    yield from limits_problems(agent.limits, agent.request_retries)
     yield from settings_problems(agent.settings, agent.model, has_tools=bool(agent.tools))
     longest = agent.max_result_chars
     if longest is not None and not is_count(longest):
@@ -546,31 +546,39 @@ _CHECKS: Final = (
 
 _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "limits": (Limits,),
-    "settings": (Settings,),
+    "settings": (ModelSettings,),
     "output": (Output,),
     "tools": (list, tuple),
     "validators": (list, tuple),
     "system": (str, list, tuple),
     "prompt": (str, *get_args(UserContent), list, tuple),
-    "budget": (list, tuple),
-    "middlewares": (list, tuple),
+    "budget_policies": (list, tuple),
+    "tool_middleware": (list, tuple),
     "stop_after": (list, tuple),
     "compaction": (list, tuple, Compaction),
     "description": (str,),
     "metadata": (Mapping,),
 }
-_MAY_BE_NONE: Final = {"prompt", "budget", "middlewares", "stop_after", "compaction", "description", "metadata"}
+_MAY_BE_NONE: Final = {
+    "prompt",
+    "budget_policies",
+    "tool_middleware",
+    "stop_after",
+    "compaction",
+    "description",
+    "metadata",
+}
 _MAY_BE_CALLED: Final = {"system", "prompt", "stop_after", "compaction"}
 _FUNCTIONS: Final = (
     ("run_state", 1, 1, "the input"),
     ("attempt_state", 3, 2, "the input, the run's state and, if it likes, the number of the attempt"),
-    ("project", 1, 1, "the States"),
-    ("convert", 1, 1, "the messages"),
-    ("stop_guard", 1, 1, "a Stopping"),
+    ("final_state", 1, 1, "the States"),
+    ("transform_messages", 1, 1, "the messages"),
+    ("stop_guard", 1, 1, "a StopContext"),
     ("on_message", 2, 1, "a Message and, if it likes, what is known of it"),
 )
 """The functions of an agent: with how many arguments they are called, and how few they may take."""
-_NEVER_GIVEN_DEPS: Final = ("convert", "on_message")
+_NEVER_GIVEN_DEPS: Final = ("transform_messages", "on_message")
 
 
 def _functions_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[object, int]]:

@@ -57,7 +57,7 @@ class Limits:
     """Wall time of the whole run, in seconds."""
     calls: int | None = None
     """Tool calls of the whole run."""
-    each_attempt: Allowance = UNLIMITED
+    per_attempt: Allowance = UNLIMITED
     """Further limits, which hold for each attempt by itself."""
     extended_max_tokens: int | None = None
     """When `max_tokens` cuts a response, the request is repeated once with this many tokens. None: such a response ends
@@ -65,7 +65,7 @@ class Limits:
     whole_responses: bool = False
     """What a limit on calls does with a response that asks for more than are left. False: the first ones are made;
     True: none of its calls is."""
-    parallel_calls: int = 8
+    max_concurrency: int = 8
     """How many calls of parallel tools run at the same time."""
     tool_failures: int | None = None
     """How often one tool may fail in a row; its further calls are then answered with an error. None: without limit."""
@@ -79,7 +79,7 @@ class Limits:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Spent:
+class Spending:
     """What a run has spent so far, for a policy of the user's."""
 
     usage: Usage
@@ -94,7 +94,7 @@ class Spent:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Exceeded:
+class LimitExceeded:
     """What a policy returns to end the run."""
 
     limit: float
@@ -111,7 +111,7 @@ class BudgetPolicy(Protocol):
         """What the failure calls it."""
         ...
 
-    def check(self, spent: Spent) -> Exceeded | None:
+    def check(self, spent: Spending) -> LimitExceeded | None:
         """Say before a model call whether the run must end. Called before every one; must be quick."""
         ...
 

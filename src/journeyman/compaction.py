@@ -23,7 +23,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.endings import told_reason
 from journeyman.errors import ProviderError
 from journeyman.history import SUMMARY_MARK
-from journeyman.model import Model, Prefix, Request, Response, Settings, ToolSpec, context_window_of, opened
+from journeyman.model import Model, ModelSettings, Prefix, Request, Response, ToolSpec, context_window_of, opened
 from journeyman.types import Block, JsonObject, Message, Opaque, Text, ToolResult, ToolUse
 from journeyman.window import Compaction as Compaction
 from journeyman.window import Informed, Shortened, Situation, Strategy, estimate_message, has_results, open_turn
@@ -431,7 +431,7 @@ def request_for(texts: Sequence[str], earlier: Sequence[Summary], *, max_tokens:
     return Request(
         prefix=Prefix(system=(Text(_SYSTEM),), tools=(_tool(),)),
         messages=(Message("user", (Text(asked),)),),
-        settings=Settings(max_tokens=max_tokens, cache="off"),
+        settings=ModelSettings(max_tokens=max_tokens, cache="off"),
         max_tokens=max_tokens,
         deltas=False,
     )

@@ -153,8 +153,8 @@ def connect_session(
 
 
 def connect_fetch() -> Fetch:
-    """Return what fetches a file from the web: see `toolbox.fetched`."""
-    return cast("Fetch", import_module("journeyman.toolbox.fetch").fetched)
+    """Return what fetches a file from the web: see `toolbox.download_media`."""
+    return cast("Fetch", import_module("journeyman.toolbox.fetch").download_media)
 
 
 def recorder_at(path: str | os.PathLike[str], *, is_for_one: bool = False) -> OpenRecords:

@@ -1,7 +1,7 @@
 """Why a run failed: a closed set of ways, each with its facts, its message and its hint in one class.
 
 The code follows from the class, so that a code can never carry another's facts. Where the run was when it ended is in
-`Ending.place`, not in the facts.
+`ErrorInfo.place`, not in the facts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ErrorCode(StrEnum):
     VALIDATION_FAILED = "VALIDATION_FAILED"
     """A validator is wrong itself: a bug of the program, so no new attempt is made."""
     STATE_PROJECTION_FAILED = "STATE_PROJECTION_FAILED"
-    """`Agent.project` raised."""
+    """`Agent.final_state` raised."""
     STOP_GUARD = "STOP_GUARD"
     """The stop guard escalated, or raised."""
     EXECUTION_CANCELLED = "EXECUTION_CANCELLED"
@@ -112,11 +112,11 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
     "not_found": "Check the model's name and the base URL.",
     "bad_request": "The message says what has to be changed; the same request will fail again.",
     "content_filtered": "The provider's filter stopped the answer; change the task.",
-    "overloaded": "The provider is overloaded; run again later, or raise Agent(retries=…).",
+    "overloaded": "The provider is overloaded; run again later, or raise Agent(request_retries=…).",
     "network": "Check the network, the base URL and the proxy; run again if the fault may pass.",
     "timeout": "The provider took too long; run again, or raise the model's timeout.",
     "stream_idle": "The provider fell silent within its answer; run again, or raise the model's idle timeout.",
-    "stream_cut": "The connection broke within an answer; run again, or raise Agent(retries=…).",
+    "stream_cut": "The connection broke within an answer; run again, or raise Agent(request_retries=…).",
     "not_recorded": "The cassette holds another conversation: undo the change, or record it again.",
 }
 
@@ -133,7 +133,8 @@ CutBy: TypeAlias = Literal["max_tokens", "budget", "window", "service"]
 response was shorter than all that is known, a window or a limit that only the service knows."""
 
 _CUT_HINTS: Final[dict[CutBy, str]] = {
-    "max_tokens": "Raise Settings(max_tokens=…), or ask for a shorter answer. Limits(extended_max_tokens=…) repeats "
+    "max_tokens": "Raise ModelSettings(max_tokens=…), or ask for a shorter answer. "
+    "Limits(extended_max_tokens=…) repeats "
     "such a call once.",
     "budget": "Raise the limit on tokens or cost, or ask for a shorter answer: a higher max_tokens is not paid for.",
     "window": "Shorten the input, give the agent a compaction strategy, or use a model with a larger window: a higher "
@@ -362,7 +363,7 @@ class InvalidResponseContext:
             return (
                 "Look up this reason in the service's documentation; the text before it is kept as the answer so far."
             )
-        return "Say in the system prompt which tool hands in the result, or set Agent(nudge=True) for a reminder."
+        return "Say in the system prompt which tool hands in the result, or set Agent(reminder=True) for a reminder."
 
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else ""
@@ -383,7 +384,8 @@ class UnusableAnswerContext:
     code: ClassVar = ErrorCode.INVALID_RESPONSE
     category: ClassVar[Category] = "model"
     hint: ClassVar = (
-        "Check which service answers at the model's address; if answers may be so long, raise Settings(max_tokens=…)."
+        "Check which service answers at the model's address; if answers may be so long, raise"
+        " ModelSettings(max_tokens=…)."
     )
     reason: str
     """What is wrong with the answer."""
@@ -511,7 +513,7 @@ class ProjectionContext:
 
     code: ClassVar = ErrorCode.STATE_PROJECTION_FAILED
     category: ClassVar[Category] = "execution"
-    hint: ClassVar = "Fix the function given as Agent(project=…)."
+    hint: ClassVar = "Fix the function given as Agent(final_state=…)."
     reason: str
     """What was raised."""
 
@@ -591,7 +593,7 @@ Context: TypeAlias = (
 
 
 @lazy_dataclass(frozen=True)
-class Ending:
+class ErrorInfo:
     """Why a run failed."""
 
     context: Context

@@ -45,12 +45,14 @@ _LIMITS: Final = _rows(
         "calls": "max_calls max_tool_calls tool_calls tool_calls_limit",
         "seconds": "timeout timeout_s max_seconds max_time max_execution_time",
         "cost": "max_cost cost_limit max_budget max_budget_usd",
-        "parallel_calls": "max_parallel_calls max_parallel_tool_calls max_concurrency concurrency",
+        "max_concurrency": "parallel_calls max_parallel_calls max_parallel_tool_calls concurrency",
     }
 )
 _AGENT: Final = {
-    **_inside("limits", "Limits", _LIMITS, "iterations attempts tokens calls seconds cost parallel_calls"),
-    **_inside("settings", "Settings", _SETTINGS, "temperature top_p seed stop max_tokens thinking tool_choice cache"),
+    **_inside("limits", "Limits", _LIMITS, "iterations attempts tokens calls seconds cost max_concurrency"),
+    **_inside(
+        "settings", "ModelSettings", _SETTINGS, "temperature top_p seed stop max_tokens thinking tool_choice cache"
+    ),
     **_rows(
         {
             "system": "instructions instruction system_prompt system_message preamble role backstory developer_message",
@@ -59,9 +61,14 @@ _AGENT: Final = {
             "compaction": "history_processors context_manager memory",
             "description": "handoff_description goal",
             "input": "input_type input_schema args_schema",
-            "middlewares": "hooks middleware",
+            "tool_middleware": "hooks middleware middlewares",
             "tools": "functions toolsets",
-            "retries": "max_retries num_retries",
+            "request_retries": "max_retries num_retries retries",
+            "reminder": "nudge",
+            "feedback_role": "feedback",
+            "final_state": "project",
+            "transform_messages": "convert",
+            "budget_policies": "budget",
             "settings": "model_settings model_config generation_config",
             "limits": "usage_limits",
             "model": "llm model_name model_id language_model",
@@ -86,13 +93,13 @@ _CHAT: Final = _rows(
         "callbacks": "hooks handlers",
     },
     {
-        "host=Host(approve={})": "approve approver",
-        "host=Host(record={})": "record recorder",
-        "host=Host(journal={})": "journal checkpointer",
-        "host=Host(gate={})": "gate permission",
-        "host=Host(telemetry={})": "telemetry tracer tracing",
-        "host=Host(tasks={})": "tasks",
-        "host=Host(budget={})": "budget",
+        "runtime=Runtime(approver={})": "approve approver",
+        "runtime=Runtime(recorder={})": "record recorder",
+        "runtime=Runtime(journal={})": "journal checkpointer",
+        "runtime=Runtime(gate={})": "gate permission",
+        "runtime=Runtime(telemetry={})": "telemetry tracer tracing",
+        "runtime=Runtime(tasks={})": "tasks",
+        "runtime=Runtime(budget={})": "budget",
     },
 )
 _TOOL: Final = _rows(
@@ -113,15 +120,15 @@ _TOOL: Final = _rows(
 
 ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Agent": _AGENT,
-    "Settings": _SETTINGS,
+    "ModelSettings": _SETTINGS,
     "Limits": _LIMITS,
     "Allowance": {
         name: _LIMITS[name] for name in _LIMITS if _LIMITS[name].startswith(("tokens", "cost", "sec", "calls"))
     },
-    "Host": _rows(
+    "Runtime": _rows(
         {
-            "approve": "approver on_approval ask approval can_use_tool",
-            "record": "recorder recording store",
+            "approver": "approve on_approval ask approval can_use_tool",
+            "recorder": "record recording store",
             "journal": "checkpointer memory",
             "gate": "permission permissions guard",
             "telemetry": "tracer tracing tracer_provider otel",
@@ -153,7 +160,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Tool": _TOOL,
     "Subagents": _rows({"deps": "context dependencies"}),
     "Chat": _CHAT,
-    "Scripted": _rows({"answers": "responses script messages replies", "repeat": "loop cycle"}),
+    "ScriptedModel": _rows({"answers": "responses script messages replies", "repeat": "loop cycle"}),
 }
 """By class or function: what to write for a foreign name."""
 
@@ -169,14 +176,15 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Limits": {
         "max_tokens": (
-            "Write tokens={} for all that a run may use, or Agent(settings=Settings(max_tokens={})) for one answer."
+            "Write tokens={} for all that a run may use, or Agent(settings=ModelSettings(max_tokens={}))"
+            " for one answer."
         )
     },
     "Chat": {
-        "model": "Write Chat(agent, host=Host(model=connect('provider:name'))).",
-        "llm": "Write Chat(agent, host=Host(model=connect('provider:name'))).",
+        "model": "Write Chat(agent, runtime=Runtime(model=connect('provider:name'))).",
+        "llm": "Write Chat(agent, runtime=Runtime(model=connect('provider:name'))).",
     },
-    "Scripted": {"output": "Write Scripted([call('output', …)])."},
+    "ScriptedModel": {"output": "Write ScriptedModel([call('output', …)])."},
 }
 """By class or function: what to do about a foreign name that no argument of it stands for."""
 
@@ -199,7 +207,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "system_prompt": "Make the agent with system=function.",
         "instructions": "Make the agent with system=function.",
         "as_tool": "Make the other agent with tools=[Subagents(agent)].",
-        "override": "Write dataclasses.replace(agent, …), or run(agent, input, host=Host(model=…)).",
+        "override": "Write dataclasses.replace(agent, …), or run(agent, input, runtime=Runtime(model=…)).",
         "to_web": "Write journeyman serve FILE:AGENT.",
     },
     "Success": {

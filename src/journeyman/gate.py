@@ -152,7 +152,7 @@ class GateRequest:
     """True when the tool's results come from outside."""
     n_model_calls: int = 0
     """How many model calls the run had made when the model wrote this call; 0: not known."""
-    acts_as: ReadyTool | None = None
+    permission_kind: ReadyTool | None = None
     """Which ready tool of this library is called, as the tool itself declares; its name does not count. None: no ready
     tool."""
     behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
@@ -204,7 +204,7 @@ class Approval:
     """The call that waits."""
     question: str
     """What is asked, in words."""
-    digest: str
+    question_id: str
     """The digest of the request: the answer holds for exactly this tool and these arguments."""
     offers: tuple[Extent, ...] = ONCE
     """How far `Allow` may reach."""
@@ -215,7 +215,7 @@ class Approval:
 Decision: TypeAlias = Allow | Deny | Rewrite | Stop
 """What the user, or another approver, answers to a question of a gate."""
 Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
-"""Asks whoever decides, and returns the decision; `Host(approve=…)` takes it."""
+"""Asks whoever decides, and returns the decision; `Runtime(approve=…)` takes it."""
 
 
 class DecisionCodec:
@@ -396,7 +396,7 @@ async def _verdict(gate: Gate, request: GateRequest, approve: Approver | None) -
     approval = Approval(
         request=_copy(request),
         question=verdict.question,
-        digest=request.digest,
+        question_id=request.digest,
         offers=verdict.offers,
         rule=verdict.rule,
     )

@@ -38,11 +38,11 @@ from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolUse, Us
 __all__ = [
     "About",
     "Journal",
+    "RecordingSink",
     "Records",
     "SentRuns",
     "StoredStep",
     "StoringJournal",
-    "Tape",
     "TapeEnd",
     "TapeKind",
     "Telemetry",
@@ -640,7 +640,7 @@ TapeEnd: TypeAlias = Literal["success", "failure", "cancelled", "left"]
 """`left`: a chat or a team was left, or a durable run goes on elsewhere, or later."""
 
 
-class Tape(Protocol):
+class RecordingSink(Protocol):
     """Records what happens in a run, and in all runs in it. Nothing here raises, and only `room` and `end` wait."""
 
     @property
@@ -699,18 +699,18 @@ class Tape(Protocol):
 class SharedTape:
     """Gives the same tape to all who begin to record, none of whom ends it."""
 
-    tape: Tape
+    tape: RecordingSink
 
-    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> Tape:
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingSink:
         return self.tape
 
 
 class Telemetry(Protocol):
-    """Gives tapes that tell others what happens, as it happens: `Host(telemetry=…)`."""
+    """Gives tapes that tell others what happens, as it happens: `Runtime(telemetry=…)`."""
 
     def begin(
         self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "", conversation: str = ""
-    ) -> Tape:
+    ) -> RecordingSink:
         """Begin to tell of a run, as a part of what the W3C `traceparent` names and of the stored `conversation` of
         this id, if there is one."""
         ...
@@ -722,9 +722,9 @@ class Telemetry(Protocol):
 
 
 class Records(Protocol):
-    """Gives tapes: `Host(record=…)`."""
+    """Gives tapes: `Runtime(record=…)`."""
 
-    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> Tape:
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingSink:
         """Begin a recording, or go on with that of this `id`."""
         ...
 

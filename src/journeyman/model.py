@@ -12,10 +12,10 @@ from contextvars import ContextVar
 from dataclasses import field, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
-from journeyman.content.media import Media
+from journeyman.content.media import MediaSupport
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, UnusableAnswer
-from journeyman.hosted.tools import HostedTool, Hosting
+from journeyman.hosted.tools import HostedTool, HostedToolSupport
 from journeyman.types import (
     NOTHING_USED,
     Block,
@@ -64,7 +64,7 @@ ToolChoice: TypeAlias = Literal["auto", "any", "none"]
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Settings:
+class ModelSettings:
     """How a model is asked. None always means: the provider's default."""
 
     max_tokens: int | None = None
@@ -101,7 +101,7 @@ class ToolSpec:
     deferred: bool = False
     """The model does not see this tool until a `ToolReference` names it. It is sent only to models that load tools
     themselves."""
-    forms: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    provider_schemas: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     """The tool in a provider's own form, by the provider's short name. That provider is sent this form instead."""
     stands_in: bool = False
     """True for a tool that calls deferred tools for models that cannot load them. Other models are not sent it."""
@@ -150,7 +150,7 @@ class Request:
     prefix: Prefix
     messages: Sequence[Message]
     """The conversation, oldest first. It grows after the call: a model that keeps it must copy it."""
-    settings: Settings
+    settings: ModelSettings
     max_tokens: int | None = None
     """The limit for this call, when a budget leaves less than `settings.max_tokens`."""
     deltas: bool = True
@@ -355,11 +355,11 @@ class Facts:
     """Whether it loads deferred tools itself."""
     sees_tools: bool | None = None
     """False: its server has told that it shows the model no tools. None: unknown, and taken for granted."""
-    media: Media | None = None
+    media: MediaSupport | None = None
     """Which files it takes from users; None when unknown: then all are tried."""
     native_output: bool | None = None
     """Whether it can be made to answer with JSON of a schema; None when unknown: then it is tried."""
-    hosted: Hosting | None = None
+    hosted: HostedToolSupport | None = None
     """Which tools its provider runs; None when unknown: then they are asked for."""
 
 

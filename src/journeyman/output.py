@@ -33,7 +33,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Submit:
+class SubmitTool:
     """The tool with which the model hands in the draft it is satisfied with. It takes no arguments."""
 
     name: str = "submit"
@@ -52,7 +52,7 @@ class Reflection(Generic[T, Needs]):
     handler: Renderer[T, Needs]
     """Renders the draft as the model should see it. If it raises, the model reads the error."""
     _: KW_ONLY
-    submit: Submit = Submit()
+    submit: SubmitTool = SubmitTool()
     """The tool with which the model submits its draft."""
     require_clean: bool = False
     """Refuse to submit a draft whose reflection failed. Otherwise validation decides."""
@@ -125,7 +125,7 @@ TEXT: Final = Output(str)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Stopping:
+class StopContext:
     """A normal stop that a stop guard may veto."""
 
     text: str
@@ -143,7 +143,7 @@ class Stopping:
 
 
 @lazy_dataclass(frozen=True)
-class KeepGoing:
+class ContinueRun:
     """The run continues; the model reads `text`. A blank text lets it stop."""
 
     text: str
@@ -151,18 +151,18 @@ class KeepGoing:
 
 
 @lazy_dataclass(frozen=True)
-class Escalate:
+class FailRun:
     """The run ends with `Failure(STOP_GUARD)`."""
 
     reason: str
     """Why the run ends as `STOP_GUARD`."""
 
 
-StopVerdict: TypeAlias = KeepGoing | Escalate | None
+StopVerdict: TypeAlias = ContinueRun | FailRun | None
 """What a stop guard answers; None lets the attempt end."""
 StopGuard: TypeAlias = (
-    Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
-    | Callable[[Stopping, Needs], StopVerdict | Awaitable[StopVerdict]]
+    Callable[[StopContext], StopVerdict | Awaitable[StopVerdict]]
+    | Callable[[StopContext, Needs], StopVerdict | Awaitable[StopVerdict]]
 )
 """Asked when an agent that answers with text stops normally, before its validators. None lets the agent stop. The guard
 gets the run's deps as its second argument, if it needs them."""

@@ -25,7 +25,7 @@ one."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Rejection:
+class ErrorPromptContext:
     """An output that did not pass, as the error prompt gets it."""
 
     feedback: str
@@ -41,13 +41,13 @@ class Rejection:
 
 
 ErrorPrompt: TypeAlias = (
-    Callable[[Rejection], str | Awaitable[str]] | Callable[[Rejection, Needs], str | Awaitable[str]]
+    Callable[[ErrorPromptContext], str | Awaitable[str]] | Callable[[ErrorPromptContext, Needs], str | Awaitable[str]]
 )
 """Makes what the model reads after a rejection; the run's deps come second, if it needs them. Where it gives nothing,
 or only blanks, the model reads what `default_error_prompt` makes, and the log has a warning."""
 
 
-def default_error_prompt(rejection: Rejection) -> str:
+def default_error_prompt(rejection: ErrorPromptContext) -> str:
     """Say which check failed and why, and ask for a corrected output."""
     about = f" ({rejection.description})" if rejection.description else ""
     return (

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, cast
 import pytest
 
 if TYPE_CHECKING:
-    from journeyman.models.cassette.cassette import Cassette, Mode
-    from journeyman.models.scripted import Answer, Policy, Scripted
+    from journeyman.models.cassette.cassette import Cassette, CassetteMode
+    from journeyman.models.scripted import Answer, Policy, ScriptedModel
     from journeyman.models.transport import Silence
     from journeyman.tools.redaction import Secret
     from journeyman.types import Price
@@ -27,7 +27,7 @@ _MODES: Final = ("none", "once", "new", "all")
 _FALSE: Final = ("", "0", "false", "no")
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
 _LONGEST_NAME: Final = 120
-_OFFLINE: Final = "the test replays a cassette. Give the run the cassette's model: Host(model=cassette.model(…))"
+_OFFLINE: Final = "the test replays a cassette. Give the run the cassette's model: Runtime(model=cassette.model(…))"
 
 
 class CassetteOptions(TypedDict, total=False):
@@ -40,11 +40,11 @@ class CassetteOptions(TypedDict, total=False):
 
 
 class MakeScripted(Protocol):
-    """A function that makes models as `Scripted` does: the value of the fixture `scripted`."""
+    """A function that makes models as `ScriptedModel` does: the value of the fixture `scripted`."""
 
     def __call__(
         self, answers: Sequence[Answer | Policy], *, name: str = ..., repeat: bool = ..., price: Price | None = ...
-    ) -> Scripted: ...
+    ) -> ScriptedModel: ...
 
 
 class _Used:
@@ -53,7 +53,7 @@ class _Used:
     def __init__(self) -> None:
         self.cassette: Cassette | None = None
         self.silence: Silence | None = None
-        self.scripts: list[Scripted] = []
+        self.scripts: list[ScriptedModel] = []
 
     def faults(self) -> list[str]:
         """Say what was wrong, whatever the test itself says."""
@@ -138,11 +138,11 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
 
 @pytest.fixture
 def scripted(request: pytest.FixtureRequest) -> MakeScripted:
-    """Return a function that makes a `Scripted` model; a passing test must have used all its answers."""
-    make = cast("type[Scripted]", resolve_name("journeyman.models.scripted:Scripted"))
+    """Return a function that makes a `ScriptedModel` model; a passing test must have used all its answers."""
+    make = cast("type[ScriptedModel]", resolve_name("journeyman.models.scripted:ScriptedModel"))
     used = _record_of(request)
 
-    def make_scripted(answers: Sequence[Answer | Policy], **options: Any) -> Scripted:  # noqa: ANN401 - typed by MakeScripted
+    def make_scripted(answers: Sequence[Answer | Policy], **options: Any) -> ScriptedModel:  # noqa: ANN401 - typed by MakeScripted
         script = make(answers, **options)
         used.scripts.append(script)
         return script
@@ -155,8 +155,8 @@ def _record_of(request: pytest.FixtureRequest) -> _Used:
     return node.stash.setdefault(_USED, _Used())
 
 
-def _mode(config: pytest.Config) -> Mode:
-    asked = cast("Mode | None", config.getoption("--journeyman-record"))
+def _mode(config: pytest.Config) -> CassetteMode:
+    asked = cast("CassetteMode | None", config.getoption("--journeyman-record"))
     if asked is not None:
         return asked
     return "once" if os.environ.get("CI", "").strip().lower() in _FALSE else "none"

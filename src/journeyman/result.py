@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 
 from journeyman.data import lazy_dataclass
 from journeyman.definition import join_sentences, missing_attribute
-from journeyman.endings import Ending, ErrorCode, Phase
+from journeyman.endings import ErrorCode, ErrorInfo, Phase
 from journeyman.errors import RunError, count, visible_json
 from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of
 
@@ -199,9 +199,9 @@ class Success(Generic[Out]):
     history: tuple[Message, ...] = field(repr=False)
     """The whole conversation; can be sent, continued or stored."""
     state: object = None
-    """What `Agent.project` made of the final state, which may be None; `has_state` tells."""
+    """What `Agent.final_state` made of the final state, which may be None; `has_state` tells."""
     has_state: bool = False
-    """True when there was an `Agent.project`."""
+    """True when there was an `Agent.final_state`."""
     terminal_result: str | None = None
     """The result of the call that ended the run through `Agent.stop_after`."""
     output_type: Any = field(default=None, repr=False, compare=False)
@@ -251,7 +251,7 @@ class Success(Generic[Out]):
 class Failure:
     """The run ended without an output that passed; `error` says why."""
 
-    error: Ending
+    error: ErrorInfo
     """Why the run failed."""
     metadata: Metadata
     history: tuple[Message, ...] = field(repr=False)
@@ -371,7 +371,7 @@ def dump_document(document: Mapping[str, object], *, indent: int | None = None) 
         return json.dumps(plain, indent=indent, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _error_document(ending: Ending) -> dict[str, object]:
+def _error_document(ending: ErrorInfo) -> dict[str, object]:
     return {
         "code": ending.code,
         "category": ending.category,

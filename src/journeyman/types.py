@@ -110,7 +110,7 @@ class Text:
 
     text: str
     cache_mark: bool = field(default=False, kw_only=True)
-    """End a cached prefix here (see `Settings.cache`); ignored by providers that cache by themselves."""
+    """End a cached prefix here (see `ModelSettings.cache`); ignored by providers that cache by themselves."""
     extra: JsonObject | None = field(default=None, kw_only=True)
     """Provider fields beside the text, such as citations, kept verbatim."""
     origin: TextOrigin | None = field(default=None, kw_only=True, compare=False, repr=False)

@@ -121,7 +121,7 @@ class Compaction:
     _: KW_ONLY
     reserve_tokens: int | None = None
     """How many tokens of the window stay free. None: 13% of it, at least 4,096 and at most 16,384 tokens, but never
-    less than `Settings.max_tokens`, if that is given. It is never more than half of the window."""
+    less than `ModelSettings.max_tokens`, if that is given. It is never more than half of the window."""
     window_tokens: int | None = None
     """The size of the window. None: the model's window, if that is known; otherwise the provider has to say when it is
     full."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, ErrorCode, Event, Failure, Model, Output, Settings, Success, Usage, run, stream, tool
+from journeyman import Agent, ErrorCode, Event, Failure, Model, ModelSettings, Output, Success, Usage, run, stream, tool
 from journeyman.errors import ProviderError
 from journeyman.events import ModelRestarted, ModelRetried, OutputDelta, TextDelta, ToolInputDelta
 from journeyman.models.anthropic.model import AnthropicModel
@@ -29,7 +29,7 @@ class Api:
 
     name: str
     model: Callable[[Play, Timeouts], Model]
-    settings: Settings = field(default_factory=Settings)
+    settings: ModelSettings = field(default_factory=ModelSettings)
     streams_calls: bool = True
     """Whether the arguments of a call come in pieces."""
     n_chunks_to_call: int = 14
@@ -64,7 +64,7 @@ STREAMED = (
     Api(name="openai-responses", model=_openai(OpenAIModel, streaming=True)),
 )
 IN_ONE_PIECE = (
-    Api(name="anthropic-whole", model=_anthropic, settings=Settings(extra={"stream": False})),
+    Api(name="anthropic-whole", model=_anthropic, settings=ModelSettings(extra={"stream": False})),
     Api(name="google-whole", model=_google(streaming=False)),
     Api(name="openai-chat-whole", model=_openai(OpenAIChatModel, streaming=False)),
     Api(name="openai-responses-whole", model=_openai(OpenAIModel, streaming=False)),
@@ -124,7 +124,7 @@ def analyst(api: Api, play: Play) -> Agent[Report]:
 
 
 def writer(api: Api, play: Play, *, retries: int | None = None, timeouts: Timeouts = PATIENT) -> Agent:
-    return Agent(name="writer", model=api.model(play, timeouts), retries=retries, settings=api.settings)
+    return Agent(name="writer", model=api.model(play, timeouts), request_retries=retries, settings=api.settings)
 
 
 def told(scenario: Agent[Any], task: str = "How much?") -> tuple[Result[Any], Recorder]:

@@ -20,10 +20,10 @@ from journeyman import (
     ErrorCode,
     Event,
     Failure,
-    Host,
     InMemoryJournal,
     Limits,
     ProviderError,
+    Runtime,
     Success,
     ToolContext,
     run,
@@ -35,8 +35,8 @@ from journeyman.durable import Durable
 from journeyman.endings import BudgetContext
 from journeyman.events import BatchPaused, InputFinished, RunStarted
 from journeyman.model import Request
-from journeyman.models.faulty import Faulty
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.faulty import FaultyModel
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Document, Usage
 from tests.play import cancelled, context_of, failed, following, make_tool, on_virtual_clock, succeeded, virtual_clock
 
@@ -47,7 +47,7 @@ def given_text(request: Request) -> str:
 
 def echo(answer: Callable[[Request], Any] = given_text, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
     """Return an agent that answers with its input."""
-    return Agent(name="echo", model=FromFunction(answer), **options)
+    return Agent(name="echo", model=FunctionModel(answer), **options)
 
 
 class Rows:
@@ -83,7 +83,10 @@ def others() -> set[asyncio.Task[Any]]:
 
 
 async def test_each_input_is_given_with_its_result_in_the_order_of_the_inputs() -> None:
-    pairs = [(input, succeeded(result).output) async for input, result in run_many(echo(), ["a", "b", "c"], at_once=2)]
+    pairs = [
+        (input, succeeded(result).output)
+        async for input, result in run_many(echo(), ["a", "b", "c"], max_concurrency=2)
+    ]
     assert pairs == [("a", "a"), ("b", "b"), ("c", "c")]
 
 
@@ -150,12 +153,12 @@ async def test_deps_are_given_to_every_run() -> None:
 
 @given(
     delays=st.lists(st.integers(min_value=0, max_value=9), max_size=30),
-    at_once=st.integers(min_value=1, max_value=5),
+    max_concurrency=st.integers(min_value=1, max_value=5),
     order=st.sampled_from(["input", "done"]),
     reader_s=st.integers(min_value=0, max_value=5),
 )
 def test_whatever_takes_how_long_all_are_given_once_and_never_too_many_are_held(
-    delays: list[int], at_once: int, order: Order, reader_s: int
+    delays: list[int], max_concurrency: int, order: Order, reader_s: int
 ) -> None:
     running = most_running = held = most_held = 0
 
@@ -177,7 +180,7 @@ def test_whatever_takes_how_long_all_are_given_once_and_never_too_many_are_held(
     async def scenario() -> list[str]:
         nonlocal held
         seen: list[str] = []
-        async for input, result in run_many(echo(answer), inputs(), at_once=at_once, order=order):
+        async for input, result in run_many(echo(answer), inputs(), max_concurrency=max_concurrency, order=order):
             held -= 1
             seen.append(input)
             assert succeeded(result).output == input
@@ -187,8 +190,8 @@ def test_whatever_takes_how_long_all_are_given_once_and_never_too_many_are_held(
     seen = on_virtual_clock(scenario)
     every = [f"{number} {delay}" for number, delay in enumerate(delays)]
     assert seen == every if order == "input" else sorted(seen) == sorted(every)
-    assert most_running <= at_once
-    assert most_held <= 4 * at_once
+    assert most_running <= max_concurrency
+    assert most_held <= 4 * max_concurrency
 
 
 async def test_endless_inputs_are_taken_only_as_they_are_read() -> None:
@@ -200,7 +203,7 @@ async def test_endless_inputs_are_taken_only_as_they_are_read() -> None:
             taken += 1
             yield text
 
-    async with run_many(echo(), inputs(), at_once=3, order="done") as batch:
+    async with run_many(echo(), inputs(), max_concurrency=3, order="done") as batch:
         for _ in range(5):
             await anext(batch)
         await until_idle()
@@ -213,7 +216,7 @@ async def test_endless_inputs_are_taken_only_as_they_are_read() -> None:
 @pytest.mark.parametrize("order", ["input", "done"])
 async def test_a_spent_budget_takes_no_more_inputs_and_the_last_pair_is_the_first_not_taken(order: Order) -> None:
     agent = echo(lambda _: say("ok", usage=Usage(requests=1, input_tokens=90, output_tokens=10)))
-    batch = run_many(agent, naturals(), at_once=1, order=order, budget=Allowance(tokens=1_000))
+    batch = run_many(agent, naturals(), max_concurrency=1, order=order, budget=Allowance(tokens=1_000))
     pairs = [pair async for pair in batch]
     *done, (last, result) = pairs
     context = context_of(result, BudgetContext)
@@ -236,7 +239,7 @@ async def test_a_budget_of_time_ends_the_runs_and_the_batch() -> None:
         await asyncio.sleep(4)
         return "done"
 
-    batch = run_many(echo(slow), naturals(), at_once=1, budget=Allowance(seconds=10))
+    batch = run_many(echo(slow), naturals(), max_concurrency=1, budget=Allowance(seconds=10))
     codes = [(input, result.code) async for input, result in batch]
     assert codes == [("1", "SUCCESS"), ("2", "SUCCESS"), *[(n, ErrorCode.BUDGET_EXCEEDED) for n in ("3", "4")]]
     assert batch.first_not_taken == 4
@@ -264,7 +267,7 @@ async def test_when_a_provider_limits_the_rate_no_run_asks_it_during_the_pause()
         await asyncio.sleep(1)
         return "ok"
 
-    batch = run_many(echo(answer), ["a"] * 9, at_once=3, on_event=heard.append)
+    batch = run_many(echo(answer), ["a"] * 9, max_concurrency=3, on_event=heard.append)
     assert [result.code async for _, result in batch] == ["SUCCESS"] * 9
     assert asked[:3] == [0.0] * 3
     assert min(asked[3:]) == 30.0
@@ -284,7 +287,7 @@ async def test_a_wait_that_is_too_long_for_one_run_still_holds_the_others_back()
             raise ProviderError("Slow down.", kind="rate_limited", status=429, retry_after_s=300)
         return "ok"
 
-    codes = [result.code async for _, result in run_many(echo(answer), ["a"] * 4, at_once=1)]
+    codes = [result.code async for _, result in run_many(echo(answer), ["a"] * 4, max_concurrency=1)]
     assert codes == [ErrorCode.RATE_LIMIT_ERROR, "SUCCESS", "SUCCESS", "SUCCESS"]
     assert asked == [0.0, 300.0, 300.0, 300.0]
 
@@ -292,7 +295,7 @@ async def test_a_wait_that_is_too_long_for_one_run_still_holds_the_others_back()
 @virtual_clock
 async def test_runs_outside_of_a_batch_do_not_wait_for_it() -> None:
     clock = asyncio.get_running_loop().time
-    limited = Scripted([ProviderError("Slow down.", kind="rate_limited", retry_after_s=50), "ok"])
+    limited = ScriptedModel([ProviderError("Slow down.", kind="rate_limited", retry_after_s=50), "ok"])
     batch = run_many(Agent(name="echo", model=limited), ["a"])
     pair = asyncio.create_task(anext(batch))
     await until_idle()
@@ -318,7 +321,7 @@ def stuck_after(n: int) -> Agent[str]:
 
 
 async def test_leaving_the_block_ends_every_run_and_keeps_what_was_finished(caplog: pytest.LogCaptureFixture) -> None:
-    async with run_many(stuck_after(3), naturals(), at_once=4) as batch:
+    async with run_many(stuck_after(3), naturals(), max_concurrency=4) as batch:
         assert (await anext(batch))[0] == "1"
         await until_idle()
     assert others() == set()
@@ -329,7 +332,7 @@ async def test_leaving_the_block_ends_every_run_and_keeps_what_was_finished(capl
 
 
 async def test_a_loop_that_is_left_ends_every_run_as_soon_as_nobody_holds_the_batch() -> None:
-    async for _ in run_many(stuck_after(1), naturals(), at_once=4):
+    async for _ in run_many(stuck_after(1), naturals(), max_concurrency=4):
         break
     gc.collect()
     await until_idle()
@@ -338,7 +341,7 @@ async def test_a_loop_that_is_left_ends_every_run_as_soon_as_nobody_holds_the_ba
 
 async def test_a_reader_that_is_cancelled_leaves_nothing_alive() -> None:
     async def read() -> None:
-        async for _ in run_many(stuck_after(2), naturals(), at_once=4):
+        async for _ in run_many(stuck_after(2), naturals(), max_concurrency=4):
             pass
 
     task = asyncio.create_task(read())
@@ -349,7 +352,7 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_alive() -> None:
 
 async def test_an_abort_takes_no_more_inputs_and_gives_the_runs_under_way_as_cancelled() -> None:
     abort, codes = Abort(), list[str]()
-    async for _, result in run_many(stuck_after(2), naturals(), at_once=3, abort=abort):
+    async for _, result in run_many(stuck_after(2), naturals(), max_concurrency=3, abort=abort):
         codes.append(result.code)
         if len(codes) == 2:
             await until_idle()
@@ -389,7 +392,7 @@ async def test_progress_is_told_after_each_run_and_paths_tell_the_inputs_apart()
             raise ProviderError("No.", kind="bad_request")
         return "ok"
 
-    async for _ in run_many(echo(answer), ["a", "b"], at_once=1, on_event=heard.append):
+    async for _ in run_many(echo(answer), ["a", "b"], max_concurrency=1, on_event=heard.append):
         pass
     told = [each for each in heard if isinstance(each, InputFinished)]
     assert [(each.path, each.number, each.code) for each in told] == [
@@ -417,7 +420,7 @@ async def test_in_a_tool_the_runs_of_a_batch_count_in_the_run_above() -> None:
     async def read_all() -> str:
         return " ".join([str(result.unwrap()) async for _, result in run_many(echo(), ["a", "b"])])
 
-    agent = Agent(name="boss", model=Scripted([call("read_all"), "done"]), tools=[read_all])
+    agent = Agent(name="boss", model=ScriptedModel([call("read_all"), "done"]), tools=[read_all])
     result = succeeded(await run(agent, "Go."))
     assert [each.path for each in result.metadata.children] == [("boss", "echo#1"), ("boss", "echo#2")]
     assert result.metadata.usage is not None
@@ -428,9 +431,11 @@ async def test_in_a_tool_the_runs_of_a_batch_count_in_the_run_above() -> None:
 
 
 async def test_faults_of_the_provider_are_repeated_and_no_input_is_lost() -> None:
-    model = Faulty(FromFunction(given_text), 7, rate=0.05, faults=["refused", "rate_limited", "overloaded", "cut"])
+    model = FaultyModel(
+        FunctionModel(given_text), 7, rate=0.05, faults=["refused", "rate_limited", "overloaded", "cut"]
+    )
     inputs = [str(number) for number in range(500)]
-    agent = Agent(name="echo", model=model, retries=6)
+    agent = Agent(name="echo", model=model, request_retries=6)
     pairs = [(input, result) async for input, result in run_many(agent, inputs)]
     assert [input for input, _ in pairs] == inputs
     assert [succeeded(result).output for _, result in pairs] == inputs
@@ -443,12 +448,12 @@ async def test_faults_of_the_provider_are_repeated_and_no_input_is_lost() -> Non
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"at_once": 0}, "at_once is 0. Pass a whole number of at least 1."),
+        ({"max_concurrency": 0}, "max_concurrency is 0. Pass a whole number of at least 1."),
         ({"order": "size"}, "order is 'size'. Pass 'input' or 'done'."),
         ({"budget": 5}, "budget is 5. Pass an Allowance"),
         ({"inputs": "abc"}, "inputs is a str, not many inputs."),
         ({"inputs": 3}, "inputs is a int, not many inputs."),
-        ({"host": Host(journal=InMemoryJournal())}, "host has a journal. A journal remembers one run."),
+        ({"runtime": Runtime(journal=InMemoryJournal())}, "runtime has a journal. A journal remembers one run."),
         ({"abort": True}, "abort is True."),
         ({"agent": "echo"}, "The agent is 'echo'."),
     ],
@@ -463,7 +468,7 @@ def test_wrong_arguments_are_refused_before_anything_begins(wrong: dict[str, Any
 def test_two_budgets_that_do_not_draw_on_each_other_are_refused() -> None:
     one, other = (Budget(Allowance(tokens=1), scope="x", now=0.0) for _ in range(2))
     with pytest.raises(DefinitionError, match="There are two budgets"):
-        run_many(echo(), ["a"], budget=one, host=Host(budget=other))
+        run_many(echo(), ["a"], budget=one, runtime=Runtime(budget=other))
 
 
 async def test_a_result_is_a_success_or_a_failure_of_the_type() -> None:
@@ -499,11 +504,11 @@ async def test_a_batch_whose_runs_are_kept_goes_on_where_it_stopped(tmp_path: Pa
             raise ProviderError("Never.", kind="bad_request")
         return f"{whom} is paid"
 
-    agent = Agent(name="payer", model=FromFunction(answer), tools=[pay])
+    agent = Agent(name="payer", model=FunctionModel(answer), tools=[pay])
     abort = Abort()
 
     async def first(durable: Durable) -> list[tuple[str, str]]:
-        options = BatchOptions(at_once=1, abort=abort, key=lambda each: f"pay-{each}", durable=durable)
+        options = BatchOptions(max_concurrency=1, abort=abort, key=lambda each: f"pay-{each}", durable=durable)
         async with run_many(agent, ["a", "b", "c"], **options) as batch:
             return [(input, str(result.code)) async for input, result in batch]
 
@@ -540,7 +545,7 @@ async def test_a_file_is_an_input_and_is_kept_like_any_other(tmp_path: Path) -> 
 
     for _ in range(2):
         async with Durable(tmp_path / "runs.db") as durable:
-            batch = run_many(echo(answer), scans, durable=durable, at_once=1)
+            batch = run_many(echo(answer), scans, durable=durable, max_concurrency=1)
             assert [(input, result.unwrap()) async for input, result in batch] == [(each, "Read.") for each in scans]
     assert seen == ["text,1.pdf", "text,2.pdf"]
 
@@ -550,7 +555,7 @@ async def test_what_cannot_be_kept_is_a_failure_of_its_input_alone(tmp_path: Pat
         return {"a": 7, "b": 1 / 0 if given == "b" else ""}.get(given, "same")
 
     async with Durable(tmp_path / "runs.db") as durable:
-        batch = run_many(echo(), ["a", "b", "c", "d"], key=key, durable=durable, at_once=1)
+        batch = run_many(echo(), ["a", "b", "c", "d"], key=key, durable=durable, max_concurrency=1)
         results = [result async for _, result in batch]
     told = [result.error.message if isinstance(result, Failure) else result.output for result in results]
     assert "asking key(…) for an input failed: it returned 7. Let it return a text" in told[0]

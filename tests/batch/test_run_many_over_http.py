@@ -36,9 +36,9 @@ async def test_hundreds_of_inputs_with_faults_are_each_answered_once() -> None:
     inputs = [f"input {number}" for number in range(300)]
     async with MessagesApi(failing, judging=False, recording=False, n_writes=1) as api:
         model = AnthropicModel("claude-sonnet-5-5", api_key="key-of-a-test", base_url=api.url)
-        agent = Agent(name="echo", model=model, retries=8)
+        agent = Agent(name="echo", model=model, request_retries=8)
         given: list[str] = []
-        async for input, result in run_many(agent, inputs, at_once=64):
+        async for input, result in run_many(agent, inputs, max_concurrency=64):
             assert succeeded(result).output == input
             given.append(input)
     assert given == inputs

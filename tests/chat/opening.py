@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from journeyman.events import Event
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from tests.play import Door
 
 
-class Opening(Scripted):
+class Opening(ScriptedModel):
     """A model that tells when it is opened and closed."""
 
     def __init__(self, label: str, told: list[str], door: Door | None = None, *, fails: bool = False) -> None:

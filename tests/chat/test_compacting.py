@@ -9,7 +9,7 @@ from journeyman import Agent, Chat, ChatBusy, DefinitionError, Message
 from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel
 from journeyman.store import Redacted
 from journeyman.window import Compaction
 from tests.play import Door, Recorder, cancelled, chatting
@@ -34,7 +34,7 @@ class Talker:
         return f"{request.messages[-1].text[:3]} {LONG}"
 
     def agent(self) -> Agent:
-        return Agent(name="tester", model=FromFunction(self.answer), compaction=[Summarise(keep_tokens=500)])
+        return Agent(name="tester", model=FunctionModel(self.answer), compaction=[Summarise(keep_tokens=500)])
 
 
 def length(messages: list[Message]) -> int:
@@ -84,7 +84,7 @@ async def test_what_the_threshold_has_compacted_is_kept_too(path: Path) -> None:
     talker = Talker()
     agent = Agent(
         name="tester",
-        model=FromFunction(talker.answer),
+        model=FunctionModel(talker.answer),
         compaction=Compaction([Summarise(keep_tokens=500)], window_tokens=8_192),
     )
     async with Chat.open(agent, path, id="a", create=True) as chat:
@@ -138,7 +138,7 @@ async def test_another_conversation_is_sent_whole_when_it_is_opened_again(path: 
 
 
 async def test_a_chat_without_strategies_says_what_to_give() -> None:
-    async with chatting(Scripted(["Hello."])) as chat:
+    async with chatting(ScriptedModel(["Hello."])) as chat:
         await chat.prompt("Hi.")
         with pytest.raises(DefinitionError, match=r"'tester' has no strategies to compact with. Give it some: Agent\("):
             await chat.compact()
@@ -164,7 +164,7 @@ async def test_compacting_is_refused_while_a_turn_goes_on_and_keeps_turns_from_b
 
 
 async def test_what_cannot_be_shortened_is_said_and_nothing_changes() -> None:
-    async with chatting(Scripted(["Hello."], repeat=True), compaction=[ClearToolResults()]) as chat:
+    async with chatting(ScriptedModel(["Hello."], repeat=True), compaction=[ClearToolResults()]) as chat:
         nothing = await chat.compact()
         assert (nothing.before_tokens, nothing.after_tokens) == (0, 0)
         await chat.prompt("Hi.")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Chat, Success
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 from journeyman.store import Redacted, Store
 from tests.play import Door
 
@@ -37,7 +37,7 @@ async def _turns_of_the_loop(task: asyncio.Task[object]) -> float:
 async def test_a_turn_waits_for_a_file_that_another_program_holds(tmp_path: Path, kind: str, when: str) -> None:
     path = tmp_path / "chats.db"
     door = Door()
-    bot = Agent(name="bot", model=FromFunction(door.before("ok")))
+    bot = Agent(name="bot", model=FunctionModel(door.before("ok")))
     with Store(path) as store:
         place = store if kind == "file" else Redacted(store)
         async with Chat.open(bot, place, id="c", create=True) as chat:

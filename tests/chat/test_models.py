@@ -9,14 +9,14 @@ import pytest
 from journeyman import Agent, Chat, ChatBusy, ChatHeld, DefinitionError, ModelUnavailable
 from journeyman.compaction import ClearToolResults
 from journeyman.events import RunStarted
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.window import Compaction
 from tests.chat.opening import Opening
 from tests.play import Door, Stage, chatting, look, script_of, transcript
 
 
 async def test_another_model_goes_on_with_the_whole_conversation(stage: Stage) -> None:
-    other = Scripted(["It was there."])
+    other = ScriptedModel(["It was there."])
     async with chatting(stage.model([call("look", id="a"), "Found it."]), tools=[look]) as chat:
         names: list[str] = []
         chat.subscribe(lambda event: names.append(event.model) if isinstance(event, RunStarted) else None)
@@ -45,14 +45,14 @@ async def test_the_model_before_is_closed_and_the_new_one_with_the_chat() -> Non
 
 
 async def test_another_model_is_refused_while_a_turn_goes_on_or_the_chat_is_held(door: Door) -> None:
-    async with chatting(Scripted([door.before("Hello.")])) as chat:
+    async with chatting(ScriptedModel([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
         with pytest.raises(ChatBusy):
-            await chat.use(Scripted([]))
+            await chat.use(ScriptedModel([]))
         assert (await door.open_for(turn)).unwrap() == "Hello."
         async with chat.hold():
             with pytest.raises(ChatHeld):
-                await chat.use(Scripted([]))
+                await chat.use(ScriptedModel([]))
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ async def test_no_turn_begins_while_the_model_is_opened_and_leaving_closes_it(do
 
 
 async def test_a_chat_that_is_opened_again_has_the_model_of_its_agent(tmp_path: Path) -> None:
-    agent = Agent(name="tester", model=Scripted(["One."], repeat=True))
+    agent = Agent(name="tester", model=ScriptedModel(["One."], repeat=True))
     async with Chat.open(agent, tmp_path / "chats.db", id="a", create=True) as chat:
-        await chat.use(Scripted(["Two."]))
+        await chat.use(ScriptedModel(["Two."]))
         assert (await chat.prompt("Hi.")).unwrap() == "Two."
     async with Chat.open(agent, tmp_path / "chats.db", id="a") as chat:
         assert (await chat.prompt("Hi.")).unwrap() == "One."
@@ -100,9 +100,9 @@ async def test_a_chat_that_is_opened_again_has_the_model_of_its_agent(tmp_path: 
 
 async def test_a_compacted_chat_goes_on_with_another_model() -> None:
     compaction = Compaction([ClearToolResults()], window_tokens=8_192)
-    async with chatting(Scripted([call("look"), "One."]), tools=[look], compaction=compaction) as chat:
+    async with chatting(ScriptedModel([call("look"), "One."]), tools=[look], compaction=compaction) as chat:
         await chat.prompt("1.")
-        other = Scripted(["Two."])
+        other = ScriptedModel(["Two."])
         await chat.use(other)
         await chat.prompt("2.")
         assert transcript(other.requests[0].messages)[-2:] == script_of(chat)[-3:-1]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from journeyman import Agent, Chat, Host, Limits, ask_user, run
+from journeyman import Agent, Chat, Limits, Runtime, ask_user, run
 from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -15,7 +15,7 @@ from journeyman.events import (
     ToolFinished,
 )
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Rewrite, Stop
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.play import Recorder, Stage, chatting, look, make_gate, script_of, virtual_clock
 
 REWRITTEN = 'The call was made with other arguments: {"where":"there"}'
@@ -46,7 +46,7 @@ async def test_a_call_that_a_gate_AsksAbout_waits_for_the_users_decision(
     decision: Decision, result: str, told: tuple[str, str]
 ) -> None:
     recorder = Recorder()
-    model = Scripted([call("look", id="a"), "Done."])
+    model = ScriptedModel([call("look", id="a"), "Done."])
     async with chatting(model, tools=[look], gate=make_gate(Ask("May it?")), on_event=recorder) as chat:
         turn = chat.start("Go.")
         id = await asked(recorder, ApprovalRequested)
@@ -55,7 +55,7 @@ async def test_a_call_that_a_gate_AsksAbout_waits_for_the_users_decision(
         (request,) = recorder.of(ApprovalRequested)
         assert (request.question, request.tool_use_id, request.tool_name) == ("May it?", "a", "look")
         assert (request.path, request.arguments, request.offers) == (("tester",), {}, ("once",))
-        assert len(request.digest) == 64
+        assert len(request.question_id) == 64
         chat.answer(id, decision)
         await turn
         assert chat.state.open_questions == ()
@@ -91,8 +91,10 @@ async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage, rec
         approvals.append(approval)
         return Allow()
 
-    model, host = stage.model([call("look"), "Done."]), Host(approve=approve)
-    async with chatting(model, tools=[look], gate=make_gate(Ask("May it?")), host=host, on_event=recorder) as chat:
+    model, runtime = stage.model([call("look"), "Done."]), Runtime(approver=approve)
+    async with chatting(
+        model, tools=[look], gate=make_gate(Ask("May it?")), runtime=runtime, on_event=recorder
+    ) as chat:
         await chat.prompt("Go.")
     assert [approval.question for approval in approvals] == ["May it?"]
     assert recorder.of(ApprovalRequested) == []
@@ -122,7 +124,7 @@ async def test_an_abort_denies_what_is_open(stage: Stage, recorder: Recorder) ->
 
 @virtual_clock
 async def test_an_approval_may_take_only_so_long(recorder: Recorder) -> None:
-    model, limits = Scripted([call("look", id="a"), "Done."]), Limits(approval_seconds=30)
+    model, limits = ScriptedModel([call("look", id="a"), "Done."]), Limits(approval_seconds=30)
     async with chatting(model, tools=[look], gate=make_gate(Ask("May it?")), limits=limits, on_event=recorder) as chat:
         await chat.prompt("Go.")
         assert script_of(chat)[2] == ("user", "#a! Error: denied: nobody answered within 30s: May it?")

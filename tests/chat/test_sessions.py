@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import pytest
 
-from journeyman import Agent, Chat, Host, InMemoryJournal, Output, dump_messages, load_messages, tool
+from journeyman import Agent, Chat, InMemoryJournal, Output, Runtime, dump_messages, load_messages, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.events import Event, MessageCommitted
 from journeyman.model import Response
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.session import Session
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, Message, Text, Thinking, ToolResult, ToolUse
@@ -63,7 +63,7 @@ async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_
         roles()
         return call("act", id="a") if len(seen) == 1 else "Done."
 
-    async with Chat.open(Agent(name="tester", model=FromFunction(answer), tools=[act]), kept.place) as chat:
+    async with Chat.open(Agent(name="tester", model=FunctionModel(answer), tools=[act]), kept.place) as chat:
         await chat.prompt("Go.")
         roles()
     assert seen == [["user"], ["user", "assistant"], ["user", "assistant", "user"], ["user", "assistant"] * 2]
@@ -86,7 +86,7 @@ async def test_the_result_of_a_call_is_on_disk_before_the_next_call_begins(kept:
 
 
 async def test_what_waits_is_kept_when_the_chat_is_left_and_its_receipt_says_so(kept: Kept) -> None:
-    agent = Agent(name="tester", model=Scripted(["Hello."], repeat=True))
+    agent = Agent(name="tester", model=ScriptedModel(["Hello."], repeat=True))
     async with Chat.open(agent, kept.place) as chat:
         await chat.prompt("Hi.")
         steering, follow_up = chat.steer("One."), chat.follow_up("Two.")
@@ -110,7 +110,7 @@ async def test_what_waits_is_kept_when_the_chat_is_left_and_its_receipt_says_so(
 
 
 async def test_texts_from_other_threads_are_kept_each_once(kept: Kept) -> None:
-    agent = Agent(name="tester", model=Scripted(["Hello."], repeat=True))
+    agent = Agent(name="tester", model=ScriptedModel(["Hello."], repeat=True))
     async with Chat.open(agent, kept.place) as chat:
 
         def talk(name: str) -> None:
@@ -136,7 +136,7 @@ async def test_texts_from_other_threads_are_kept_each_once(kept: Kept) -> None:
 
 
 async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(kept: Kept, door: Door) -> None:
-    agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "Done."]), tools=[door.tool()])
+    agent = Agent(name="tester", model=ScriptedModel([call("wait", id="a"), "Done."]), tools=[door.tool()])
     async with Chat.open(agent, kept.place) as chat:
         chat.start("Go.")
         await door.reached.wait()
@@ -152,7 +152,7 @@ async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(kept: Kept, door: 
 
 
 async def test_an_aborted_turn_is_kept_with_its_note(kept: Kept, door: Door) -> None:
-    agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "I see."]), tools=[door.tool()])
+    agent = Agent(name="tester", model=ScriptedModel([call("wait", id="a"), "I see."]), tools=[door.tool()])
     async with Chat.open(agent, kept.place) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort()
@@ -164,7 +164,7 @@ async def test_an_aborted_turn_is_kept_with_its_note(kept: Kept, door: Door) -> 
 
 
 async def test_a_reset_and_a_replaced_conversation_are_kept(kept: Kept) -> None:
-    agent = Agent(name="tester", model=Scripted(["Hello."], repeat=True))
+    agent = Agent(name="tester", model=ScriptedModel(["Hello."], repeat=True))
     async with Chat.open(agent, kept.place) as chat:
         await chat.prompt("Hi.")
         chat.follow_up("Later.")
@@ -183,18 +183,18 @@ async def test_a_reset_and_a_replaced_conversation_are_kept(kept: Kept) -> None:
 
 
 async def test_the_runs_of_a_resumed_chat_do_not_take_each_others_place_in_a_journal(kept: Kept) -> None:
-    host = Host(journal=InMemoryJournal())
-    agent = Agent(name="tester", model=Scripted(["One.", "Two."]))
-    async with Chat.open(agent, kept.place, host=host) as chat:
+    runtime = Runtime(journal=InMemoryJournal())
+    agent = Agent(name="tester", model=ScriptedModel(["One.", "Two."]))
+    async with Chat.open(agent, kept.place, runtime=runtime) as chat:
         assert (await chat.prompt("Hi.")).unwrap() == "One."
         await chat.reset()
         id = session_of(chat).id
-    async with Chat.open(agent, kept.place, id=id, host=host) as chat:
+    async with Chat.open(agent, kept.place, id=id, runtime=runtime) as chat:
         assert (await chat.prompt("Hi.")).unwrap() == "Two."
 
 
 async def test_opening_and_leaving_writes_nothing(path: Path) -> None:
-    agent = Agent(name="tester", model=Scripted(["Hello."]))
+    agent = Agent(name="tester", model=ScriptedModel(["Hello."]))
     async with Chat.open(agent, path) as chat:
         await chat.prompt("Hi.")
         id = session_of(chat).id
@@ -205,14 +205,14 @@ async def test_opening_and_leaving_writes_nothing(path: Path) -> None:
 
 
 async def test_a_place_may_name_its_kind_of_store(path: Path) -> None:
-    agent = Agent(name="tester", model=Scripted(["Hello."]))
+    agent = Agent(name="tester", model=ScriptedModel(["Hello."]))
     async with Chat.open(agent, f"sqlite:{path}") as chat:
         await chat.prompt("Hi.")
     assert path.exists()
 
 
 async def test_a_session_takes_space_in_proportion_to_its_messages(path: Path) -> None:
-    agent = Agent(name="tester", model=FromFunction(lambda request: "word " * 100), tools=[read])
+    agent = Agent(name="tester", model=FunctionModel(lambda request: "word " * 100), tools=[read])
     sizes: list[int] = []
     async with Chat.open(agent, path) as chat:
         id = session_of(chat).id
@@ -287,7 +287,7 @@ async def test_a_chat_that_was_killed_in_mid_call_goes_on_from_its_log(
 @pytest.mark.parametrize(("effect", "closed"), [("pure", PURE), ("once", ONCE)])
 async def test_a_turn_that_is_cancelled_in_mid_call_keeps_what_had_finished(effect: Effect, closed: str) -> None:
     door = Door()
-    model = Scripted([[call("read", id="a"), call("wait", id="b"), call("read", id="c")], "I see."])
+    model = ScriptedModel([[call("read", id="a"), call("wait", id="b"), call("read", id="c")], "I see."])
     async with chatting(model, tools=[read, door.tool(effect=effect)]) as chat:
         prompting = asyncio.create_task(chat.prompt("Go."))
         await cancelled(prompting, when=door.reached)
@@ -296,13 +296,13 @@ async def test_a_turn_that_is_cancelled_in_mid_call_keeps_what_had_finished(effe
 
 
 async def test_loading_the_same_log_again_changes_nothing() -> None:
-    agent = Agent(name="tester", model=Scripted([]), tools=[read, put, send, plain])
+    agent = Agent(name="tester", model=ScriptedModel([]), tools=[read, put, send, plain])
     once_loaded = Chat(agent, history=cut(*NAMES)).messages
     assert Chat(agent, history=once_loaded).messages == once_loaded
 
 
 async def test_a_replaced_conversation_is_closed_in_the_same_way() -> None:
-    async with chatting(Scripted([]), tools=[read]) as chat:
+    async with chatting(ScriptedModel([]), tools=[read]) as chat:
         chat.replace(cut("read"))
         assert script_of(chat)[-1] == ("user", f"#read_1! {PURE}")
 

@@ -24,7 +24,7 @@ from journeyman.events import Event, TurnEnded
 from journeyman.history import History
 from journeyman.inbox import Queue, Receipt
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.store.store import Store
 from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.play import existing, make_tool
@@ -90,8 +90,8 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         async def peek() -> str:
             return await self._at_work()
 
-        model, tools = FromFunction(self._answer), [work, peek, make_tool("stop", "stopped")]
-        limits = Limits(iterations=4, parallel_calls=2)
+        model, tools = FunctionModel(self._answer), [work, peek, make_tool("stop", "stopped")]
+        limits = Limits(iterations=4, max_concurrency=2)
         return Agent(name="tester", model=model, system=self._system, tools=tools, limits=limits, stop_after=["stop"])
 
     async def _system(self, given: str) -> str:

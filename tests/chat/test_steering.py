@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, ProviderError, Success, Tasks, Tool, run, tool
-from journeyman.agent import Stopping
+from journeyman.agent import StopContext
 from journeyman.chat import Turn
 from journeyman.endings import StopGuardContext
 from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools import TaskContext
 from journeyman.types import Opaque
 from tests.chat.opening import once
@@ -57,7 +57,7 @@ async def test_calls_that_run_together_finish_and_those_behind_them_are_skipped(
     doors = [Door(), Door()]
     tools = [doors[0].tool("first", parallel=True), doors[1].tool("second", parallel=True), look]
     answers = [[call("first", id="a"), call("second", id="b"), call("first", id="c"), call("look", id="d")], "Done."]
-    async with chatting(stage.model(answers), tools=tools, limits=Limits(parallel_calls=2)) as chat:
+    async with chatting(stage.model(answers), tools=tools, limits=Limits(max_concurrency=2)) as chat:
         turn = chat.start("Go.")
         await doors[1].reached.wait()
         chat.steer("Enough.")
@@ -140,7 +140,7 @@ async def test_continuing_an_idle_chat_says_the_steering_or_else_the_follow_ups(
 @pytest.mark.parametrize("ending", ["abort", "limit", "error", "stop_after"])
 async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str, door: Door) -> None:
     after: dict[str, Answer] = {"error": ProviderError("no", kind="bad_request"), "limit": call("look")}
-    model = Scripted([call("look"), door.before(after.get(ending, call("stop"))), "Done.", "More."])
+    model = ScriptedModel([call("look"), door.before(after.get(ending, call("stop"))), "Done.", "More."])
     async with chatting(
         model, tools=[look, make_tool("stop", "stopped")], limits=Limits(iterations=2), stop_after=["stop"]
     ) as chat:
@@ -171,7 +171,7 @@ async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Sta
 
 
 async def test_steering_whose_request_fails_is_part_of_the_next_one(door: Door) -> None:
-    model = Scripted([call("wait", id="a"), ProviderError("no", kind="bad_request"), "Read."])
+    model = ScriptedModel([call("wait", id="a"), ProviderError("no", kind="bad_request"), "Read."])
     async with chatting(model, tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         receipt = chat.steer("Listen.")
@@ -190,7 +190,7 @@ async def test_follow_ups_return_to_their_queue_when_the_next_run_cannot_begin()
             raise ValueError("no")
         return "Be brief."
 
-    async with chatting(Scripted(["One.", "Two."]), system=system) as chat:
+    async with chatting(ScriptedModel(["One.", "Two."]), system=system) as chat:
         receipt = chat.follow_up("later")
         chat.follow_up("and later")
         assert (await chat.prompt("Go.")).code == "PROMPT_GENERATION_FAILED"
@@ -210,7 +210,7 @@ async def test_what_comes_while_a_run_begins_waits_behind_what_it_could_not_say(
             raise ValueError("no")
         return "Be brief."
 
-    async with chatting(Scripted(["One."]), system=system) as chat:
+    async with chatting(ScriptedModel(["One."]), system=system) as chat:
         chat.follow_up("first")
         turn = await door.reached_by(chat.start("Go."))
         chat.follow_up("second")
@@ -253,7 +253,7 @@ async def test_tools_and_listeners_may_steer(stage: Stage) -> None:
 async def test_a_pause_for_the_providers_tool_is_not_steered_into(door: Door) -> None:
     asked = Opaque("scripted", '{"type":"server_tool_use","id":"s1","name":"search","input":{}}')
     found = Opaque("scripted", '{"type":"search_result","tool_use_id":"s1"}')
-    model = Scripted([say(asked, stop_reason="pause_turn"), door.before(say(found, "Found.")), "Noted."])
+    model = ScriptedModel([say(asked, stop_reason="pause_turn"), door.before(say(found, "Found.")), "Noted."])
     async with chatting(model) as chat:
         chat.subscribe(once(ModelResponded, lambda: chat.steer("Hurry.")))
         turn = await door.reached_by(chat.start("Search."))
@@ -295,7 +295,7 @@ async def test_an_injection_resumes_a_typed_chat_as_well(stage: Stage) -> None:
 
 
 async def test_an_injection_waits_where_nothing_was_said_yet_or_the_last_turn_failed() -> None:
-    async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Both."])) as chat:
+    async with chatting(ScriptedModel([ProviderError("no", kind="bad_request"), "Both."])) as chat:
         assert chat.inject("first").disposition == "queued"
         await chat.prompt("Go.")
         assert chat.inject("second").disposition == "queued"
@@ -346,17 +346,20 @@ def refuse(text: str) -> None:
 HOOKS: dict[str, Callable[[Callable[..., Any]], dict[str, Any]]] = {
     **{
         name: lambda hook, name=name: {name: hook}
-        for name in ("system", "prompt", "run_state", "attempt_state", "project", "on_message")
+        for name in ("system", "prompt", "run_state", "attempt_state", "final_state", "on_message")
     },
     "stop_guard": lambda hook: {"stop_guard": hook},
     "stop_after": lambda hook: {"stop_after": hook},
     "validator": lambda hook: {"validators": [hook]},
     "error_prompt": lambda hook: {"validators": [refuse], "error_prompt": hook},
-    "reflection": lambda hook: {"model": Scripted([REPORTED], repeat=True), "output": Output(Report, reflection=hook)},
-    "middleware": lambda hook: {"middlewares": [hook]},
+    "reflection": lambda hook: {
+        "model": ScriptedModel([REPORTED], repeat=True),
+        "output": Output(Report, reflection=hook),
+    },
+    "middleware": lambda hook: {"tool_middleware": [hook]},
     "gate": lambda hook: {"gate": Deciding(hook)},
     "handler": lambda hook: {"tools": [Tool("look", "Look.", {"type": "object"}, hook, thread=False)]},
-    "model": lambda hook: {"model": FromFunction(hook)},
+    "model": lambda hook: {"model": FunctionModel(hook)},
 }
 REPORTED = [call("output", total=1), call("submit")]
 
@@ -365,14 +368,14 @@ REPORTED = [call("output", total=1), call("submit")]
 @pytest.mark.parametrize("where", HOOKS)
 async def test_what_a_hook_returns_of_a_chat_is_not_waited_for(where: str, given: str, door: Door) -> None:
     returned: list[object] = []
-    async with chatting(Scripted([door.before("Done.")], repeat=True)) as chat:
+    async with chatting(ScriptedModel([door.before("Done.")], repeat=True)) as chat:
         turn = await door.reached_by(chat.start("Go."))
 
         def hook(*_: object) -> object:
             returned.append(GIVEN[given](chat, turn))
             return returned[-1]
 
-        options: dict[str, Any] = {"model": Scripted([call("look"), "Done."], repeat=True), "tools": [look]}
+        options: dict[str, Any] = {"model": ScriptedModel([call("look"), "Done."], repeat=True), "tools": [look]}
         await run(Agent[Any, Any](name="a", **options | HOOKS[where](hook)), "Go.", max_attempts=2)
         assert returned
         assert (chat.state.is_running, chat.state.is_held) == (True, False)
@@ -387,13 +390,15 @@ async def test_what_callbacks_and_notifiers_return_of_a_chat_is_not_waited_for(g
     async def work(task: TaskContext) -> None:
         told.append("work")
 
-    async with chatting(Scripted([door.before("Done.")], repeat=True)) as chat:
+    async with chatting(ScriptedModel([door.before("Done.")], repeat=True)) as chat:
         turn = await door.reached_by(chat.start("Go."))
 
         def hook(name: str) -> Callable[..., Any]:
             return lambda *_: (told.append(name), GIVEN[given](chat, turn))[1]
 
-        agent = Agent(name="a", model=Scripted([call("look"), "Done."]), tools=[look], validators=[lambda text: None])
+        agent = Agent(
+            name="a", model=ScriptedModel([call("look"), "Done."]), tools=[look], validators=[lambda text: None]
+        )
         result = succeeded(await run(agent, "Go.", callbacks=Callbacks(**{name: hook(name) for name in names})))
         assert result.metadata.callback_errors == ()
         async with Tasks(notify=hook("notify")) as tasks:
@@ -408,7 +413,7 @@ async def test_what_callbacks_and_notifiers_return_of_a_chat_is_not_waited_for(g
 async def test_a_hook_may_say_something_to_the_chat_of_its_own_turn(stage: Stage) -> None:
     more = iter(["More."])
 
-    def say_more(stopping: Stopping) -> Any:  # noqa: ANN401 - no verdict, on purpose
+    def say_more(stopping: StopContext) -> Any:  # noqa: ANN401 - no verdict, on purpose
         return next((chat.follow_up(text) for text in more), None)
 
     async with chatting(stage.model(["One.", "Two."]), stop_guard=say_more) as chat:
@@ -416,7 +421,7 @@ async def test_a_hook_may_say_something_to_the_chat_of_its_own_turn(stage: Stage
 
 
 async def test_a_turn_cannot_be_waited_for_from_inside_itself(stage: Stage) -> None:
-    async def wait_for_it(stopping: Stopping) -> None:
+    async def wait_for_it(stopping: StopContext) -> None:
         await turn
 
     async with chatting(stage.model(["One."]), stop_guard=wait_for_it) as chat:
@@ -439,7 +444,7 @@ async def test_what_waits_can_be_withdrawn(stage: Stage) -> None:
 
 
 async def test_leaving_the_chat_withdraws_what_was_not_said() -> None:
-    async with chatting(Scripted([])) as chat:
+    async with chatting(ScriptedModel([])) as chat:
         receipt = chat.follow_up("later")
         waiting = asyncio.ensure_future(receipt.outcome())
     assert await waiting == "withdrawn"
@@ -459,7 +464,7 @@ async def test_who_stops_waiting_for_a_receipt_leaves_it_to_others(stage: Stage)
 
 @pytest.mark.parametrize("text", ["", " \n"])
 async def test_a_blank_text_is_refused(text: str) -> None:
-    async with chatting(Scripted([])) as chat:
+    async with chatting(ScriptedModel([])) as chat:
         for say_it in (chat.steer, chat.follow_up, chat.inject):
             with pytest.raises(ValueError, match="nothing to say"):
                 say_it(text)

@@ -10,7 +10,7 @@ from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.loop.prepare import CLOSING
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.chat.opening import Opening, once
 from tests.play.agents import Report, chatting, script_of
 from tests.play.models import Door, hang
@@ -65,7 +65,7 @@ async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage, door:
 
 
 async def test_an_abort_before_anything_was_said_leaves_no_trace() -> None:
-    async with chatting(Scripted(["One."])) as chat:
+    async with chatting(ScriptedModel(["One."])) as chat:
         turn = chat.start("Go.")
         chat.abort()
         assert (await turn).code == "EXECUTION_CANCELLED"
@@ -77,7 +77,7 @@ async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did
         chat.abort()
         await asyncio.Event().wait()
 
-    async with chatting(Scripted(["One."]), validators=[check]) as chat:
+    async with chatting(ScriptedModel(["One."]), validators=[check]) as chat:
         assert (await chat.prompt("Go.")).code == "EXECUTION_CANCELLED"
         assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
 
@@ -113,7 +113,7 @@ async def test_an_abort_works_from_every_place(stage: Stage) -> None:
 
 @virtual_clock
 async def test_a_chat_stopped_by_its_limits_has_no_marker() -> None:
-    async with chatting(Scripted([hang]), limits=Limits(seconds=5)) as chat:
+    async with chatting(ScriptedModel([hang]), limits=Limits(seconds=5)) as chat:
         assert (await chat.prompt("Go.")).code == "BUDGET_EXCEEDED"
         assert script_of(chat) == [("user", "Go.")]
 
@@ -178,7 +178,7 @@ async def test_who_gives_up_on_a_hold_does_not_hold(door: Door) -> None:
     async def slow(*_: object) -> None:
         await door.wait()
 
-    async with chatting(Scripted([hang, "Two."]), callbacks=Callbacks(on_failure=slow)) as chat:
+    async with chatting(ScriptedModel([hang, "Two."]), callbacks=Callbacks(on_failure=slow)) as chat:
         chat.start("Go.")
         await asyncio.sleep(0)
         holding = asyncio.create_task(chat.hold().__aenter__())
@@ -256,7 +256,7 @@ async def test_leaving_with_an_error_stops_what_runs_too(stage: Stage) -> None:
 
 
 async def test_no_listener_can_begin_a_turn_in_a_chat_that_is_left() -> None:
-    async with chatting(Scripted([hang])) as chat:
+    async with chatting(ScriptedModel([hang])) as chat:
         chat.subscribe(once(TurnEnded, lambda: chat.start("Again.")))
         chat.start("Go.")
         await asyncio.sleep(0)
@@ -276,7 +276,7 @@ async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up(door: Door) -> 
     async def never(*_: object) -> None:
         await door.wait()
 
-    async with chatting(Scripted(["One."], repeat=True), callbacks=Callbacks(on_success=never)) as chat:
+    async with chatting(ScriptedModel(["One."], repeat=True), callbacks=Callbacks(on_success=never)) as chat:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(chat.prompt("Go."), 1)
         door.reached.clear()
@@ -288,7 +288,7 @@ async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up(door: Door) -> 
 
 
 async def test_a_task_that_is_cancelled_before_it_begins_leaves_the_chat_idle() -> None:
-    async with chatting(Scripted(["One."])) as chat:
+    async with chatting(ScriptedModel(["One."])) as chat:
         ends: list[object] = []
         chat.subscribe(lambda event: ends.append(event.result) if isinstance(event, TurnEnded) else None)
         turn = chat.start("Go.")
@@ -431,5 +431,5 @@ async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage, recor
 
 @virtual_clock
 async def test_a_run_without_a_chat_has_no_marker() -> None:
-    result = await run(Agent(name="tester", model=Scripted([hang]), limits=Limits(seconds=5)), "Go.")
+    result = await run(Agent(name="tester", model=ScriptedModel([hang]), limits=Limits(seconds=5)), "Go.")
     assert transcript(result.history) == [("user", "Go.")]

@@ -8,7 +8,7 @@ import pytest
 from journeyman import Agent, Chat, ChatBusy, Events, Output, Price, ProviderError, Result, Usage
 from journeyman.chat.turn import ABORTED
 from journeyman.events import Event, RunSucceeded, TurnEnded
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.play import Door, Report, Stage, cancelled, chatting, look, script_of
 
 
@@ -107,7 +107,7 @@ async def test_a_stream_is_entered_once_and_iterated_inside(stage: Stage) -> Non
 
 
 async def test_a_stream_knows_the_type_of_its_agents_output() -> None:
-    agent = Agent(name="typed", model=Scripted([call("output", total=1)]), output=Output(Report))
+    agent = Agent(name="typed", model=ScriptedModel([call("output", total=1)]), output=Output(Report))
     async with Chat(agent) as chat, chat.stream("One.") as events:
         assert_type(events, Events[Report])
         async for _ in events:
@@ -135,7 +135,7 @@ async def test_a_turn_counts_what_all_its_runs_have_used(stage: Stage, door: Doo
 
 
 async def test_a_turn_tells_what_all_its_runs_have_cost() -> None:
-    model = Scripted(["One.", "Two."], price=Price(input=1_000.0, output=1_000.0))
+    model = ScriptedModel(["One.", "Two."], price=Price(input=1_000.0, output=1_000.0))
     async with chatting(model) as chat:
         turn = chat.start("Go.")
         chat.follow_up("And?")
@@ -164,7 +164,7 @@ async def test_the_usage_of_an_aborted_or_cancelled_turn_is_counted(stage: Stage
 
 
 async def test_the_usage_of_a_turn_that_failed_holds_its_first_runs(door: Door) -> None:
-    async with chatting(Scripted([door.before("One."), ProviderError("no", kind="bad_request")])) as chat:
+    async with chatting(ScriptedModel([door.before("One."), ProviderError("no", kind="bad_request")])) as chat:
         chat.follow_up("And?")
         turn = chat.start("Go.")
         assert (await door.open_for(turn)).code == "API_ERROR"

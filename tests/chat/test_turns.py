@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from journeyman import Agent, Chat, Host, InMemoryJournal, Limits, Output, Success, run, tool
+from journeyman import Agent, Chat, InMemoryJournal, Limits, Output, Runtime, Success, run, tool
 from journeyman.errors import ChatBusy, NothingToContinue, ProviderError
-from journeyman.models.scripted import Scripted, call
-from journeyman.output import Escalate, KeepGoing, Stopping, StopVerdict
+from journeyman.models.scripted import ScriptedModel, call
+from journeyman.output import ContinueRun, FailRun, StopContext, StopVerdict
 from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.chat.opening import Opening
 from tests.play import existing
@@ -65,7 +65,7 @@ async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage, door: D
 
 
 async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -> None:
-    async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Both answered."])) as chat:
+    async with chatting(ScriptedModel([ProviderError("no", kind="bad_request"), "Both answered."])) as chat:
         assert (await chat.prompt("One.")).code == "API_ERROR"
         error = existing(chat.state.last_error)
         assert error.code == "API_ERROR"
@@ -75,7 +75,7 @@ async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -
 
 
 async def test_input_that_does_not_fit_fails_before_anything_is_said() -> None:
-    async with chatting(Scripted([]), input=int, prompt="{}!".format) as chat:
+    async with chatting(ScriptedModel([]), input=int, prompt="{}!".format) as chat:
         assert (await chat.prompt("many")).code == "INVALID_INPUT"
         assert chat.messages == ()
 
@@ -124,7 +124,7 @@ async def test_the_conversation_can_be_replaced_between_turns(stage: Stage) -> N
 
 @pytest.mark.parametrize("history", [[], [Message("user", (Text("One?"),)), Message("assistant", (Text("One."),))]])
 async def test_a_chat_with_nothing_to_answer_cannot_be_continued(history: list[Message]) -> None:
-    async with chatting(Scripted([]), history=history) as chat:
+    async with chatting(ScriptedModel([]), history=history) as chat:
         with pytest.raises(NothingToContinue, match=r"Use prompt\(\)"):
             await chat.continue_()
 
@@ -137,7 +137,7 @@ async def test_a_typed_chat_that_came_to_its_end_cannot_be_continued(stage: Stag
 
 
 async def test_a_chat_is_used_inside_its_block_only() -> None:
-    chat = chatting(Scripted(["Hello."]))
+    chat = chatting(ScriptedModel(["Hello."]))
     with pytest.raises(RuntimeError, match="Use it inside 'async with Chat"):
         chat.start("Hi.")
     async with chat:
@@ -183,7 +183,7 @@ async def test_a_message_is_encoded_once_however_many_prompts_follow(stage: Stag
 
 @virtual_clock
 async def test_cancelling_a_prompt_cancels_its_turn_and_keeps_the_conversation() -> None:
-    async with chatting(Scripted([call("look", id="a"), hang, "Here."]), tools=[look]) as chat:
+    async with chatting(ScriptedModel([call("look", id="a"), hang, "Here."]), tools=[look]) as chat:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(chat.prompt("Go."), 1)
         assert not chat.state.is_running
@@ -195,21 +195,21 @@ async def test_cancelling_a_prompt_cancels_its_turn_and_keeps_the_conversation()
 async def test_a_journal_keeps_the_runs_of_a_chat_apart() -> None:
     journal = InMemoryJournal()
     for answers in (["One.", "Two."], []):  # the second chat reads everything from the journal
-        async with chatting(Scripted(answers), host=Host(journal=journal)) as chat:
+        async with chatting(ScriptedModel(answers), runtime=Runtime(journal=journal)) as chat:
             assert (await chat.prompt("One?")).unwrap() == "One."
             assert (await chat.prompt("Two?")).unwrap() == "Two."
 
 
 async def test_a_chat_inside_a_run_is_shown_below_it() -> None:
     paths: list[tuple[str, ...]] = []
-    inner = Agent(name="inner", model=Scripted(["Hello."]))
+    inner = Agent(name="inner", model=ScriptedModel(["Hello."]))
 
     @tool
     async def delegate() -> str:
         async with Chat(inner, on_event=lambda event: paths.append(event.path)) as chat:
             return (await chat.prompt("Hi.")).unwrap()
 
-    result = await run(Agent(name="outer", model=Scripted([call("delegate"), "Done."]), tools=[delegate]), "Go.")
+    result = await run(Agent(name="outer", model=ScriptedModel([call("delegate"), "Done."]), tools=[delegate]), "Go.")
     assert isinstance(result, Success)
     assert set(paths) == {("outer", "inner")}
 
@@ -218,11 +218,11 @@ async def test_a_chat_inside_a_run_is_shown_below_it() -> None:
 
 
 async def test_a_guard_lets_the_turn_stop(stage: Stage) -> None:
-    seen: list[Stopping] = []
+    seen: list[StopContext] = []
     async with chatting(stage.model(["Done."]), stop_guard=seen.append) as chat:
         assert (await chat.prompt("Go.")).unwrap() == "Done."
     assert seen == [
-        Stopping(
+        StopContext(
             text="Done.",
             attempt=1,
             iteration=1,
@@ -235,11 +235,11 @@ async def test_a_guard_lets_the_turn_stop(stage: Stage) -> None:
 
 
 async def test_what_a_guard_adds_comes_before_the_steering_of_that_moment(stage: Stage) -> None:
-    def guard(stopping: Stopping) -> StopVerdict:
+    def guard(stopping: StopContext) -> StopVerdict:
         if stopping.iteration > 1:
             return None
         chat.steer("Also this.")
-        return KeepGoing("Test it first.")
+        return ContinueRun("Test it first.")
 
     async with chatting(stage.model(["Done.", "Tested."]), stop_guard=guard) as chat:
         assert (await chat.prompt("Go.")).unwrap() == "Tested."
@@ -247,8 +247,8 @@ async def test_what_a_guard_adds_comes_before_the_steering_of_that_moment(stage:
 
 
 async def test_what_a_guard_adds_counts_against_the_limit(stage: Stage) -> None:
-    def guard(stopping: Stopping) -> KeepGoing:
-        return KeepGoing("More.")
+    def guard(stopping: StopContext) -> ContinueRun:
+        return ContinueRun("More.")
 
     model = stage.model(["Done."], repeat=True)
     async with chatting(model, stop_guard=guard, limits=Limits(iterations=3)) as chat:
@@ -259,9 +259,9 @@ async def test_what_a_guard_adds_counts_against_the_limit(stage: Stage) -> None:
 
 
 async def test_a_guard_that_escalates_ends_the_turn_and_keeps_the_queues(stage: Stage) -> None:
-    def guard(stopping: Stopping) -> Escalate:
+    def guard(stopping: StopContext) -> FailRun:
         chat.follow_up("later")
-        return Escalate("stuck")
+        return FailRun("stuck")
 
     async with chatting(stage.model(["Done."]), stop_guard=guard) as chat:
         assert (await chat.prompt("Go.")).code == "STOP_GUARD"
@@ -270,7 +270,7 @@ async def test_a_guard_that_escalates_ends_the_turn_and_keeps_the_queues(stage: 
 
 
 async def test_a_guard_is_not_asked_while_something_waits_to_be_said(stage: Stage, door: Door) -> None:
-    seen: list[Stopping] = []
+    seen: list[StopContext] = []
     async with chatting(stage.model([door.before("One."), "Two.", "Three."]), stop_guard=seen.append) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.steer("two")
@@ -280,7 +280,7 @@ async def test_a_guard_is_not_asked_while_something_waits_to_be_said(stage: Stag
 
 
 async def test_a_guard_is_asked_where_a_call_ends_the_turn_although_a_follow_up_waits(stage: Stage) -> None:
-    seen: list[Stopping] = []
+    seen: list[StopContext] = []
     async with chatting(
         stage.model([call("stop")]), tools=[make_tool("stop")], stop_after=["stop"], stop_guard=seen.append
     ) as chat:
@@ -292,8 +292,8 @@ async def test_a_guard_is_asked_where_a_call_ends_the_turn_although_a_follow_up_
 
 @pytest.mark.parametrize("ending", ["abort", "limit"])
 async def test_a_guard_is_asked_on_normal_stops_only(ending: str) -> None:
-    asked: list[Stopping] = []
-    model = Scripted([hang] if ending == "abort" else [call("stop")])
+    asked: list[StopContext] = []
+    model = ScriptedModel([hang] if ending == "abort" else [call("stop")])
     async with chatting(model, tools=[make_tool("stop")], stop_guard=asked.append, limits=Limits(iterations=1)) as chat:
         turn = chat.start("Go.")
         if ending == "abort":

@@ -15,7 +15,7 @@ from journeyman.chat.turn import ABORTED
 from journeyman.compaction import ClearToolResults
 from journeyman.errors import NothingToUndo, ProviderError, StoreError
 from journeyman.model import Request, Response
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.store import Redacted, Store
 from journeyman.types import Message, Opaque
 from journeyman.window import Compaction
@@ -90,7 +90,7 @@ async def test_nothing_is_deleted_by_undo(path: Path) -> None:
 
 async def test_steering_and_follow_ups_belong_to_their_turn(door: Door) -> None:
     script = ["One.", call("wait", id="a"), "Two.", "Three."]
-    async with chatting(Scripted(script), tools=[door.tool()]) as chat:
+    async with chatting(ScriptedModel(script), tools=[door.tool()]) as chat:
         await chat.prompt("1.")
         before = chat.messages
         turn = chat.start("2.")
@@ -135,7 +135,7 @@ async def test_an_aborted_turn_is_undone_with_the_word_about_its_end(stage: Stag
 
 async def test_a_prompt_that_joined_an_unanswered_one_is_undone_alone(kept: Kept) -> None:
     answers = [ProviderError("no", kind="bad_request"), "Both.", "First."]
-    async with Chat.open(Agent(name="tester", model=Scripted(answers)), kept.place, id="a", create=True) as chat:
+    async with Chat.open(Agent(name="tester", model=ScriptedModel(answers)), kept.place, id="a", create=True) as chat:
         await chat.prompt("1.")
         before = chat.messages
         await chat.prompt("2.")
@@ -176,7 +176,7 @@ async def test_a_turn_that_said_nothing_is_passed_over(path: Path) -> None:
 
 
 async def test_undo_is_refused_while_a_turn_goes_on_and_outside_of_the_block(door: Door) -> None:
-    async with chatting(Scripted([door.before("Hello.")])) as chat:
+    async with chatting(ScriptedModel([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
         with pytest.raises(ChatBusy):
             chat.undo()
@@ -243,7 +243,7 @@ async def test_compaction_does_not_show_what_was_undone() -> None:
         return "So it is."
 
     agent = Agent(
-        name="tester", model=FromFunction(answer), compaction=Compaction([ClearToolResults()], window_tokens=8_192)
+        name="tester", model=FunctionModel(answer), compaction=Compaction([ClearToolResults()], window_tokens=8_192)
     )
     async with Chat(agent) as chat:
         await chat.prompt("1.")
@@ -257,7 +257,7 @@ async def test_what_waited_for_a_tool_of_the_provider_goes_with_the_turn_after_i
     asked = Opaque("scripted", '{"type":"server_tool_use","id":"s1","name":"search","input":{}}')
     paused = Response(content=(asked,), stop_reason="pause_turn")
     script = [paused, ProviderError("no", kind="bad_request"), "Both."]
-    async with Chat.open(Agent(name="tester", model=Scripted(script)), path, id="a", create=True) as chat:
+    async with Chat.open(Agent(name="tester", model=ScriptedModel(script)), path, id="a", create=True) as chat:
         assert (await chat.prompt("1.")).code == "API_ERROR"
         await chat.prompt("2.")
         chat.undo()
@@ -304,7 +304,7 @@ async def test_whatever_happened_undo_gives_back_what_was_there_before_the_turn(
             return [call("look"), call("wait")] if chance.random() < 0.5 else call("look")
         return f"answer {chance.random()}"
 
-    agent = Agent(name="tester", model=FromFunction(answer), tools=[look, door.tool()])
+    agent = Agent(name="tester", model=FunctionModel(answer), tools=[look, door.tool()])
     before: list[Conversation] = []
     with Store(path) as store:
         place = Redacted(store) if redacted else store

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Price, ProviderError, Subagents, Usage, tool
 from journeyman.model import Part, Request, ResponseStarted, TextPart
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 
 print("the file prints")  # noqa: T201 - users' files do
 
@@ -99,12 +99,12 @@ class Silent:
         await asyncio.Event().wait()
 
 
-greeter = Agent(name="greeter", model=Scripted(["Good morning!\nHow are you?"]))
-echo = Agent(name="echo", model=Scripted([lambda request: f"<{request.messages[0].text}>"]))
-square = Agent(name="square", model=Scripted(["ok"]), input=int, prompt=lambda number: f"{number * number}")
+greeter = Agent(name="greeter", model=ScriptedModel(["Good morning!\nHow are you?"]))
+echo = Agent(name="echo", model=ScriptedModel([lambda request: f"<{request.messages[0].text}>"]))
+square = Agent(name="square", model=ScriptedModel(["ok"]), input=int, prompt=lambda number: f"{number * number}")
 planner = Agent(
     name="planner",
-    model=Scripted(
+    model=ScriptedModel(
         [
             say("Off we go.", call("output", city="Oslo", days=1)),
             say("Longer, then.", call("output", city="Oslo", days=2)),
@@ -118,16 +118,16 @@ planner = Agent(
 )
 hopeless = Agent(
     name="hopeless",
-    model=Scripted([call("output", city="Oslo", days=1)], repeat=True),
+    model=ScriptedModel([call("output", city="Oslo", days=1)], repeat=True),
     output=Output(Trip),
     validators=[long_enough],
     limits=Limits(attempts=2),
 )
-talker = Agent(name="talker", model=Scripted([call("talk"), "done"]), tools=[talk])
-buggy = Agent(name="buggy", model=Scripted(["done"]), on_message=drop)
+talker = Agent(name="talker", model=ScriptedModel([call("talk"), "done"]), tools=[talk])
+buggy = Agent(name="buggy", model=ScriptedModel(["done"]), on_message=drop)
 busy = Agent(
     name="busy",
-    model=Scripted(
+    model=ScriptedModel(
         [
             say("I look at \x1b[2Jtwo cities.", call("look", city="Oslo"), call("look", city="Rome")),
             say(call("look", city="Oslo"), call("fail"), call("fly", to="Mars", fast=True)),
@@ -137,14 +137,14 @@ busy = Agent(
     tools=[look, fail],
 )
 unlucky = Agent(
-    name="unlucky", model=Scripted([ProviderError("Try later.", kind="overloaded", retry_after_s=0.2), "At last."])
+    name="unlucky", model=ScriptedModel([ProviderError("Try later.", kind="overloaded", retry_after_s=0.2), "At last."])
 )
-sleeper = Agent(name="sleeper", model=Scripted([say("Good night.", call("sleep"))]), tools=[sleep])
-blocker = Agent(name="blocker", model=Scripted([say("I block.", call("block"))]), tools=[block])
-waiter = Agent(name="waiter", model=Scripted([say("I wait.", call("wait"))]), tools=[wait])
-leaver = Agent(name="leaver", model=Scripted([say("I leave.", call("leave_behind"))]), tools=[leave_behind])
+sleeper = Agent(name="sleeper", model=ScriptedModel([say("Good night.", call("sleep"))]), tools=[sleep])
+blocker = Agent(name="blocker", model=ScriptedModel([say("I block.", call("block"))]), tools=[block])
+waiter = Agent(name="waiter", model=ScriptedModel([say("I wait.", call("wait"))]), tools=[wait])
+leaver = Agent(name="leaver", model=ScriptedModel([say("I leave.", call("leave_behind"))]), tools=[leave_behind])
 silent = Agent(name="silent", model=Silent())
-claude = Agent(name="claude", model="anthropic:claude-sonnet-5-5", retries=0)
+claude = Agent(name="claude", model="anthropic:claude-sonnet-5-5", request_retries=0)
 
 
 # -- agents that send out others --------------------------------------------------------------------------------------
@@ -161,17 +161,17 @@ def stand_about(request: Request) -> Answer:
 
 
 PRICE = Price(input=3, output=15)
-scout = Agent(name="scout", description="Looks.", model=FromFunction(explore, price=PRICE), tools=[look])
+scout = Agent(name="scout", description="Looks.", model=FunctionModel(explore, price=PRICE), tools=[look])
 guide = Agent(
     name="guide",
-    model=Scripted([call("subagent", agent="scout", task="Bergen"), "Bergen it is."], price=PRICE),
+    model=ScriptedModel([call("subagent", agent="scout", task="Bergen"), "Bergen it is."], price=PRICE),
     tools=[Subagents(scout)],
 )
-ill = Agent(name="ill", model=Scripted([ProviderError("No more.", kind="quota")], price=PRICE))
+ill = Agent(name="ill", model=ScriptedModel([ProviderError("No more.", kind="quota")], price=PRICE))
 SENT = [("scout", "Oslo"), ("ill", "Paris"), ("scout", "Rome")]
 chief = Agent(
     name="chief",
-    model=Scripted(
+    model=ScriptedModel(
         [
             say("I send three.", call("subagent", tasks=[{"agent": who, "task": city} for who, city in SENT])),
             say("And a guide.", call("subagent", agent="guide", task="Where to?")),
@@ -181,9 +181,9 @@ chief = Agent(
     ),
     tools=[Subagents(scout, guide, ill)],
 )
-stander = Agent(name="stander", model=FromFunction(stand_about), tools=[wait])
+stander = Agent(name="stander", model=FunctionModel(stand_about), tools=[wait])
 crowd = Agent(
     name="crowd",
-    model=Scripted([call("subagent", tasks=[{"agent": "stander", "task": f"Stand {n}."} for n in range(8)])]),
+    model=ScriptedModel([call("subagent", tasks=[{"agent": "stander", "task": f"Stand {n}."} for n in range(8)])]),
     tools=[Subagents(stander, max_concurrency=None)],
 )

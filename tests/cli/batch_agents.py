@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from journeyman import Agent, Output, ProviderError, tool
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Base64, Document, Text
 
 
@@ -66,11 +66,11 @@ async def paying(request: Request) -> Answer:
     return say("done")
 
 
-patient = Agent(name="patient", model=FromFunction(limited))
-echo = Agent(name="echo", model=FromFunction(echoed))
-clerk = Agent(name="clerk", model=FromFunction(paying), tools=[pay])
+patient = Agent(name="patient", model=FunctionModel(limited))
+echo = Agent(name="echo", model=FunctionModel(echoed))
+clerk = Agent(name="clerk", model=FunctionModel(paying), tools=[pay])
 planner = Agent(
-    name="planner", input=Trip, model=FromFunction(lambda _: call("output", city="Oslo", days=3)), output=Output(Trip)
+    name="planner", input=Trip, model=FunctionModel(lambda _: call("output", city="Oslo", days=3)), output=Output(Trip)
 )
 
 
@@ -92,7 +92,7 @@ class Anything(BaseModel):
     city: str = ""
 
 
-travelled = FromFunction(lambda request: request.messages[0].text)
+travelled = FunctionModel(lambda request: request.messages[0].text)
 traveller = Agent(name="traveller", input=Journey, model=travelled)
 renamed = Agent(name="renamed", input=Renamed, model=travelled)
 open_to_all = Agent(name="open_to_all", input=Anything, model=travelled)
@@ -110,4 +110,4 @@ def contents(block: object) -> str:
     return b64decode(block.source.data).decode()
 
 
-blocks = Agent(name="blocks", model=FromFunction(told_blocks))
+blocks = Agent(name="blocks", model=FunctionModel(told_blocks))

@@ -12,7 +12,7 @@ from journeyman import Agent, Output, ask_user, tool
 from journeyman.errors import ProviderError
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.model import Part, Request, ResponseStarted, TextPart
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import Workspace
 from journeyman.types import Base64, Image, Text, ToolResult, Usage
 
@@ -95,7 +95,7 @@ def obey(request: Request) -> Answer:
             return f"heard {said}, read {results}"
 
 
-obedient = FromFunction(obey)
+obedient = FunctionModel(obey)
 tools = [wait, sleep, block, printing, ask_user, *Workspace(".").tools("read", "bash")]
 
 
@@ -118,7 +118,7 @@ endless = Agent(name="endless", model=Endless())
 EDIT = call("edit", path="greet.py", old_text="Hello", new_text="Hi")
 editor = Agent(
     name="editor",
-    model=Scripted([call("read", path="greet.py"), EDIT, "It is done."]),
+    model=ScriptedModel([call("read", path="greet.py"), EDIT, "It is done."]),
     tools=Workspace(".").tools("read", "edit"),
 )
 helper = Agent(name="helper", model=obedient, tools=tools)
@@ -136,7 +136,7 @@ class AskAlways:
 
 
 guarded = Agent(name="guarded", model=obedient, tools=tools, gate=AskAlways())
-planner = Agent(name="planner", model=FromFunction(lambda _: call("output", city="Oslo")), output=Output(Trip))
+planner = Agent(name="planner", model=FunctionModel(lambda _: call("output", city="Oslo")), output=Output(Trip))
 failing = Agent(name="failing", model="anthropic:no-such-model")
 
 
@@ -148,5 +148,5 @@ async def pick(request: Request) -> Answer:
     return say(f"heard {last}")
 
 
-picky = Agent(name="picky", model=FromFunction(pick))
-adder = Agent(name="adder", model=FromFunction(pick), input=int)
+picky = Agent(name="picky", model=FunctionModel(pick))
+adder = Agent(name="adder", model=FunctionModel(pick), input=int)

@@ -9,7 +9,7 @@ from pathlib import Path
 from journeyman import Agent, ask_user, tool
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 
 _CALLS = (
     say("I look first.", call("look", invoice="A", id="look")),
@@ -59,7 +59,7 @@ class AsksForB:
         return Ask("May it be \x1b[2Jpaid?") if request.arguments == {"invoice": "B"} else Allow()
 
 
-clerk = Agent(name="clerk", model=FromFunction(_pays), tools=[look, pay])
-stern = Agent(name="clerk", model=FromFunction(_pays), tools=[look, pay], system="Be stern.")
-careful = Agent(name="careful", model=FromFunction(_pays), tools=[look, pay], gate=AsksForB())
-asker = Agent(name="asker", model=FromFunction(_asks), tools=[ask_user])
+clerk = Agent(name="clerk", model=FunctionModel(_pays), tools=[look, pay])
+stern = Agent(name="clerk", model=FunctionModel(_pays), tools=[look, pay], system="Be stern.")
+careful = Agent(name="careful", model=FunctionModel(_pays), tools=[look, pay], gate=AsksForB())
+asker = Agent(name="asker", model=FunctionModel(_asks), tools=[ask_user])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from journeyman import Agent, Text, ToolResult, ask_user, tool
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.permission import Permission
 from journeyman.toolbox import Workspace
 
@@ -29,5 +29,5 @@ def obey(request: Request) -> Answer:
 
 
 tools = [*Workspace(".").tools(), publish, ask_user]
-worker = Agent(name="worker", model=FromFunction(obey), tools=tools)
-guarded = Agent(name="guarded", model=FromFunction(obey), tools=tools, gate=Permission(mode="trust"))
+worker = Agent(name="worker", model=FunctionModel(obey), tools=tools)
+guarded = Agent(name="guarded", model=FunctionModel(obey), tools=tools, gate=Permission(mode="trust"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from journeyman import Agent, Price, Subagents, Text, Usage, tool
 from journeyman.model import Facts, Part, Request
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.toolbox import Workspace
 
 FACTS = Facts(context_window=200_000, price=Price(input=3, output=15))
@@ -29,7 +29,7 @@ Only the **bolts** run out. Order them with `order("bolt", 40)`.
 class Known:
     """A function that plays a model, of which the window and the price are known."""
 
-    policy: FromFunction
+    policy: FunctionModel
     name: str = "sonnet"
     provider: str = "scripted"
     facts: Facts = FACTS
@@ -68,6 +68,6 @@ def led(request: Request) -> Answer:
 
 
 scout = Agent(
-    name="scout", description="Reads lists.", model=Known(FromFunction(scouted), name="haiku"), tools=[read_list]
+    name="scout", description="Reads lists.", model=Known(FunctionModel(scouted), name="haiku"), tools=[read_list]
 )
-lead = Agent(name="lead", model=Known(FromFunction(led)), tools=[Subagents(scout), *Workspace(".").tools("bash")])
+lead = Agent(name="lead", model=Known(FunctionModel(led)), tools=[Subagents(scout), *Workspace(".").tools("bash")])

@@ -17,10 +17,10 @@ SEVERAL = AGENTS.with_name("several.py")
 FILES = {
     "agents.py": """
         from journeyman import Agent
-        from journeyman.models.scripted import Scripted
-        analyst = Agent(name="analyst", model=Scripted(["hi"]))
+        from journeyman.models.scripted import ScriptedModel
+        analyst = Agent(name="analyst", model=ScriptedModel(["hi"]))
         writer = Agent(name="writer", model="antropic:claude-sonnet-5-5")
-        counter = Agent(name="counter", model=Scripted(["hi"]), input=int)
+        counter = Agent(name="counter", model=ScriptedModel(["hi"]), input=int)
         number = 3
         def make(): ...
         """,
@@ -33,7 +33,7 @@ FILES = {
     "leaves.py": "import sys\nprint('{}')\nsys.exit(4)\n",
     "needs.py": "import package_that_is_missing.part\n",
     "cancels.py": "import asyncio\nraise asyncio.CancelledError\n",
-    "wrong.py": "from journeyman import Agent\n\nAgent(name='a b', model='claude', nudge=True)\n",
+    "wrong.py": "from journeyman import Agent\n\nAgent(name='a b', model='claude', reminder=True)\n",
     "toolish.py": "from journeyman import tool\n\n@tool\ndef f(x): ...\n",
     "empty.py": "x = 1\n",
     "notes.txt": "hello\n",
@@ -217,7 +217,7 @@ MORE: dict[str, str] = {
     f"run {'a' * 5_000}/agents.py hi": "There is no file aaaa",
     "batch agents.py:analyst folder --out out --format jsonl": "folder cannot be read: ",
     "batch agents.py:analyst nope.jsonl --out out": "There is no file nope.jsonl.",
-    "batch agents.py:analyst narrow.csv --out out --at-once -3": "--at-once -3 allows nothing. Give a number above 0.",
+    "batch agents.py:analyst narrow.csv --out out --max-concurrency -3": "--max-concurrency -3 allows nothing",
     "batch agents.py:analyst narrow.csv --out out --budget 0": "--budget 0 allows nothing.",
     "batch agents.py:analyst narrow.csv --out notes.txt": "notes.txt is not the output of a batch: line 1 is no",
     "chat agents.py:analyst --resume nothing --session-file s.db": "s.db has no session 'nothing'. It has none yet: le",
@@ -230,7 +230,7 @@ MORE: dict[str, str] = {
     "prune": "Which runs? Name runs, or give --older-than 30d; not both.",
     "prune x --older-than 30d": "Which runs? Name runs, or give --older-than 30d; not both.",
     "queues --store nope.db": "There is no store nope.db.",
-    "worker agents.py:analyst --slots 0 --store w.db": "A worker with 0 slots does nothing. Give it at least one.",
+    "worker agents.py:analyst --max-concurrency 0 --store w.db": "A worker with 0 slots does nothing.",
     "worker agents.py:analyst --grace -1 --store w.db": "--grace -1 is no time.",
     "view --port 99999 notes.txt": "99999 is no port. Give a number from 0 to 65535.",
     "view folder": "folder could not be opened: unable to open database file.",
@@ -337,7 +337,7 @@ MALFORMED: dict[str, str] = {
     "record agents.py:analyst hi": "--cassette",
     "approve x": "DIGEST",
     "deny x": "DIGEST",
-    "worker agents.py:analyst --slots many": "--slots",
+    "worker agents.py:analyst --max-concurrency many": "--max-concurrency",
     "runs --status lost": "--status",
     "export x --as xml": "--as",
     "completion": "SHELL",

@@ -122,7 +122,7 @@ def test_stdin_is_read_as_it_comes_and_goes_on_where_it_was(office: Office) -> N
 
 
 def test_a_limited_rate_is_told_waited_for_and_no_line_fails_of_it(office: Office) -> None:
-    done = office("patient", office.lines("a", "b", "c"), "--at-once", "1")
+    done = office("patient", office.lines("a", "b", "c"), "--max-concurrency", "1")
     assert done.code == 0, done.stderr
     assert "scripted limits the rate: no run asks it for 0.05 s." in done.stderr
     assert office.outputs() == {1: "a", 2: "b", 3: "c"}
@@ -132,7 +132,7 @@ def test_a_limited_rate_is_told_waited_for_and_no_line_fails_of_it(office: Offic
 def test_a_full_disk_loses_no_result_and_the_same_command_goes_on(office: Office) -> None:
     inputs = office.lines(*"abcdef")
     (office.folder / "small-disk").touch()
-    full = office("echo", inputs, "--at-once", "1")
+    full = office("echo", inputs, "--max-concurrency", "1")
     written = office.results()  # each of them whole
     assert 0 < len(written) < 6
     assert_one_error_line(
@@ -206,7 +206,7 @@ def test_a_torn_last_line_is_cut_and_done_again(office: Office) -> None:
 
 def test_a_spent_budget_names_the_first_line_that_was_not_taken_and_the_next_command_goes_on(office: Office) -> None:
     inputs = office.lines(*[str(number) for number in range(40)])
-    done = office("echo", inputs, "--budget", "500", "--at-once", "1")
+    done = office("echo", inputs, "--budget", "500", "--max-concurrency", "1")
     assert done.code == 1
     assert "The budget is spent. The first line that was not taken is line 18." in done.stderr
     assert office("echo", inputs).code == 0
@@ -254,7 +254,7 @@ def test_a_file_of_something_else_is_refused_and_stays_as_it_is(office: Office, 
         ("none.jsonl", (), "There is no file none.jsonl."),
         ("in.txt", (), "The name of in.txt does not tell how it is written. Say it: --format jsonl, json, csv or tsv."),
         ("out.jsonl", (), "out.jsonl is both the inputs and the output."),
-        ("in.jsonl", ("--at-once", "0"), "--at-once 0 allows nothing."),
+        ("in.jsonl", ("--max-concurrency", "0"), "--max-concurrency 0 allows nothing."),
         ("in.jsonl", ("--cost", "-1"), "--cost -1 allows nothing."),
         ("empty.csv", (), "The inputs cannot be used: it has no header"),
         ("in.jsonl", ("--durable", "."), "could not be opened"),

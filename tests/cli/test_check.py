@@ -9,7 +9,7 @@ from tests.cli.program import AGENTS, Warm
 WRONG = """
 from journeyman import Agent
 
-Agent(name="a b", model="claude", nudge=True)
+Agent(name="a b", model="claude", reminder=True)
 """
 
 
@@ -45,9 +45,9 @@ def test_tools_show_how_they_run_and_a_model_that_cannot_be_used_now_is_no_probl
 
 
 SAYS_ALL = """
-from journeyman import Agent, Settings, tool
+from journeyman import Agent, ModelSettings, tool
 from journeyman.compaction import ClearToolResults
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.permission import Permission
 
 class Clerk:
@@ -59,11 +59,11 @@ def look(place: str) -> str:
     return place
 
 agent = Agent(
-    name="scout", model=Scripted([]), system="You look \\x1b[2J around.\\n" * 50, tools=[look],
-    settings=Settings(max_tokens=1_000, thinking="low"), gate=[Permission(mode="plan"), Clerk()],
+    name="scout", model=ScriptedModel([]), system="You look \\x1b[2J around.\\n" * 50, tools=[look],
+    settings=ModelSettings(max_tokens=1_000, thinking="low"), gate=[Permission(mode="plan"), Clerk()],
     compaction=[ClearToolResults()],
 )
-made = Agent(name="made", model=Scripted([]), system=lambda text: text)
+made = Agent(name="made", model=ScriptedModel([]), system=lambda text: text)
 """
 
 

@@ -16,7 +16,7 @@ from tests.cli.program import LACKING, Warm, assert_one_error_line
 ECHO = """
 from journeyman import Agent
 from journeyman.model import Request
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 from journeyman.types import Document, Text
 
 def repeat(request: Request) -> str:
@@ -25,8 +25,8 @@ def repeat(request: Request) -> str:
     documents = [each for each in content if isinstance(each, Document)]
     return repr((texts, [(each.title, each.source.media_type) for each in documents]))
 
-echo = Agent(name="echo", model=FromFunction(repeat))
-counter = Agent(name="counter", model=FromFunction(repeat), input=int)
+echo = Agent(name="echo", model=FunctionModel(repeat))
+counter = Agent(name="counter", model=FunctionModel(repeat), input=int)
 """
 
 

@@ -108,7 +108,7 @@ CONTEXTS: tuple[endings.Context, ...] = (
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: str(context.code))
 def test_every_ending_fits_the_schema(context: endings.Context) -> None:
-    failure = Failure(error=endings.Ending(context), metadata=Metadata(usage=Usage(), latency_s=0.5), history=())
+    failure = Failure(error=endings.ErrorInfo(context), metadata=Metadata(usage=Usage(), latency_s=0.5), history=())
     document = result_document(failure, agent="a", output=None)
     assert parsed(dump_document(document))["error"]["code"] == context.code
 

@@ -43,7 +43,7 @@ class Desk:
         return json.loads(self("show", run, "--json", *words).stdout)
 
     def digest(self, run: str) -> str:
-        return self.shown(run)["waits_for"][0]["digest"]
+        return self.shown(run)["pending"][0]["question_id"]
 
     def stop(self, agent: str, id: str, number: int = SIGKILL, file: Path = AGENTS) -> Done:
         """Begin a run, and send it a signal in the middle of a tool."""

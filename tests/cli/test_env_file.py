@@ -16,8 +16,8 @@ from tests.cli.program import Warm, assert_one_error_line
 AGENTS = """
 import os
 from journeyman import Agent
-from journeyman.models.scripted import Scripted
-agent = Agent(name="clerk", model=Scripted([f"{os.environ['WORD']} {os.environ.get('OTHER')}"]))
+from journeyman.models.scripted import ScriptedModel
+agent = Agent(name="clerk", model=ScriptedModel([f"{os.environ['WORD']} {os.environ.get('OTHER')}"]))
 """
 
 

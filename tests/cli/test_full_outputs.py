@@ -14,10 +14,10 @@ FULL = Path("/dev/full")
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
 AGENTS = """
 from journeyman import Agent
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 print("the file prints")
-bot = Agent(name="bot", model=Scripted(["ok"], repeat=True))
-long = Agent(name="long", model=Scripted(["0123456789" * 30_000]))
+bot = Agent(name="bot", model=ScriptedModel(["ok"], repeat=True))
+long = Agent(name="long", model=ScriptedModel(["0123456789" * 30_000]))
 """
 _CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 _GREETING = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _CLIENT}

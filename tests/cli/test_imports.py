@@ -8,8 +8,8 @@ from tests.cli.program import Warm, assert_one_error_line
 
 _AGENT = """
 from journeyman import Agent
-from journeyman.models.scripted import Scripted
-agent = Agent(name="clerk", model=Scripted(["ok"]))
+from journeyman.models.scripted import ScriptedModel
+agent = Agent(name="clerk", model=ScriptedModel(["ok"]))
 """
 _INSTALL = "-m pip install"
 FILES = {

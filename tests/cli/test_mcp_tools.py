@@ -12,11 +12,11 @@ pytestmark = pytest.mark.timeout(60)  # they start programs that import the SDK
 SERVER = Path(__file__).parent.parent / "mcp" / "servers" / "misbehaving.py"
 FILE = """
 from journeyman import Agent, tool
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.permission import Permission
 
 def agent(**more):
-    model = Scripted([call("echo", word="hello"), "I called it."], repeat=True)
+    model = ScriptedModel([call("echo", word="hello"), "I called it."], repeat=True)
     return Agent(name="clerk", model=model, **more)
 
 clerk = agent()

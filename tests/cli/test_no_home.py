@@ -10,9 +10,9 @@ from tests.cli.program import Warm, environment
 UNPRIVILEGED = Path(__file__).parent / "unprivileged.py"
 AGENTS = """
 from journeyman import Agent
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.toolbox import Workspace
-bot = Agent(name="bot", model=Scripted(["ok"], repeat=True), tools=Workspace('.').tools())
+bot = Agent(name="bot", model=ScriptedModel(["ok"], repeat=True), tools=Workspace('.').tools())
 """
 WORKING = (
     *("check a.py:bot", "run a.py:bot hi", "run a.py:bot hi --durable --store e.db", "demo", "runs --store r.db"),

@@ -12,16 +12,16 @@ import asyncio, threading
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from journeyman import Agent, tool
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 
 def made(name="made"):
-    return Agent(name=name, model=Scripted([f"I am {name}."], repeat=True))
+    return Agent(name=name, model=ScriptedModel([f"I am {name}."], repeat=True))
 
 async def later():
     loop = asyncio.get_running_loop()
     def is_in_that_loop(output):
         assert asyncio.get_running_loop() is loop
-    return Agent(name="later", model=Scripted(["I am later."]), validators=[is_in_that_loop])
+    return Agent(name="later", model=ScriptedModel(["I am later."]), validators=[is_in_that_loop])
 
 @asynccontextmanager
 async def open_async():
@@ -102,7 +102,7 @@ async def open_sleeper():
     async def sleep():
         print("asleep")
         await asyncio.Event().wait()
-    yield Agent(name="sleeper", model=Scripted([call("sleep")]), tools=[sleep])
+    yield Agent(name="sleeper", model=ScriptedModel([call("sleep")]), tools=[sleep])
     print("closed")
 
 @contextmanager
@@ -116,7 +116,7 @@ class Db:
 def matches(text, db):
     assert db.name == "shop"
 
-needy = Agent(name="needy", model=Scripted(["I have it."], repeat=True), deps=Db, validators=[matches])
+needy = Agent(name="needy", model=ScriptedModel(["I have it."], repeat=True), deps=Db, validators=[matches])
 
 @asynccontextmanager
 async def with_db():

@@ -10,7 +10,7 @@ from tests.cli.program import QUICK_PYTEST, Done, Warm, assert_one_error_line
 
 AGENTS = '''
 from journeyman import Agent, tool
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 
 @tool
 async def look(topic: str) -> str:
@@ -18,8 +18,8 @@ async def look(topic: str) -> str:
     return f"all about {topic}"
 
 answers = [say(call("look", {"topic": "tides"}, id="c1")), say("They rise.")]
-scout = Agent(name="scout", model=Scripted(answers), tools=[look])
-lost = Agent(name="lost", model=Scripted([]))
+scout = Agent(name="scout", model=ScriptedModel(answers), tools=[look])
+lost = Agent(name="lost", model=ScriptedModel([]))
 '''
 
 
@@ -124,8 +124,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Subagents, ToolContext, tool
-from journeyman.models.faulty import Faulty
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.faulty import FaultyModel
+from journeyman.models.scripted import ScriptedModel, call, say
 
 
 class Trip(BaseModel):
@@ -158,23 +158,23 @@ def long_enough(trip: Trip) -> None:
         raise ValueError("too short")
 
 
-def answers() -> Scripted:
+def answers() -> ScriptedModel:
     calls = [call("look", {"city": city}, id=str(city)) for city in ("Rome", 5, "Oslo")]
     drafts = call("output", {"city": "Oslo", "days": 1}, id="d"), call("output", {"city": "Oslo", "days": 3}, id="e")
-    return Scripted([say("Well.", *calls), say(drafts[0]), say(drafts[1])])
+    return ScriptedModel([say("Well.", *calls), say(drafts[0]), say(drafts[1])])
 
 
 planner = Agent(
     name="trip-planner", model=answers(), input=Trip, output=Output(Trip), tools=[look], validators=[long_enough],
-    run_state=nothing_seen, project=lambda states: states.run.cities,
+    run_state=nothing_seen, final_state=lambda states: states.run.cities,
 )
-down = Agent(name="down", model=Faulty(Scripted([]), 1, rate=1.0, faults=["overloaded"]), retries=0)
-helper = Agent(name="helper", description="Helps.", model=Scripted([say("Done.")]))
+down = Agent(name="down", model=Faulty(ScriptedModel([]), 1, rate=1.0, faults=["overloaded"]), request_retries=0)
+helper = Agent(name="helper", description="Helps.", model=ScriptedModel([say("Done.")]))
 
 
 def lead() -> Agent:
     said = [say(call("subagent", {"agent": "helper", "task": "Go."})), say("One.")]
-    return Agent(name="lead", model=Scripted(said), tools=[Subagents(helper)])
+    return Agent(name="lead", model=ScriptedModel(said), tools=[Subagents(helper)])
 '''
 
 
@@ -210,10 +210,10 @@ def test_a_run_below_a_recorded_one_becomes_a_test_that_passes(planners: Callabl
 
 ODD_NAMES = """
 from journeyman import Agent
-from journeyman.models.scripted import Scripted
-agent = Agent(name="b", model=Scripted(["hi"]))
-host = given = result = cassette = INPUT = OUTPUT = run_sync = to_jsonable_python = subject = agent
-def Host(): return agent
+from journeyman.models.scripted import ScriptedModel
+agent = Agent(name="b", model=ScriptedModel(["hi"]))
+runtime = given = result = cassette = INPUT = OUTPUT = run_sync = to_jsonable_python = subject = agent
+def Runtime(): return agent
 class Path: sys = agent
 """
 
@@ -221,7 +221,7 @@ class Path: sys = agent
 @pytest.mark.share(one_in=2)
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("b.py", "agent"), ("my-agent.py", "run_sync"), ("class.py", "Path.sys"), ("pack/host.py", "Host")],
+    [("b.py", "agent"), ("my-agent.py", "run_sync"), ("class.py", "Path.sys"), ("pack/runtime.py", "Runtime")],
 )
 def test_a_test_is_made_whatever_the_agent_and_its_module_are_called(
     warm: Warm, tmp_path: Path, module: str, name: str

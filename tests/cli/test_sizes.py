@@ -36,7 +36,7 @@ def test_what_a_file_will_hold_is_counted_in_bytes_and_lines(
             tool_use_id="1",
             tool_name="write",
             arguments={"path": name, "content": content},
-            digest="d",
+            question_id="d",
             offers=("once",),
         )
         assert next(whole(asked)).text == f"writes {name} · {how}"

@@ -227,8 +227,8 @@ def test_background_work_has_a_line_when_it_begins_is_written_to_and_ends() -> N
 
 
 def test_mail_has_a_line_and_notices_have_none() -> None:
-    mail = ev.Mail(id="1", sender="ada", to="max", text="Please\ncount C.", sent=AT)
-    idle = ev.Mail(id="2", sender="max", to="ada", text="idle", kind="idle", sent=AT)
+    mail = ev.TeamMessage(id="1", sender="ada", to="max", text="Please\ncount C.", sent=AT)
+    idle = ev.TeamMessage(id="2", sender="max", to="ada", text="idle", kind="idle", sent=AT)
     ada: RunPath = ("lead", "ada")
     assert told(
         ev.TaskStarted(path=LEAD, info=info("tm-1", identity=ev.Identity("ada", "stock"))),

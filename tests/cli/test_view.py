@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Host, Text, ToolResult, ask_user, run
+from journeyman import Runtime, Text, ToolResult, ask_user, run
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.models.scripted import call, say
 from journeyman.record import Recorder, Recordings
@@ -36,7 +36,9 @@ async def asked(path: Path, *, unlike: str = "") -> tuple[str, str]:
     """Wait until a run asks something else, and return its id and the digest."""
     while True:
         with Recordings(path) as recordings:
-            waiting = [(run.id, each.digest) for run in recordings.runs() for each in open_questions(recordings, run)]
+            waiting = [
+                (run.id, each.question_id) for run in recordings.runs() for each in open_questions(recordings, run)
+            ]
         for id, digest in waiting:
             if digest != unlike:
                 return id, digest
@@ -51,7 +53,7 @@ async def test_a_recorded_run_is_steered_and_approved_by_commands(tmp_path: Path
 
     with Recorder(path, asks=True) as recorder:
         agent = asking(say(call("look", {"topic": "tides"}, id="c1")), say("They rise."), say("Yes."))
-        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         id, digest = await asked(path)
         steered = await asyncio.to_thread(told, "steer", id, "Be short.")
         assert (steered.code, steered.stderr) == (0, "It is said before the next model call.\n")
@@ -79,7 +81,7 @@ async def test_a_recorded_run_hears_other_arguments_denials_follow_ups_answers_a
         looks = [say(call("look", {"topic": each}, id=each)) for each in ("tides", "fire")]
         question = say(call("ask_user", {"question": "Which?"}, id="q"))
         agent = replace(asking(*looks, question, say("So."), *looks), tools=[look, ask_user], gate=AsksAboutLooks())
-        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         id, digest = await asked(path)
         assert_one_error_line(await told("approve", id, digest, "--arguments", "{"), 2, ["--arguments is no JSON"])
         changed = await told("approve", id, digest, "--arguments", '{"topic": "moon"}')

@@ -44,7 +44,7 @@ _USED_BY_THESE = (
 """Loaded when a command is under way, or when its help is shown."""
 _AGENTS = '''
 from journeyman import Agent, tool
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 
 @tool
 async def look(topic: str) -> str:
@@ -52,7 +52,7 @@ async def look(topic: str) -> str:
     return f"all about {topic}"
 
 answers = [say(call("look", {"topic": "tides"})), say("They rise.")]
-scout = Agent(name="scout", model=Scripted(answers * 9), tools=[look])
+scout = Agent(name="scout", model=ScriptedModel(answers * 9), tools=[look])
 '''
 _FIRST_COMMANDS = (
     *(

@@ -8,7 +8,7 @@ from typing import Any
 from journeyman import Agent, Limits, ProviderError, tool
 from journeyman.model import Facts, Model, Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Block, Message, Text, Thinking, ToolResult, ToolUse, Usage
 from journeyman.window import AnyStrategy, Situation
 
@@ -77,7 +77,7 @@ class SmallWindow:
         assert isinstance(blocks, Sequence)
         n_input = tokens_of(body) if self.reports else 0
         whole = say(*blocks, usage=Usage(requests=1, input_tokens=n_input, output_tokens=20))
-        async with FromFunction(lambda _: whole).stream(request) as parts:
+        async with FunctionModel(lambda _: whole).stream(request) as parts:
             yield parts
 
 
@@ -138,7 +138,7 @@ def situation(
             raise answer
         return answer if not isinstance(answer, str | ToolUse) else say(answer)
 
-    model = FromFunction(lambda request: "")
+    model = FunctionModel(lambda request: "")
     found = Situation(
         model=model,
         threshold_tokens=threshold,

@@ -10,12 +10,24 @@ from itertools import pairwise
 import pytest
 
 import journeyman.window as window
-from journeyman import Agent, Chat, ErrorCode, Failure, Host, InMemoryJournal, Limits, Result, Settings, Usage, run
+from journeyman import (
+    Agent,
+    Chat,
+    ErrorCode,
+    Failure,
+    InMemoryJournal,
+    Limits,
+    ModelSettings,
+    Result,
+    Runtime,
+    Usage,
+    run,
+)
 from journeyman.compaction import OPENING, ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.model import Model, Prefix, Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
 from tests.compaction.small_window import (
     SmallWindow,
@@ -57,11 +69,11 @@ LOOKS = Limits(iterations=100)
 
 
 async def looked(
-    model: Model, *strategies: window.AnyStrategy, host: Host | None = None, limits: Limits = LOOKS
+    model: Model, *strategies: window.AnyStrategy, runtime: Runtime | None = None, limits: Limits = LOOKS
 ) -> tuple[Result[str], list[ContextCompacted]]:
-    recorder, short = Recorder(), Settings(max_tokens=1_000)
+    recorder, short = Recorder(), ModelSettings(max_tokens=1_000)
     agent = looker(model, *strategies, settings=short, limits=limits)
-    return await run(agent, "Look at everything.", on_event=recorder, host=host), recorder.of(ContextCompacted)
+    return await run(agent, "Look at everything.", on_event=recorder, runtime=runtime), recorder.of(ContextCompacted)
 
 
 async def compacted(model: Model, *strategies: window.AnyStrategy, limits: Limits = LOOKS) -> list[ContextCompacted]:
@@ -235,7 +247,7 @@ async def test_a_summary_is_drawn_on_the_runs_budget_and_done_without_if_there_i
 
 
 async def test_a_summary_of_another_model_and_of_one_that_cannot_be_had() -> None:
-    other = FromFunction(lambda request: summary_call("Elsewhere."))
+    other = FunctionModel(lambda request: summary_call("Elsewhere."))
     model = SmallWindow(calls(20, size=1_000))
     result, _ = await looked(model, Summarise(other, keep_tokens=500))
     succeeded(result)
@@ -258,9 +270,9 @@ async def test_a_failed_summary_falls_through_to_the_next_strategy() -> None:
 
 async def test_a_journalled_run_asks_for_no_summary_twice() -> None:
     journal = InMemoryJournal()
-    first, events = await looked(summing_model(30), Summarise(keep_tokens=500), host=Host(journal=journal))
+    first, events = await looked(summing_model(30), Summarise(keep_tokens=500), runtime=Runtime(journal=journal))
     silent = SmallWindow(lambda request: "", window=0)
-    second, replayed = await looked(silent, Summarise(keep_tokens=500), host=Host(journal=journal))
+    second, replayed = await looked(silent, Summarise(keep_tokens=500), runtime=Runtime(journal=journal))
     assert succeeded(second).history == succeeded(first).history
     assert succeeded(second).metadata.usage == succeeded(first).metadata.usage
     assert (len(silent.requests), len(events), replayed) == (0, 2, [])
@@ -278,7 +290,7 @@ class Retelling:
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> window.Shortened:
         assert self.situation is not None
-        request = Request(prefix=Prefix(), messages=[asked("Tell it anew.")], settings=Settings(max_tokens=500))
+        request = Request(prefix=Prefix(), messages=[asked("Tell it anew.")], settings=ModelSettings(max_tokens=500))
         told = await self.situation.ask(self.situation.model, request)
         assert isinstance(told.content[0], Text)
         return window.Shortened(messages=[asked(told.content[0].text), *messages[-2:]])
@@ -296,21 +308,21 @@ async def test_two_summaries_of_one_iteration_are_two_steps() -> None:
             return ProviderError("prompt is too long", kind="context_overflow", usage=Usage())
         return "Done." if told else call("look", size=1_000)
 
-    first, events = await looked(SmallWindow(answer), Retelling(), host=Host(journal=journal))
+    first, events = await looked(SmallWindow(answer), Retelling(), runtime=Runtime(journal=journal))
     assert [event.reason for event in events] == ["threshold", "overflow"]
     assert [key.split("/", 4)[4] for key in journal.finished if key.endswith("/1") and "model" in key] == [
         "model/fit/1",
         "model/shrink/1",
     ]
     silent = SmallWindow(lambda request: "", window=0)
-    second, _ = await looked(silent, Retelling(), host=Host(journal=journal))
+    second, _ = await looked(silent, Retelling(), runtime=Runtime(journal=journal))
     assert succeeded(second).history == succeeded(first).history
     assert (len(told), silent.refused) == (2, 0), "not even what was refused is asked once more"
 
 
 async def test_a_summary_can_be_stopped() -> None:
     door = Door()
-    agent = looker(SmallWindow(calls(20, size=1_000)), Summarise(FromFunction(door.before("")), keep_tokens=500))
+    agent = looker(SmallWindow(calls(20, size=1_000)), Summarise(FunctionModel(door.before("")), keep_tokens=500))
     task = asyncio.create_task(run(agent, "Go."))
     await cancelled(task, when=door.reached)
 
@@ -335,7 +347,9 @@ async def test_a_factory_gets_the_runs_model() -> None:
         return Compaction([ClearToolResults(keep=1)], window_tokens=3_000)
 
     model = SmallWindow(calls(10, size=1_000))
-    agent = Agent(name="looker", model=model, tools=[look], compaction=strategies, settings=Settings(max_tokens=500))
+    agent = Agent(
+        name="looker", model=model, tools=[look], compaction=strategies, settings=ModelSettings(max_tokens=500)
+    )
     succeeded(await run(agent, "Go."))
     assert models == [model]
     assert max(model.tokens) < 2_200
@@ -346,7 +360,7 @@ async def test_a_factory_gets_the_runs_model() -> None:
 
 async def test_a_chat_keeps_its_view_from_prompt_to_prompt() -> None:
     recorder, model = Recorder(), SmallWindow(lambda request: "word " * 200)
-    agent = Agent(name="talker", model=model, settings=Settings(max_tokens=1_000), compaction=[Own(the_end)])
+    agent = Agent(name="talker", model=model, settings=ModelSettings(max_tokens=1_000), compaction=[Own(the_end)])
     async with Chat(agent, on_event=recorder) as chat:
         for number in range(40):
             succeeded(await chat.prompt(f"Prompt {number}: " + "why? " * 50))
@@ -359,7 +373,7 @@ async def test_a_chat_keeps_its_view_from_prompt_to_prompt() -> None:
 
 async def test_a_chat_that_was_reset_begins_anew() -> None:
     model = SmallWindow(lambda request: "word " * 200)
-    async with Chat(looker(model, Own(the_end), settings=Settings(max_tokens=1_000))) as chat:
+    async with Chat(looker(model, Own(the_end), settings=ModelSettings(max_tokens=1_000))) as chat:
         for _ in range(20):
             await chat.prompt("why? " * 50)
         await chat.reset()

@@ -8,7 +8,7 @@ from itertools import pairwise, permutations
 import orjson
 import pytest
 
-from journeyman import Settings, Text, run
+from journeyman import ModelSettings, Text, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
@@ -24,7 +24,7 @@ from tests.support.messages_rules import judge
 from tests.support.servers import MessagesApi
 
 WINDOW = 32_000
-ROOM = Settings(max_tokens=2_000)
+ROOM = ModelSettings(max_tokens=2_000)
 HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01", "content-type": "application/json"}
 
 
@@ -90,7 +90,7 @@ async def test_a_compacted_conversation_with_bound_reasoning_breaks_no_rule_of_t
     async with MessagesApi(reply, bind_thinking=True) as api:
         model = AnthropicModel("claude-sonnet-4-5", api_key="k", base_url=api.url)
         compaction = Compaction([ClearToolResults(keep=2), Summarise(keep_tokens=500)], window_tokens=6_000)
-        agent = looker(model, compaction=compaction, settings=Settings(max_tokens=2_000, thinking=1_024))
+        agent = looker(model, compaction=compaction, settings=ModelSettings(max_tokens=2_000, thinking=1_024))
         succeeded(await run(agent, "Look at everything.", on_event=recorder))
         main = [request for request in api.requests if "record_summary" not in str(request.body["tools"])]
     steps = {step.strategy for event in recorder.of(ContextCompacted) for step in event.steps if step.saved_tokens}

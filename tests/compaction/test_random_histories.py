@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from journeyman import Agent, Host, Limits, Settings, tool
+from journeyman import Agent, Limits, ModelSettings, Runtime, tool
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted, Event
 from journeyman.history import History
@@ -19,7 +19,7 @@ from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options
 from journeyman.model import Prefix, Request
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Block, Message, RedactedThinking, Text, Thinking, ToolResult, Usage
 from journeyman.window import AnyStrategy, open_turn
 from tests.compaction.small_window import summary_call
@@ -136,7 +136,9 @@ class Provider:
 
 
 def answered(content: Sequence[Block]) -> Request:
-    return Request(prefix=Prefix(), messages=[Message("assistant", tuple(content)), asked("")], settings=Settings())
+    return Request(
+        prefix=Prefix(), messages=[Message("assistant", tuple(content)), asked("")], settings=ModelSettings()
+    )
 
 
 def asked(text: str) -> Message:
@@ -149,15 +151,15 @@ async def played(world: World) -> tuple[Provider, History, list[ContextCompacted
     strategies: list[AnyStrategy] = [each for each in (world.clear, world.trim, world.summarise) if each is not None]
     agent = Agent(
         name="reader",
-        model=FromFunction(provider.play),
+        model=FunctionModel(provider.play),
         tools=[read],
-        settings=Settings(max_tokens=100, cache="off"),
+        settings=ModelSettings(max_tokens=100, cache="off"),
         compaction=Compaction(strategies, window_tokens=world.window),
         limits=Limits(iterations=20),
     )
     for length, script in world.prompts:
         provider.script = iter(script)
-        options = Options(history=history, listeners=[events.append], host=Host())
+        options = Options(history=history, listeners=[events.append], runtime=Runtime())
         succeeded(await carry_out(begin(agent, "Prompt. " + "p" * length, options)))
     return provider, history, [event for event in events if isinstance(event, ContextCompacted)]
 

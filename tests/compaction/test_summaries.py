@@ -5,8 +5,8 @@ import pytest
 from journeyman.compaction import OPENING, Summarise, Summary
 from journeyman.errors import ProviderError
 from journeyman.model import Facts
-from journeyman.models.scripted import Answer, FromFunction, say
-from journeyman.models.wrappers import Swappable
+from journeyman.models.scripted import Answer, FunctionModel, say
+from journeyman.models.wrappers import SwappableModel
 from journeyman.types import Image, Message, Opaque, Text, Thinking, ToolResult, ToolUse, Url
 from journeyman.window import Shortened, fault_of_view
 from tests.compaction.small_window import asked, chain, exchange, said, situation, summary_call
@@ -132,12 +132,12 @@ async def test_a_summary_that_is_too_long_to_ask_for_is_asked_for_less_at_most_t
 
 
 async def test_what_does_not_fit_the_summing_model_is_not_even_tried() -> None:
-    class Tiny(Swappable):
+    class Tiny(SwappableModel):
         @property
         def facts(self) -> Facts:
             return Facts(context_window=2_500)
 
-    small = Summarise(Tiny(FromFunction(lambda request: "")), keep_tokens=100, max_tokens=500)
+    small = Summarise(Tiny(FunctionModel(lambda request: "")), keep_tokens=100, max_tokens=500)
     _, read = await summed([*chain(10, size=1_500), said(), asked("y" * 800)], summary_call(), strategy=small)
     assert 3_000 < len(read[0]) < 6_000
 

@@ -1,6 +1,6 @@
 """The adapters that every conversation is tried on: each carries the same scripted answers, over its provider's wire.
 
-A new adapter is one more entry of `CARRIERS`. An answer is what `Scripted` takes; here it becomes what the strict
+A new adapter is one more entry of `CARRIERS`. An answer is what `ScriptedModel` takes; here it becomes what the strict
 server of the adapter's provider says. The servers refuse what the provider would refuse, and fail the test when they
 did.
 """
@@ -15,7 +15,7 @@ import orjson
 
 from journeyman.model import Model, Response
 from journeyman.models.openai.endpoint import OPENROUTER, VLLM
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.types import Block, Opaque, RedactedThinking, Text, Thinking, ToolUse, Usage
 from tests.contracts import makers
 from tests.contracts.makers import CLAUDE, GPT, Maker
@@ -69,7 +69,7 @@ class Carrier:
 
 @asynccontextmanager
 async def _scripted(answers: Sequence[Response]) -> AsyncGenerator[Played]:
-    yield Played(Scripted(answers))
+    yield Played(ScriptedModel(answers))
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------

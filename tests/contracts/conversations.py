@@ -70,7 +70,7 @@ class Conversation:
     needs: Feature | None = None
 
 
-_tester: Final = partial(Agent[Any], name="tester", retries=0)
+_tester: Final = partial(Agent[Any], name="tester", request_retries=0)
 _texts: Final = partial(_tester, system="Be careful.", tools=[look, fail, draw])
 
 
@@ -146,7 +146,7 @@ CONVERSATIONS: Final = (
     Conversation("blanks and a call", _texts, [say("\n\n", _look(1, "a")), say("Done.")]),
     Conversation(
         "a blank answer, a reminder, and then the output",
-        partial(_reports, nudge=True),
+        partial(_reports, reminder=True),
         [say(" "), say("\n"), say(_report("b", "umbrella", 12))],
     ),
     Conversation("an empty answer after a call", _texts, [say(_look(1, "a")), say(), say("Done.")]),

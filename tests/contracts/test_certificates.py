@@ -29,7 +29,7 @@ async def answered(certificate):
     shown.load_cert_chain(f"{folder}/{certificate}.pem")
     async with RawServer(well, tls=shown) as server:
         model = AnthropicModel("claude-sonnet-5-5", api_key=key, base_url=server.url)
-        result = await run(Agent(name="tester", model=model, retries=0), "Hello.")
+        result = await run(Agent(name="tester", model=model, request_retries=0), "Hello.")
         return f"{getattr(result, 'output', None) or result.error} {len(server.requests)}"
 
 async def main():

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from journeyman import Agent, run, types
 from journeyman.history import History
-from journeyman.model import Model, Prefix, Request, Response, Settings, ToolSpec
+from journeyman.model import Model, ModelSettings, Prefix, Request, Response, ToolSpec
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
@@ -179,7 +179,9 @@ class Journey:
             return [types.Text(input), PIXEL, PAPER] if leg.with_media else [types.Text(input)]
 
         model, tools = self.models[leg.stop], [look, fail, draw]
-        agent = Agent(name="traveller", model=model, system="Be careful.", tools=tools, prompt=prompt, retries=0)
+        agent = Agent(
+            name="traveller", model=model, system="Be careful.", tools=tools, prompt=prompt, request_retries=0
+        )
         result = await run(agent, leg.prompt, history=self.history)
         assert not self.pending, f"{leg.stop} was not asked for {self.pending}: {result}"
         self.history = result.history
@@ -426,7 +428,7 @@ MODELS: dict[str, AnyModel] = {
 
 
 def body_of(model: AnyModel, history: Sequence[types.Message]) -> Json:
-    return orjson.loads(model.body(Request(prefix=PREFIX, messages=history, settings=Settings(max_tokens=2_000))))
+    return orjson.loads(model.body(Request(prefix=PREFIX, messages=history, settings=ModelSettings(max_tokens=2_000))))
 
 
 def violations(name: str, body: Json) -> list[str]:

@@ -161,7 +161,9 @@ async def test_what_was_said_before_an_answer_broke_off_is_told_also_where_nobod
     said: list[str | None] = []
     for listener in (None, Recorder()):
         async with RawServer(broken.answer(adapter.wire)) as server, adapter.model(server.url) as model:
-            result = failed(await run(Agent(name="tester", model=model, retries=0), "Hello.", on_event=listener))
+            result = failed(
+                await run(Agent(name="tester", model=model, request_retries=0), "Hello.", on_event=listener)
+            )
         said.append(result.answer)
     assert said[0]
     assert said[0] == said[1]

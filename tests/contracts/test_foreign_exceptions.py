@@ -116,7 +116,7 @@ def cases() -> Iterator[tuple[Carrier, type[Exception]]]:
 )
 async def test_no_exception_of_a_carrier_leaves(carrier: Carrier, kind: type[Exception], within: bool) -> None:
     async with carrier(made(kind), within=within) as model:
-        result = failed(await run(Agent(name="tester", model=model, retries=0), "Hello."))
+        result = failed(await run(Agent(name="tester", model=model, request_retries=0), "Hello."))
     error = instance_of(ProviderError, result.error.cause)
     assert [type(one) for one in chain_of(error)] == [ProviderError]
     assert KEY not in f"{error} {error!r} {vars(error)}"

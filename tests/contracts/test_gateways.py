@@ -12,7 +12,7 @@ import pytest
 
 from journeyman import Agent, ErrorCode, ProviderError, Text, run, tool
 from journeyman.model import Response
-from journeyman.models.wrappers import Fallback
+from journeyman.models.wrappers import FallbackModel
 from tests.contracts import fault_wires as wires
 from tests.contracts import makers
 from tests.contracts.fault_wires import EVENTS, JSON, Wire, events
@@ -149,7 +149,7 @@ def test_a_reason_that_is_a_fault_is_asked_again_and_passed_on(told: Told) -> No
             told.model(first.url) as one,
             told.model(second.url) as other,
         ):
-            passed_on = await run(Agent(name="bot", model=Fallback(one, other)), "Go.")
+            passed_on = await run(Agent(name="bot", model=FallbackModel(one, other)), "Go.")
         return again.code, n_requests, passed_on.code
 
     for word in FAULTS.split():

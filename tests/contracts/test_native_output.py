@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 import pytest
 from pydantic import BaseModel, Field
 
-from journeyman import Agent, Failure, Limits, Output, Result, Settings, run, tool
+from journeyman import Agent, Failure, Limits, ModelSettings, Output, Result, run, tool
 from journeyman.events import Event, OutputDelta, TextDelta
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
@@ -58,7 +58,7 @@ async def native(
     events: list[Event] = []
     async with carrier.play(answers) as played:
         output: Output[Any] = Output(cast("type[Any]", kind), mode="native", description="The report.")
-        agent: Agent[Any] = Agent(name="analyst", model=played.model, output=output, retries=0, **more)
+        agent: Agent[Any] = Agent(name="analyst", model=played.model, output=output, request_retries=0, **more)
         result = await run(agent, "What sold best?", on_event=events.append)
     return result, events, list(played.bodies)
 
@@ -142,7 +142,7 @@ async def test_an_old_gemini_has_no_native_output_beside_tools() -> None:
 
 
 async def test_effort_and_form_stand_side_by_side() -> None:
-    _, _, [body] = await native(CARRIER["anthropic-events"], [say(GOOD)], settings=Settings(thinking="low"))
+    _, _, [body] = await native(CARRIER["anthropic-events"], [say(GOOD)], settings=ModelSettings(thinking="low"))
     assert body["output_config"]["effort"] == "low"
     schema = body["output_config"]["format"]["schema"]
     assert schema["properties"]["total"] == {"type": "number", "description": '{"minimum":0}'}

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import pytest
 from pydantic import Field
 
-from journeyman import Agent, Settings, run, tool
+from journeyman import Agent, ModelSettings, run, tool
 from journeyman.model import Model, Response
 from journeyman.models.scripted import call, say
 from journeyman.types import Image, Text, Thinking, ToolUse, Url, UserContent
@@ -55,8 +55,8 @@ def _agent(model: Model) -> Agent:
         system=[Text("You are a careful analyst."), Text("Query before you claim.")],
         tools=[query, fail, draw],
         prompt=_prompt,
-        settings=Settings(max_tokens=2_000, thinking="low"),
-        retries=0,
+        settings=ModelSettings(max_tokens=2_000, thinking="low"),
+        request_retries=0,
     )
 
 

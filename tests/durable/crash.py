@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from journeyman.durable import ddl
+from journeyman.durable import schema_sql
 from tests.durable.crash_judge import Line, Lives, faults
 from tests.durable.crash_program import World, live
 from tests.support.postgres import NoPostgres, PostgresServer
@@ -54,7 +54,7 @@ def run_case(case: Case, folder: Path, server: PostgresServer | None = None) -> 
     """
     folder.mkdir(parents=True)
     log, outcome = folder / "log", folder / "outcome"
-    store = folder / "runs.db" if server is None else server.url(server.emptied(ddl()))
+    store = folder / "runs.db" if server is None else server.url(server.emptied(schema_sql()))
     for life in range(1, MOST_LIVES + 1):
         kill = case.kills[life - 1] if life <= len(case.kills) else 0
         status = _forked(folder, case, life, store=store, dies_at=kill)

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, Success, ToolContext, ask_user, tool
-from journeyman.durable import Durable, Handle, PostgresEngine
+from journeyman.durable import Durable, PostgresEngine, RunHandle
 from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.records import BEGUN, DONE, OVER, Change, Claim, Record, Row, Signal, Status, kind_of, unpacked
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse, Usage
 from tests.support.invariants_history import history_faults
@@ -296,7 +296,7 @@ def tools_of(world: World, steer: Callable[[str], Any]) -> dict[str, AnyTool]:
     return {each.name: each for each in (look, fetch, pay, sign, note, read, listen)}
 
 
-def following(world: World, name: str, answers: Sequence[Sequence[ToolUse] | str]) -> FromFunction:
+def following(world: World, name: str, answers: Sequence[Sequence[ToolUse] | str]) -> FunctionModel:
     """Return a model that knows by the conversation how far it is, and says so."""
     usage = Usage(requests=1, input_tokens=100, output_tokens=20)
 
@@ -307,7 +307,7 @@ def following(world: World, name: str, answers: Sequence[Sequence[ToolUse] | str
         blocks = [f"«{name}:{n}»", *([given] if isinstance(given, str) else given)]
         return say(*blocks, usage=usage)
 
-    return FromFunction(answer)
+    return FunctionModel(answer)
 
 
 def agent_of(world: World, steer: Callable[[str], Any]) -> Agent[Any, str]:
@@ -395,7 +395,7 @@ MOST_TOKENS = 3_815
 async def live(world: World, outcome: Path) -> None:
     """Let the run live until it is over, and write down how it ended."""
     engine = engine_of(world)
-    async with Durable(engine, linger_s=600 if world.stays else 0.01) as durable:
+    async with Durable(engine, suspend_after_s=600 if world.stays else 0.01) as durable:
         engine.note_sync()  # what a life finds, it finds on the disk
 
         async def steer(text: str) -> None:
@@ -415,7 +415,7 @@ async def live(world: World, outcome: Path) -> None:
         "result": shown(result),
         "stored": shown(again),
         "status": info.status,
-        "lives": info.lives,
+        "lives": info.leases,
         "unknown": [name_of(each) for each in records if _is_unknown(each)],
         "keys": sorted(f"{each.key} {each.kind}" for each in records),
         "faults": list(history_faults(result.history)),
@@ -424,7 +424,7 @@ async def live(world: World, outcome: Path) -> None:
     outcome.write_text(json.dumps(document))
 
 
-async def _told_before(world: World, engine: Engine, handle: Handle[Any]) -> None:
+async def _told_before(world: World, engine: Engine, handle: RunHandle[Any]) -> None:
     """Say the first words, if no life has, and note which steps are known."""
     for record in await engine.records(handle.id):
         if record.kind == DONE:
@@ -434,20 +434,20 @@ async def _told_before(world: World, engine: Engine, handle: Handle[Any]) -> Non
         await handle.steer(BEFORE, who="tests")
 
 
-async def _answering(world: World, handle: Handle[Any]) -> None:
+async def _answering(world: World, handle: RunHandle[Any]) -> None:
     """Answer what waits: a call at once, a question when the run is out of memory."""
     answered: set[str] = set()
     while True:
         world.stirred.clear()
         info = await handle.info()
-        for question in info.waits_for:
+        for question in info.pending:
             if question.key in answered:
                 continue
             try:
                 if question.kind == "approve":
-                    await handle.approve(question.digest, Allow(), who="tests")
+                    await handle.approve(question.question_id, Allow(), who="tests")
                 elif info.status == "waiting" or world.stays:
-                    await handle.answer(question.digest, "2024", who="tests")
+                    await handle.answer(question.question_id, "2024", who="tests")
                 else:
                     continue
             except LookupError:  # an earlier life has answered

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from journeyman import Agent, Subagents, tool
-from journeyman.durable import Durable, Worker, ddl
+from journeyman.durable import Durable, Worker, schema_sql
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from tests.durable.test_background import leads, sends
 from tests.durable.test_teams import leader
 from tests.support.postgres import NoPostgres, PostgresServer
@@ -42,7 +42,7 @@ def crew(log: Path) -> Agent[str, str]:
             at = sum([message.role == "assistant" for message in request.messages])
             return call("do", what=f"{name}.{at}", id=f"{at}") if at < 3 else "Done."
 
-        return Agent(name=name, description="Does.", model=FromFunction(answer), tools=[do])
+        return Agent(name=name, description="Does.", model=FunctionModel(answer), tools=[do])
 
     below = [made(f"below{number}") for number in range(_N_BELOW)]
     return Agent(name="crew", model=leads(answers=[sends(*below), "They work."]), tools=[Subagents(*below)])
@@ -62,8 +62,8 @@ def worker(url: str, log: Path) -> int:
 
 
 async def _work(url: str, log: Path) -> None:
-    async with Durable(url, linger_s=0.05) as durable:
-        await Worker(durable, agents=[crew(log), leader()], slots=3).run()
+    async with Durable(url, suspend_after_s=0.05) as durable:
+        await Worker(durable, agents=[crew(log), leader()], max_concurrency=3).run()
 
 
 async def live(url: str, log: Path, pids: list[int]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ async def live(url: str, log: Path, pids: list[int]) -> dict[str, Any]:
             os.kill(pids[0], signal.SIGKILL)
             outputs = [str((await handle.result()).unwrap()) for handle in handles]
             runs = await durable.list(limit=200)
-            lives = Counter(run.lives for run in runs if run.agent != "crew")
+            lives = Counter(run.leases for run in runs if run.agent != "crew")
     effects = Counter(log.read_text().splitlines())
     wrong = [f"{what} took effect {n} times" for what, n in effects.items() if n > 1]
     expected = "Heard of " + ", ".join(f"below{number}" for number in range(_N_BELOW)) + "."
@@ -94,7 +94,7 @@ def main() -> int:
         print(f"skipped: no Postgres can be had: {error}")  # noqa: T201 - a program
         return 3
     with tempfile.TemporaryDirectory(prefix="journeyman-crew-") as name:
-        log, url = Path(name) / "effects", server.url(server.database(ddl()))
+        log, url = Path(name) / "effects", server.url(server.database(schema_sql()))
         log.touch()
         pids = [worker(url, log), worker(url, log)]
         try:

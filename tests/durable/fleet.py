@@ -24,11 +24,11 @@ from random import Random
 import psycopg
 
 from journeyman import Agent, tool
-from journeyman.durable import Durable, Handle, PostgresEngine, Worker, ddl
+from journeyman.durable import Durable, PostgresEngine, RunHandle, Worker, schema_sql
 from journeyman.errors import StoreError
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from tests.durable.dispatchers import DISPATCHERS, Jobs
 from tests.support.postgres import NoPostgres, PostgresServer
 
@@ -78,7 +78,7 @@ def clerk(log: Path, seed: int) -> Agent[str, str]:
         """Do it."""
         return await do(what)
 
-    return Agent(name="clerk", model=FromFunction(_answer), tools=[once, idempotent], gate=AsksForTheThird())
+    return Agent(name="clerk", model=FunctionModel(_answer), tools=[once, idempotent], gate=AsksForTheThird())
 
 
 @dataclass(kw_only=True)
@@ -117,9 +117,9 @@ class Fleet:
     async def _work(self, number: int) -> None:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        async with Durable(self.engine(), linger_s=0.1) as durable:
+        async with Durable(self.engine(), suspend_after_s=0.1) as durable:
             agent = clerk(self.folder / "effects", self.seed + number)
-            await Worker(durable, agents=[agent], slots=4).run(stop=stop, grace_s=10)
+            await Worker(durable, agents=[agent], max_concurrency=4).run(stop=stop, grace_s=10)
 
     async def live(self, n_jobs: int) -> list[str]:
         """Start the jobs, let happen what happens, and return what is wrong when all have ended."""
@@ -152,13 +152,13 @@ class Fleet:
             try:
                 for info in await durable.list(statuses=["waiting"], limit=20):
                     handle = await durable.get(info.id)
-                    for question in info.waits_for:
-                        await handle.approve(question.digest, Allow())
+                    for question in info.pending:
+                        await handle.approve(question.question_id, Allow())
             except (StoreError, LookupError) as error:  # it is away; or the answer was stored, and only the row is old
                 logging.getLogger("fleet").debug("%s", error)
             await asyncio.sleep(0.1)
 
-    async def _patient(self, handle: Handle[str]) -> None:
+    async def _patient(self, handle: RunHandle[str]) -> None:
         while True:
             try:
                 await handle.result()
@@ -166,11 +166,11 @@ class Fleet:
             except StoreError:
                 await asyncio.sleep(0.1)
 
-    async def _faults(self, handles: Sequence[Handle[str]]) -> list[str]:
+    async def _faults(self, handles: Sequence[RunHandle[str]]) -> list[str]:
         effects = Counter((self.folder / "effects").read_text().splitlines())
         found = [f"{what!r} took effect {n} times" for what, n in effects.items() if n > 1 and "second" not in what]
         for number, handle in enumerate(handles):
-            self.lives[(await handle.info()).lives] += 1
+            self.lives[(await handle.info()).leases] += 1
             history = (await handle.result()).history
             told = [each.text for message in history for each in message.content if each.type == "tool_result"]
             if len(told) != len(_CALLS):
@@ -222,7 +222,7 @@ def main() -> int:
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="journeyman-fleet-") as name:
         jobs = next(each for each in DISPATCHERS if each.name == given.dispatcher)
-        url = server.url(server.database(ddl(jobs.name)))
+        url = server.url(server.database(schema_sql(jobs.name)))
         fleet = Fleet(server=server, url=url, folder=Path(name), seed=given.seed, jobs=jobs)
         (fleet.folder / "effects").touch()
         try:

@@ -257,13 +257,13 @@ class Stage:
         *,
         until: asyncio.Event | None = None,
         process: Process | None = None,
-        linger_s: float = 1e9,
+        suspend_after_s: float = 1e9,
         **options: Any,  # noqa: ANN401 - of `Durable.run`
     ) -> Result[Any] | None:
         """Let the run "run" live in a process of its own until it ends, or until the process dies: then None."""
         process = process or self.process()
         until = until or asyncio.Event()
-        async with Durable(process, now=self.now, linger_s=linger_s) as durable:
+        async with Durable(process, now=self.now, suspend_after_s=suspend_after_s) as durable:
             given: dict[str, Any] = {"id": "run", **options}
             living = asyncio.create_task(durable.run(agent, "Go.", **given))
             dying = asyncio.create_task(until.wait())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from journeyman import Agent, tool
 from journeyman.durable import Durable, Worker
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 
 
 @tool(effect="once")
@@ -23,7 +23,7 @@ async def pay() -> str:
 
 
 async def serve(store: str, n_workers: int, grace_s: float) -> None:
-    agents = [Agent(name=f"payer{n}", model=Scripted([call("pay", id="A"), "Paid."]), tools=[pay]) for n in (0, 1)]
+    agents = [Agent(name=f"payer{n}", model=ScriptedModel([call("pay", id="A"), "Paid."]), tools=[pay]) for n in (0, 1)]
     async with Durable(store) as durable:
         for agent in agents[:n_workers]:
             await durable.start(agent, "Pay.", id=agent.name)

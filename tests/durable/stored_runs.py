@@ -102,20 +102,20 @@ async def _answering(durable: Durable) -> None:
         await durable.hub.changed(0.05)
         for info in await durable.list():
             handle = await durable.get(info.id)
-            for question in info.waits_for:
+            for question in info.pending:
                 if question.key in answered:
                     continue
                 answered.add(question.key)
                 if question.kind == "answer":
-                    await handle.answer(question.digest, "Formal.", who="ann")
+                    await handle.answer(question.question_id, "Formal.", who="ann")
                 else:
                     await handle.steer(f"Said with {len(answered)}.", who="ann")
-                    await handle.approve(question.digest, Allow(), who="ann")
+                    await handle.approve(question.question_id, Allow(), who="ann")
 
 
 async def _stored() -> Iterator[str]:
     engine = InMemoryEngine(Memory())
-    async with Durable(engine, linger_s=1e9) as durable:
+    async with Durable(engine, suspend_after_s=1e9) as durable:
         answering = asyncio.create_task(_answering(durable))
         await durable.run(writer(is_live=True), "to all", id=RUN)
         answering.cancel()

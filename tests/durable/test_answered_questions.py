@@ -13,12 +13,12 @@ async def test_an_answered_question_is_counted_as_one_call_in_the_next_life(tmp_
     door = Door()
     model = following(call("ask_user", question="Which year?", id="A"), call("look", id="L"), "Done.")
     agent = Agent(name="asker", model=model, tools=[ask_user, door.tool("look", effect="pure")], limits=Limits(calls=2))
-    async with Durable(tmp_path / "runs.db", linger_s=600) as durable:
+    async with Durable(tmp_path / "runs.db", suspend_after_s=600) as durable:
         handle = await durable.start(agent, "Ask.", id="1")
         running = asyncio.create_task(durable.run(agent, "Ask.", id="1"))
-        while not (questions := (await handle.info()).waits_for):
+        while not (questions := (await handle.info()).pending):
             await durable.hub.changed(0.01)
-        await handle.answer(questions[0].digest, "2024")
+        await handle.answer(questions[0].question_id, "2024")
         await cancelled(running, when=door.reached)
         door.opened.set()
         result = succeeded(await durable.run(agent, "Ask.", id="1"))

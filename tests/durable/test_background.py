@@ -16,7 +16,7 @@ from journeyman.gate import Allow, Deny, GateRequest, Verdict
 from journeyman.journal import SentRun
 from journeyman.loop.record import current_run
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
 from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
 from tests.durable.worlds import World, payer, until
 from tests.play import existing, failed, n_answers, succeeded, texts, virtual_clock
@@ -39,7 +39,7 @@ def heard(request: Request) -> list[str]:
     return sorted(re.findall("<agent>(.*)</agent>", "\n".join(said)))
 
 
-def leads(*agents: Agent[Any, Any, Any], answers: Sequence[Answer] = ()) -> FromFunction:
+def leads(*agents: Agent[Any, Any, Any], answers: Sequence[Answer] = ()) -> FunctionModel:
     """Return a model that sends agents out, and says of whom it has heard."""
     script = answers or [sends(*agents), "They work."]
 
@@ -47,7 +47,7 @@ def leads(*agents: Agent[Any, Any, Any], answers: Sequence[Answer] = ()) -> From
         number = n_answers(request)
         return script[number] if number < len(script) else f"Heard of {', '.join(heard(request))}."
 
-    return FromFunction(answer)
+    return FunctionModel(answer)
 
 
 def lead(*agents: Agent[Any, Any, Any], **options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
@@ -63,7 +63,7 @@ async def runs_of(durable: Durable, agent: str) -> list[RunInfo]:
 
 async def test_a_background_run_is_a_run_of_its_own_and_the_run_above_hears_of_its_end(stage: Stage) -> None:
     world = World()
-    async with stage.durable(linger_s=0.02) as durable:
+    async with stage.durable(suspend_after_s=0.02) as durable:
         result = succeeded(await durable.run(lead(payer(world, "A")), "Pay.", id="top"))
         assert result.output == "Heard of payer."
         (below,) = await runs_of(durable, "lead/payer")
@@ -96,9 +96,9 @@ async def test_wherever_the_process_dies_a_background_run_begins_once_and_tells_
         crew = lead(payer(world, "A"))
         process = stage.process()
         await dies_at(process, number, after=after, now=dying)
-        lives, result = 1, await stage.life(crew, until=dying, process=process, linger_s=0.02)
+        lives, result = 1, await stage.life(crew, until=dying, process=process, suspend_after_s=0.02)
         if result is None:
-            lives, result = 2, await stage.life(crew, linger_s=0.02)
+            lives, result = 2, await stage.life(crew, suspend_after_s=0.02)
         assert isinstance(result, Success), (number, result)
         assert result.output == "Heard of payer.", number
         async with stage.durable() as durable:
@@ -116,9 +116,9 @@ async def test_wherever_the_process_dies_a_background_run_begins_once_and_tells_
 async def test_another_worker_goes_on_with_the_runs_of_one_that_dies(stage: Stage) -> None:
     world = World(dies_after="A")
     crew, stop = lead(payer(world, "A")), asyncio.Event()
-    async with stage.durable(linger_s=0.02) as durable:
+    async with stage.durable(suspend_after_s=0.02) as durable:
         handle = await durable.start(crew, "Pay.", id="top")
-        async with stage.durable(linger_s=0.02) as dying, stage.durable(linger_s=0.02) as other:
+        async with stage.durable(suspend_after_s=0.02) as dying, stage.durable(suspend_after_s=0.02) as other:
             working = asyncio.create_task(Worker(dying, agents=[crew]).run(stop=stop))
             await world.reached.wait()
             stage.processes[1].kill()
@@ -130,7 +130,7 @@ async def test_another_worker_goes_on_with_the_runs_of_one_that_dies(stage: Stag
             await worker
         (below,) = await runs_of(durable, "lead/payer")
         told = texts(await (await durable.get(below.id)).result())
-    assert (result.output, world.done, below.lives) == ("Heard of payer.", ["A"], 2)
+    assert (result.output, world.done, below.leases) == ("Heard of payer.", ["A"], 2)
     assert "whether it took effect is unknown" in told[0]  # K4, K25
 
 
@@ -144,7 +144,7 @@ class Denies:
 async def test_the_gates_of_the_runs_above_hold_in_every_process(stage: Stage) -> None:
     world = World()
     crew = lead(payer(world, "A"), gate=Denies())
-    async with stage.durable(linger_s=0.02) as durable:
+    async with stage.durable(suspend_after_s=0.02) as durable:
         handle = await durable.start(crew, "Pay.", id="top")
         await Worker(durable, agents=[crew]).run(until_idle=True)
         (below,) = await runs_of(durable, "lead/payer")
@@ -161,10 +161,10 @@ async def test_its_deps_come_from_the_program_of_the_run_above(stage: Stage) -> 
         """Ask."""
         return f"{context.deps} was asked"
 
-    below = Agent(name="below", model=Scripted([call("ask", id="1"), "Asked."]), tools=[ask], deps=str)
+    below = Agent(name="below", model=ScriptedModel([call("ask", id="1"), "Asked."]), tools=[ask], deps=str)
     tools = [Subagents(below, deps=lambda number: f"database {number}")]
     above = Agent(name="lead", model=leads(below), tools=tools, deps=int)
-    async with stage.durable(linger_s=0.02) as durable:
+    async with stage.durable(suspend_after_s=0.02) as durable:
         await durable.start(above, "Go.", id="top")
         await Worker(durable, agents=[above.with_deps(7)]).run(until_idle=True)
         (run,) = await runs_of(durable, "lead/below")
@@ -182,7 +182,7 @@ async def test_it_spends_no_more_than_the_run_above_had_left_in_however_many_liv
             dying, process = asyncio.Event(), stage.process()
             await dies_at(process, 14, after=True, now=dying)
             assert await stage.life(crew, until=dying, process=process, id=name) is None
-        succeeded(await stage.life(crew, id=name, linger_s=0.02))
+        succeeded(await stage.life(crew, id=name, suspend_after_s=0.02))
         async with stage.durable() as durable:
             below = (await runs_of(durable, "lead/payer"))[-1]
             tokens.append(below.tokens)
@@ -196,7 +196,7 @@ async def test_it_spends_no_more_than_the_run_above_had_left_in_however_many_liv
 async def test_what_was_sent_out_may_send_out_others(stage: Stage) -> None:
     world = World()
     middle = lead(payer(world, "A"), name="middle")
-    async with stage.durable(linger_s=0.02) as durable:
+    async with stage.durable(suspend_after_s=0.02) as durable:
         result = succeeded(await durable.run(lead(middle), "Pay.", id="top"))
         (below,) = await runs_of(durable, "lead/middle/payer")
     assert (result.output, world.done, below.status) == ("Heard of middle.", ["A"], "done")
@@ -221,7 +221,7 @@ async def test_a_strict_program_blocks_a_background_run_whose_agent_is_another_n
         await Worker(durable, agents=[lead(payer(world, "A", **changed))]).run(until_idle=True)
         (below,) = await runs_of(durable, "lead/payer")
     assert (below.status, world.done) == ("blocked", ["A"])
-    assert below.why == f"the agent's {part} differ from those that it was begun with, and the program is strict"
+    assert below.reason == f"the agent's {part} differ from those that it was begun with, and the program is strict"
 
 
 @virtual_clock
@@ -233,7 +233,7 @@ async def test_a_background_run_whose_prompt_is_another_now_is_blocked_at_its_mo
         await Worker(durable, agents=[lead(payer(world, "A", system="Pay nothing."))]).run(until_idle=True)
         (below,) = await runs_of(durable, "lead/payer")
     assert (below.status, world.done) == ("blocked", ["A"])
-    assert "the model is asked something else" in (below.why or "")
+    assert "the model is asked something else" in (below.reason or "")
 
 
 async def test_a_run_that_another_process_would_not_find_is_not_sent_out() -> None:
@@ -245,7 +245,7 @@ async def test_a_run_that_another_process_would_not_find_is_not_sent_out() -> No
         """Run another agent, of which nobody else knows."""
         return str((await run(replace(inner, name="inner"), "Go.")).unwrap())
 
-    outer = Agent(name="outer", model=Scripted([call("delegate", id="1"), "Done."]), tools=[delegate])
+    outer = Agent(name="outer", model=ScriptedModel([call("delegate", id="1"), "Done."]), tools=[delegate])
     async with Durable(InMemoryEngine()) as durable:
         succeeded(await durable.run(outer, "Go.", id="top"))
         assert await durable.list(agent="outer/inner/payer") == ()
@@ -260,7 +260,7 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
     async def send() -> str:
         """Send out runs that the program has not given to this agent."""
         here = existing(current_run.get())
-        journal = existing(here.options.host.journal)
+        journal = existing(here.options.runtime.journal)
         assert journal.sent is not None
         for names, definition in ((("nobody",), known), (("payer",), other)):
             about: dict[str, Any] = {"input": "Go.", "exact": "", "description": "", "model": "", "number": 0}
@@ -272,7 +272,7 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
             heard.append(str(refused.value))
         return "Refused."
 
-    above = Agent(name="lead", model=Scripted([call("send", id="1"), "Done."]), tools=[send, Subagents(known)])
+    above = Agent(name="lead", model=ScriptedModel([call("send", id="1"), "Done."]), tools=[send, Subagents(known)])
     async with Durable(InMemoryEngine()) as durable:
         assert isinstance(await durable.run(above, "Go.", id="top"), Success)
         assert [each.agent for each in await durable.list()] == ["lead"]
@@ -305,11 +305,11 @@ async def test_task_tools_tell_of_it_in_another_process_too(stage: Stage) -> Non
         ]
         return script[n_answers(request)]
 
-    crew = Agent(name="lead", model=FromFunction(answer), tools=[Subagents(below), *tasks.tools()])
+    crew = Agent(name="lead", model=FunctionModel(answer), tools=[Subagents(below), *tasks.tools()])
     process, dying = stage.process(), asyncio.Event()
     await dies_at(process, 10, after=True, now=dying)
     assert await stage.life(crew, until=dying, process=process) is None
-    result = await stage.life(crew, linger_s=0.02)
+    result = await stage.life(crew, suspend_after_s=0.02)
     read = "\n".join(texts(result))
     assert "agent running" in read or "agent failed" in read or "agent completed" in read
     assert "that is not listed here, was killed with it" in read
@@ -319,7 +319,7 @@ async def test_task_tools_tell_of_it_in_another_process_too(stage: Stage) -> Non
 
 async def test_a_stopped_run_leaves_what_it_has_sent_out_alone(stage: Stage) -> None:
     world = World(dies_after="A")
-    async with stage.durable(linger_s=0.02) as durable:
+    async with stage.durable(suspend_after_s=0.02) as durable:
         running = asyncio.create_task(durable.run(lead(payer(world, "A")), "Pay.", id="top"))
         await world.reached.wait()
         await durable.cancel("top", "enough")
@@ -331,7 +331,7 @@ async def test_a_stopped_run_leaves_what_it_has_sent_out_alone(stage: Stage) -> 
 async def test_a_run_that_rests_in_a_later_life_can_be_stopped(stage: Stage) -> None:
     world = World(dies_after="A")
     crew = lead(payer(world, "A"))
-    async with stage.durable(linger_s=0.02) as durable:
+    async with stage.durable(suspend_after_s=0.02) as durable:
         running = asyncio.create_task(durable.run(crew, "Pay.", id="top"))
         await world.reached.wait()
         await until(durable, "top", "waiting")
@@ -381,7 +381,7 @@ async def test_an_end_tells_once_and_whoever_waits_goes_on(stage: Stage) -> None
 async def test_a_turn_of_a_durable_chat_ends_when_what_it_has_sent_out_has_told_it(stage: Stage) -> None:
     world = World()
     crew = lead(payer(world, "A"))
-    async with stage.durable(linger_s=0.02) as durable:
+    async with stage.durable(suspend_after_s=0.02) as durable:
         async with Chat.open(crew, durable, id="user-1", create=True) as chat:
             result = succeeded(await chat.prompt("Pay."))
         assert result.output == "Heard of payer."
@@ -405,7 +405,7 @@ async def test_wherever_the_process_of_a_chat_dies_its_turn_hears_once_of_what_i
 
         async def life(process: Process, crew: Agent[str, str] = crew, stage: Stage = stage) -> list[str]:
             async with (
-                Durable(process, now=stage.now, linger_s=0.02) as durable,
+                Durable(process, now=stage.now, suspend_after_s=0.02) as durable,
                 Chat.open(crew, durable, id="user-1", create=True) as chat,
             ):
                 if chat.turn is not None:

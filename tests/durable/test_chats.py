@@ -87,7 +87,7 @@ async def test_a_turn_ends_by_its_limits_as_in_one_life_and_has_used_as_much(
     assert (result.code, result.metadata.usage, texts(result)) == (whole.code, whole.metadata.usage, texts(whole))
     assert (chat.usage, chat.messages) == (result.metadata.usage, result.history)
     async with stage.durable() as durable:
-        assert (await (await durable.get(FIRST)).info()).lives == n_lives
+        assert (await (await durable.get(FIRST)).info()).leases == n_lives
         assert (await durable.hub.engine.conversation(ID)).usage == chat.usage
 
 
@@ -127,7 +127,7 @@ async def test_a_follow_up_is_said_once_in_whichever_life_its_run_ends(stage: St
     assert said(ended[1]) == ["Go.", "And then?"]
     assert world.done == ["A", "B"]
     async with stage.durable() as durable:
-        assert {info.name: info.lives for info in await durable.list()} == {FIRST: 1, turn_name(ID, 2): 2}
+        assert {info.name: info.leases for info in await durable.list()} == {FIRST: 1, turn_name(ID, 2): 2}
 
 
 async def test_what_is_said_in_the_moment_in_which_a_turn_ends_waits_for_the_next(stage: Stage) -> None:
@@ -357,16 +357,16 @@ async def test_what_a_turn_asks_is_answered_here_or_from_elsewhere(stage: Stage,
         while not await other.list():
             await other.hub.changed(0.1)
         handle = await other.get(FIRST)
-        while not (waits := (await handle.info()).waits_for):
+        while not (waits := (await handle.info()).pending):
             await other.hub.changed(0.1)
         if who == "here":
             [id] = chat.state.open_questions
             chat.answer(id, Allow())
         else:
-            await handle.approve(waits[0].digest, Deny("not today"))
+            await handle.approve(waits[0].question_id, Deny("not today"))
         assert isinstance(await turn, Success)
         with pytest.raises((LookupError, RunOver)):
-            await handle.approve(waits[0].digest, Allow())
+            await handle.approve(waits[0].question_id, Allow())
     assert world.done == (["A"] if who == "here" else [])
     answers = [(event.decision, event.reason) for event in heard if isinstance(event, ApprovalAnswered)]
     assert len([event for event in heard if isinstance(event, ApprovalRequested)]) == 1

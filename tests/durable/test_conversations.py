@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from journeyman import Chat, Host, Success
+from journeyman import Chat, Runtime, Success
 from journeyman.store.store import Store
 from tests.durable.worlds import World, payer
 from tests.play import cancelled, succeeded, texts
@@ -13,7 +13,7 @@ async def turn(path: Path, world: World) -> Success[str] | None:
     """Let one process have the first turn of a chat. None: it died in mid-payment."""
     world.reached.clear()
     with Store(path) as store:
-        async with Chat(payer(world), host=Host(journal=store.journal("chat 7"))) as chat:
+        async with Chat(payer(world), runtime=Runtime(journal=store.journal("chat 7"))) as chat:
             living = asyncio.ensure_future(chat.prompt("Pay."))
             dying = asyncio.ensure_future(world.reached.wait())
             await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journeyman import Agent
-from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Queue, Worker
-from journeyman.durable.dispatch import Dispatcher, Driving, HandOver, Ticket
+from journeyman.durable import Durable, InMemoryEngine, Memory, Queue, RunHandle, Worker
+from journeyman.durable.dispatch import Dispatcher, Requeue, ResumeRun, Ticket
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction
+from journeyman.models.scripted import Answer, FunctionModel
 from tests.durable.processes import START, Process
 from tests.durable.worlds import World, do, done_twice
 from tests.play import following, n_answers, on_virtual_clock
@@ -55,12 +55,12 @@ class Malicious:
 
     async def serve(
         self,
-        drive: Driving,
-        hand_over: HandOver,
+        drive: ResumeRun,
+        hand_over: Requeue,
         *,
         agents: Collection[str],
         queues: Collection[str],
-        slots: int,
+        max_concurrency: int,
         grace_s: float,
         stop: asyncio.Event,
         now: Callable[[], float],
@@ -69,7 +69,7 @@ class Malicious:
         try:
             while not stop.is_set():
                 due = [job for job in self.jobs if job[1] <= loop.time()]
-                if due and len(driving) < slots:
+                if due and len(driving) < max_concurrency:
                     job = self.random.choice(due)
                     if self.random.random() >= self.repeating:
                         self.jobs.remove(job)
@@ -102,18 +102,18 @@ def clerk(world: World) -> Agent[str, str]:
         name = block.text if block.type == "text" else ""
         return [do("once", f"see{name}"), do("once", f"pay{name}"), "Done."][number]
 
-    return Agent(name="clerk", model=FromFunction(answer), tools=world.tools(), gate=AsksForPay())
+    return Agent(name="clerk", model=FunctionModel(answer), tools=world.tools(), gate=AsksForPay())
 
 
 async def _approve(durable: Durable) -> None:
     while True:
         for info in await durable.list(statuses=["waiting"]):
-            for question in info.waits_for:
-                await (await durable.get(info.id)).approve(question.digest, Allow())
+            for question in info.pending:
+                await (await durable.get(info.id)).approve(question.question_id, Allow())
         await durable.hub.changed(1.0)
 
 
-async def _all_done(handles: Sequence[Handle[str]]) -> None:
+async def _all_done(handles: Sequence[RunHandle[str]]) -> None:
     for handle in handles:
         await handle.result()
 
@@ -133,9 +133,9 @@ async def _live(seed: int, losing: float, repeating: float) -> None:
         return made
 
     async def working(of: Process) -> None:
-        queues = {"default": Queue(at_once=2)}
-        async with Durable(of, now=now, linger_s=0.5) as durable:
-            await Worker(durable, agents=[clerk(world)], slots=3, queues=queues).run()
+        queues = {"default": Queue(max_concurrency=2)}
+        async with Durable(of, now=now, suspend_after_s=0.5) as durable:
+            await Worker(durable, agents=[clerk(world)], max_concurrency=3, queues=queues).run()
 
     async with Durable(process(), now=now) as durable:
         handles = [await durable.start(clerk(world), f"{n}") for n in range(N_RUNS)]
@@ -176,7 +176,7 @@ def test_a_run_that_is_driven_for_too_long_goes_on_by_another_ticket_between_two
             handle = await durable.start(agent, "Go.")
             working = asyncio.create_task(Worker(durable, agents=[agent]).run())
             assert (await asyncio.wait_for(handle.result(), 600)).unwrap() == "Done."
-            assert (await handle.info()).lives > 2
+            assert (await handle.info()).leases > 2
             working.cancel()
             await asyncio.wait({working})
 

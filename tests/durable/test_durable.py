@@ -18,18 +18,18 @@ from journeyman import (
     ErrorCode,
     Event,
     Failure,
-    Host,
     InMemoryJournal,
     Limits,
     Output,
     Result,
+    Runtime,
     Success,
     ToolContext,
     ask_user,
     run,
     tool,
 )
-from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, PostgresEngine, Queue, RunInfo, Worker
+from journeyman.durable import Durable, InMemoryEngine, Memory, PostgresEngine, Queue, RunHandle, RunInfo, Worker
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import Change
 from journeyman.durable.sqlite import SqliteEngine
@@ -37,7 +37,7 @@ from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnkn
 from journeyman.events import RunResumed
 from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.store.store import Store
 from tests.durable.processes import IN_POSTGRES
 from tests.durable.worlds import AsksAbout, World, payer, until, when
@@ -62,7 +62,7 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Dur
 
     def opened(**options: Any) -> Durable:  # noqa: ANN401 - of `Durable`
         engine = kinds[request.param]()
-        given: dict[str, Any] = {"linger_s": 0.02, **options}
+        given: dict[str, Any] = {"suspend_after_s": 0.02, **options}
         return Durable(engine, **given)
 
     return opened
@@ -98,7 +98,7 @@ async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: 
             await asyncio.Event().wait()
 
     callbacks = Callbacks(on_tool_result=lambda context, name, result: dying(name))
-    agent = Agent(name="quitter", model=Scripted([[call("give_up"), call("tell")]]), tools=[give_up, tell])
+    agent = Agent(name="quitter", model=ScriptedModel([[call("give_up"), call("tell")]]), tools=[give_up, tell])
     async with process() as durable:
         living = asyncio.create_task(durable.run(agent, "Go.", id="7", callbacks=callbacks))
         await begun.wait()
@@ -107,11 +107,11 @@ async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: 
         else:
             await living
     async with process() as durable:
-        again = failed(await durable.run(replace(agent, model=Scripted([])), "Go.", id="7"))
+        again = failed(await durable.run(replace(agent, model=ScriptedModel([])), "Go.", id="7"))
         info = (await durable.list())[0]
     assert str(again.error).endswith("running tools: the page is gone.")
     assert results(again) == ["noted", "Error: not run, because an earlier call has stopped the run."]
-    assert (info.status, info.lives) == ("failed", 1 + dies)
+    assert (info.status, info.leases) == ("failed", 1 + dies)
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------
@@ -122,12 +122,12 @@ async def test_the_same_id_is_the_same_run_and_its_result_is_stored(process: Pro
     async with process() as durable:
         first = succeeded(await durable.run(payer(world), "Pay.", id="7"))
     async with process() as durable:
-        agent = payer(world, model=Scripted([]))
+        agent = payer(world, model=ScriptedModel([]))
         again = succeeded(await durable.run(agent, "Pay.", id="7"))
         info = (await durable.list())[0]
     assert (again.output, again.history, again.metadata.usage) == (first.output, first.history, first.metadata.usage)
     assert world.done == ["A", "B"]
-    assert (info.status, info.lives, info.tokens) == (
+    assert (info.status, info.leases, info.tokens) == (
         "done",
         1,
         first.metadata.usage and first.metadata.usage.total_tokens,
@@ -168,7 +168,7 @@ async def test_deps_are_given_anew_in_each_life_and_a_run_that_lacks_them_waits_
 
 
 async def test_a_stored_output_has_its_type_where_the_agent_is_there(process: Process) -> None:
-    agent = Agent(name="counter", model=Scripted([call("output", total=3)]), output=Output(Report))
+    agent = Agent(name="counter", model=ScriptedModel([call("output", total=3)]), output=Output(Report))
     async with process() as durable:
         await durable.run(agent, "Count.", id="7")
     async with process() as durable:
@@ -177,7 +177,7 @@ async def test_a_stored_output_has_its_type_where_the_agent_is_there(process: Pr
 
 
 async def test_a_failure_is_stored_with_its_facts(process: Process) -> None:
-    agent = Agent(name="talker", model=Scripted([call("nothing")] * 3), limits=Limits(iterations=2))
+    agent = Agent(name="talker", model=ScriptedModel([call("nothing")] * 3), limits=Limits(iterations=2))
     async with process() as durable:
         first = failed(await durable.run(agent, "Talk.", id="7"))
         again = failed(await durable.run(agent, "Talk.", id="7"))
@@ -271,17 +271,17 @@ async def test_another_run_under_the_same_id_is_refused_and_the_difference_named
         with pytest.raises(RunDiffers, match=r"its input is 'Pay.', not 'Pay twice.'"):
             await durable.run(payer(world), "Pay twice.", id="7")
         with pytest.raises(RunDiffers, match="one of the agent 'payer', not of 'other'"):
-            await durable.run(Agent(name="other", model=Scripted([])), "Pay.", id="7")
+            await durable.run(Agent(name="other", model=ScriptedModel([])), "Pay.", id="7")
         with pytest.raises(RunDiffers, match="its max_attempts is None, not 2"):
             await durable.run(payer(world), "Pay.", id="7", max_attempts=2)
         with pytest.raises(RunDiffers, match="not of 'other'"):
-            await durable.resume("7", Agent(name="other", model=Scripted([])))
+            await durable.resume("7", Agent(name="other", model=ScriptedModel([])))
 
 
 async def test_a_run_never_goes_on_with_fewer_gates_than_it_began_with(process: Process) -> None:
     world = World(dies_after="A")
     async with process() as durable:
-        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=Host(gate=AsksAbout("X"))))
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", runtime=Runtime(gate=AsksAbout("X"))))
         await cancelled(living, when=world.reached)
     async with process() as durable:
         with pytest.raises(RunDiffers, match="begun with the gate AsksAbout, which this program does not give it"):
@@ -289,7 +289,9 @@ async def test_a_run_never_goes_on_with_fewer_gates_than_it_began_with(process: 
         worker = Worker(durable, agents=[payer(world)])
         await worker.run(until_idle=True)
         assert (await durable.list())[0].status == "ready"
-        result = await durable.run(payer(world, gate=AsksAbout("X")), "Pay.", id="7", host=Host(gate=AsksAbout("X")))
+        result = await durable.run(
+            payer(world, gate=AsksAbout("X")), "Pay.", id="7", runtime=Runtime(gate=AsksAbout("X"))
+        )
         assert isinstance(result, Success)
 
 
@@ -383,8 +385,8 @@ async def test_a_fork_keeps_no_answer_that_was_given_later(process: Process) -> 
     agent = Agent(name="asker", model=model, tools=[ask_user])
     async with process() as durable:
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
-        asked = await when(durable, "7", lambda info: bool(info.waits_for))
-        await (await durable.get("7")).answer(asked.waits_for[0].digest, "So!")
+        asked = await when(durable, "7", lambda info: bool(info.pending))
+        await (await durable.get("7")).answer(asked.pending[0].question_id, "So!")
         await living
         branch = await durable.fork("7", at=(1, 1), id="branch")
         assert [each.key for each in await branch.records()] == ["head"]
@@ -441,10 +443,10 @@ async def suspended(process: Process, agent: Agent[Any, Any], **options: Any) ->
 async def test_an_approval_may_be_given_a_week_later_by_another_process(process: Process) -> None:
     world = World()
     asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: NOW)
-    assert (asked.waits_for[0].tool, asked.waits_for[0].question) == ("pay", "Pay B?")
+    assert (asked.pending[0].tool, asked.pending[0].question) == ("pay", "Pay B?")
     async with process(now=lambda: NOW + WEEK_S) as durable:
         handle = await durable.get("7")
-        await handle.approve(asked.waits_for[0].digest[:12], Allow(), who="Ada")
+        await handle.approve(asked.pending[0].question_id[:12], Allow(), who="Ada")
         assert (await handle.info()).status == "ready"
         result = await durable.run(payer(world, gate=AsksAbout("B")), "Pay.", id="7")
     assert results(result) == ["paid A", "paid B"]
@@ -454,7 +456,7 @@ async def test_an_approval_may_be_given_a_week_later_by_another_process(process:
 async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(process: Process) -> None:
     world = World()
     asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: NOW)
-    digest = asked.waits_for[0].digest
+    digest = asked.pending[0].question_id
     async with process(now=lambda: NOW + 60) as durable:
         handle = await durable.get("7")
         with pytest.raises(
@@ -479,9 +481,9 @@ async def test_a_run_that_waits_goes_on_at_once_when_it_is_answered(process: Pro
             info = await when(
                 other,
                 "7",
-                lambda info, invoice=invoice: [each.question for each in info.waits_for] == [f"Pay {invoice}?"],
+                lambda info, invoice=invoice: [each.question for each in info.pending] == [f"Pay {invoice}?"],
             )
-            await (await other.get("7")).approve(info.waits_for[0].digest, Allow())
+            await (await other.get("7")).approve(info.pending[0].question_id, Allow())
         assert isinstance(await living, Success)
     assert world.done == ["A", "B"]
 
@@ -490,7 +492,7 @@ async def test_what_expires_is_denied_although_nobody_was_there(process: Process
     world = World()
     agent = payer(world, gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
     asked = await suspended(process, agent, now=lambda: NOW)
-    assert asked.waits_for[0].expires_at == asked.wake == NOW + 3600
+    assert asked.pending[0].expires_at == asked.wake_at == NOW + 3600
     async with process(now=lambda: NOW + WEEK_S) as durable:
         result = await durable.run(agent, "Pay.", id="7")
     assert results(result)[1] == "Error: denied: nobody answered within 3600s: Pay B?"
@@ -498,12 +500,12 @@ async def test_what_expires_is_denied_although_nobody_was_there(process: Process
 
 async def test_when_a_question_expires_is_the_same_after_the_process_that_asks_was_stopped(process: Process) -> None:
     agent = payer(World(), gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
-    async with process(now=lambda: NOW, linger_s=1e9) as durable:
+    async with process(now=lambda: NOW, suspend_after_s=1e9) as durable:
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
-        await when(durable, "7", lambda info: bool(info.waits_for))
+        await when(durable, "7", lambda info: bool(info.pending))
         await cancelled(living)
         asked = await (await durable.get("7")).info()
-    assert (asked.status, asked.waits_for[0].expires_at) == ("ready", NOW + 3600)
+    assert (asked.status, asked.pending[0].expires_at) == ("ready", NOW + 3600)
     async with process(now=lambda: NOW + WEEK_S) as durable:
         result = await durable.run(agent, "Pay.", id="7")
     assert results(result)[1] == "Error: denied: nobody answered within 3600s: Pay B?"
@@ -516,11 +518,11 @@ async def test_an_approver_of_the_program_is_asked_once(process: Process) -> Non
         asked.append(approval.question)
         return Allow()
 
-    host = Host(approve=approve, gate=AsksAbout("A", "B"))
+    runtime = Runtime(approver=approve, gate=AsksAbout("A", "B"))
     async with process() as durable:
-        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=host))
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", runtime=runtime))
         await cancelled(living, when=world.reached)
-        await durable.run(payer(world), "Pay.", id="7", host=host)
+        await durable.run(payer(world), "Pay.", id="7", runtime=runtime)
     assert asked == ["Pay A?", "Pay B?"]
 
 
@@ -528,10 +530,10 @@ async def test_a_question_of_the_model_may_be_answered_later(process: Process) -
     model = following(call("ask_user", question="In euros?", id="q"), "In euros, then.")
     agent = Agent(name="payer", model=model, tools=[ask_user])
     asked = await suspended(process, agent)
-    assert (asked.waits_for[0].kind, asked.waits_for[0].question) == ("answer", "In euros?")
+    assert (asked.pending[0].kind, asked.pending[0].question) == ("answer", "In euros?")
     async with process() as durable:
         handle = await durable.get("7")
-        digest = asked.waits_for[0].digest
+        digest = asked.pending[0].question_id
         with pytest.raises(LookupError):
             await handle.approve(digest, Allow())
         with pytest.raises(LookupError, match="at least its first 6 characters"):
@@ -556,7 +558,7 @@ async def test_what_is_said_to_a_run_is_said_once(process: Process) -> None:
             await handle.steer("  ")
         await handle.steer("In euros.")
         assert (await handle.info()).status == "ready"
-        await handle.approve(asked.waits_for[0].digest, Allow())
+        await handle.approve(asked.pending[0].question_id, Allow())
         result = await durable.run(agent, "Pay.", id="7")
     assert [message.text for message in result.history if message.text == "In euros."] == ["In euros."]
     assert results(result) == ["paid A", "paid B"], "what waits for an answer has begun, whatever was said since"
@@ -575,7 +577,7 @@ async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: P
         return "Done."
 
     steered = asyncio.Event()
-    agent = Agent(name="talker", model=FromFunction(answer))
+    agent = Agent(name="talker", model=FunctionModel(answer))
     async with process() as durable:
         living = asyncio.create_task(durable.run(agent, "Talk.", id="7"))
         await answering.wait()
@@ -649,13 +651,13 @@ async def test_a_run_that_is_held_begins_no_step_until_it_is_released(process: P
 async def test_a_worker_does_what_was_started(process: Process) -> None:
     world = World()
     async with process() as durable:
-        handle = await durable.start(payer(world), "Pay.", dedup="today")
-        same = await durable.start(payer(world), "Pay.", dedup="today")
+        handle = await durable.start(payer(world), "Pay.", idempotency_key="today")
+        same = await durable.start(payer(world), "Pay.", idempotency_key="today")
         assert same.id == handle.id
         assert (await handle.info()).status == "ready"
     async with process() as durable:
         await Worker(durable, agents=[payer(world)]).run(until_idle=True)
-        result = await Handle[str](durable.hub, handle.id).result()
+        result = await RunHandle[str](durable.hub, handle.id).result()
     assert result.unwrap() == "All are paid."
     assert world.done == ["A", "B"]
 
@@ -678,9 +680,9 @@ def test_a_worker_that_could_do_nothing_is_refused(process: Process) -> None:
     with pytest.raises(ValueError, match="Two agents are called 'payer'"):
         Worker(durable, agents=[agent, payer(World())])
     with pytest.raises(ValueError, match="0 slots"):
-        Worker(durable, agents=[agent], slots=0)
+        Worker(durable, agents=[agent], max_concurrency=0)
     with pytest.raises(ValueError, match="lets 0 runs"):
-        Worker(durable, agents=[agent], queues={"q": Queue(at_once=0)})
+        Worker(durable, agents=[agent], queues={"q": Queue(max_concurrency=0)})
 
 
 # -- wrong use ---------------------------------------------------------------------------------------------------------
@@ -725,8 +727,8 @@ async def test_what_is_not_open_here_is_not_used(tmp_path: Path) -> None:
                 asyncio.run(durable.list())
 
         await asyncio.to_thread(elsewhere)
-        with pytest.raises(ValueError, match="The host has a journal"):
-            await durable.run(payer(World()), "Pay.", host=Host(journal=InMemoryJournal()))
+        with pytest.raises(ValueError, match="The runtime has a journal"):
+            await durable.run(payer(World()), "Pay.", runtime=Runtime(journal=InMemoryJournal()))
 
 
 async def test_a_clock_that_must_be_wrong_is_told(process: Process, caplog: pytest.LogCaptureFixture) -> None:
@@ -736,7 +738,7 @@ async def test_a_clock_that_must_be_wrong_is_told(process: Process, caplog: pyte
 
 
 async def test_a_wrong_input_begins_no_run(process: Process) -> None:
-    agent = Agent(name="counter", model=Scripted([]), input=Report)
+    agent = Agent(name="counter", model=ScriptedModel([]), input=Report)
     async with process() as durable:
         given: Any = "three"
         assert failed(await durable.run(agent, given, id="7")).code is ErrorCode.INVALID_INPUT
@@ -748,10 +750,10 @@ async def test_an_input_that_no_longer_fits_blocks_the_run(process: Process) -> 
         n: int
 
     async with process() as durable:
-        agent = Agent(name="counter", model=Scripted(["3"]), input=Report)
+        agent = Agent(name="counter", model=ScriptedModel(["3"]), input=Report)
         await durable.start(agent, Report(total=3), id="7")
         with pytest.raises(RunBlocked, match="its input no longer fits the agent's type"):
-            await durable.resume("7", Agent(name="counter", model=Scripted(["3"]), input=Other))
+            await durable.resume("7", Agent(name="counter", model=ScriptedModel(["3"]), input=Other))
         assert isinstance(await durable.resume("7", agent), Success)
 
 
@@ -784,7 +786,7 @@ async def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
 async def test_a_store_of_the_format_before_keeps_what_it_has_and_takes_durable_runs(tmp_path: Path) -> None:
     path, world = tmp_path / "runs.db", World()
     with Store(path) as store:
-        first = succeeded(await run(payer(world), "Pay.", host=Host(journal=store.journal("7"))))
+        first = succeeded(await run(payer(world), "Pay.", runtime=Runtime(journal=store.journal("7"))))
     with closing(sqlite3.connect(path)) as connection:
         for table in ("jm_runs", "jm_steps", "jm_signals"):
             connection.execute(f"DROP TABLE {table}")
@@ -793,6 +795,6 @@ async def test_a_store_of_the_format_before_keeps_what_it_has_and_takes_durable_
     async with Durable(path) as durable:
         assert isinstance(await durable.run(payer(world), "Pay.", id="8"), Success)
     with Store(path) as store:
-        again = succeeded(await run(payer(world), "Pay.", host=Host(journal=store.journal("7"))))
+        again = succeeded(await run(payer(world), "Pay.", runtime=Runtime(journal=store.journal("7"))))
     assert again.history == first.history
     assert world.done == ["A", "B", "A", "B"]

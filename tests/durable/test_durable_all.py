@@ -7,14 +7,14 @@ import pytest
 from journeyman import Agent, Success
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.record import Options
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from tests.support.journaled import Journals
 from tests.support.without_journal import WITHOUT_JOURNAL
 
 
 async def test_a_run_that_is_given_no_journal_gets_one_and_its_steps_are_stored() -> None:
     journals = Journals()
-    agent = Agent(name="talker", model=Scripted(["Done."]))
+    agent = Agent(name="talker", model=ScriptedModel(["Done."]))
     assert isinstance(await carry_out(journals.begin(agent, "Go.", Options())), Success)
     [steps] = journals.memory.records.values()
     records = steps.values()

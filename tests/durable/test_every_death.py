@@ -14,19 +14,19 @@ from pydantic import BaseModel
 from journeyman import (
     Agent,
     Chat,
-    Escalate,
-    Host,
+    ContinueRun,
+    FailRun,
     InMemoryJournal,
-    KeepGoing,
     Limits,
+    ModelSettings,
     Output,
     Price,
     ProviderError,
     Reflection,
     Rejected,
     Result,
-    Settings,
-    Stopping,
+    Runtime,
+    StopContext,
     Subagents,
     ToolContext,
     run,
@@ -39,7 +39,7 @@ from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.result import ChildRecord
 from journeyman.types import Text
 from tests.play import cancelled, n_answers, texts
@@ -50,11 +50,11 @@ _PRICE: Final = Price(input=1_000_000 / 1_024, output=1_000_000 / 512)
 """Costs add up to the same in any order."""
 
 
-def priced(function: Callable[[Request], Answer]) -> FromFunction:
-    return FromFunction(function, price=_PRICE)
+def priced(function: Callable[[Request], Answer]) -> FunctionModel:
+    return FunctionModel(function, price=_PRICE)
 
 
-def following(*answers: Answer) -> FromFunction:
+def following(*answers: Answer) -> FunctionModel:
     """Return a model that knows by the conversation how far it is."""
     return priced(lambda request: answers[n_answers(request)])
 
@@ -110,14 +110,14 @@ def stateful() -> AnyAgent:
         tools=[add],
         run_state=count,
         attempt_state=of_attempt,
-        project=lambda states: states.run,
+        final_state=lambda states: states.run,
         limits=Limits(calls=3, tokens=10_000),
     )
 
 
 def limited() -> AnyAgent:
     calls = [a_look(at) for at in "abcd"]
-    limits = Limits(calls=3, tokens=100_000, each_attempt=Allowance(calls=3))
+    limits = Limits(calls=3, tokens=100_000, per_attempt=Allowance(calls=3))
     return Agent(name="limited", model=following(calls[0], calls[1:], "Done."), tools=[look], limits=limits)
 
 
@@ -162,15 +162,15 @@ def out_of_attempts() -> AnyAgent:
 
 
 def kept_going() -> AnyAgent:
-    def guard(stopping: Stopping) -> KeepGoing | None:
-        return KeepGoing("More.") if stopping.iteration < 3 else None
+    def guard(stopping: StopContext) -> ContinueRun | None:
+        return ContinueRun("More.") if stopping.iteration < 3 else None
 
     return Agent(name="kept_going", model=following("One.", "Two.", "Three."), stop_guard=guard)
 
 
 def escalated() -> AnyAgent:
-    def guard(stopping: Stopping) -> KeepGoing | Escalate:
-        return KeepGoing("More.") if stopping.iteration < 2 else Escalate("It never ends.")
+    def guard(stopping: StopContext) -> ContinueRun | FailRun:
+        return ContinueRun("More.") if stopping.iteration < 2 else FailRun("It never ends.")
 
     return Agent(name="escalated", model=following("One.", "Two.", "Three."), stop_guard=guard)
 
@@ -187,7 +187,7 @@ def extended() -> AnyAgent:
     def answer(request: Request) -> Answer:
         return say("Half an", stop_reason="max_tokens") if (request.max_tokens or 0) < 500 else "A whole answer."
 
-    limits, settings = Limits(extended_max_tokens=600), Settings(max_tokens=100)
+    limits, settings = Limits(extended_max_tokens=600), ModelSettings(max_tokens=100)
     return Agent(name="extended", model=priced(answer), limits=limits, settings=settings)
 
 
@@ -218,8 +218,8 @@ def overflowing(*, summary: Answer) -> AnyAgent:
         name="overflowing",
         model=priced(answer),
         tools=[page],
-        compaction=[Summarise(FromFunction(sum_up, price=_PRICE), keep_tokens=10), ClearToolResults(keep=1)],
-        settings=Settings(max_tokens=500),
+        compaction=[Summarise(FunctionModel(sum_up, price=_PRICE), keep_tokens=10), ClearToolResults(keep=1)],
+        settings=ModelSettings(max_tokens=500),
     )
 
 
@@ -307,7 +307,9 @@ def running_inside(how: str) -> AnyAgent:
             case "run":
                 return (await run(inner(), "deeper")).unwrap()
             case "run_many":
-                return " ".join([result.unwrap() async for _, result in run_many(inner(), ["1", "2"], at_once=1)])
+                return " ".join(
+                    [result.unwrap() async for _, result in run_many(inner(), ["1", "2"], max_concurrency=1)]
+                )
             case "Subagents.run":
                 return (await crew.run("inner", "deeper")).unwrap()
             case "Subagents.execute":
@@ -428,32 +430,32 @@ def _deaths(kind: str, n_written: int, *, one_in: int = 6) -> Sequence[int]:
 @pytest.mark.parametrize("kind", _KINDS)
 async def test_a_death_after_any_step_changes_nothing_in_a_journal(kind: str) -> None:
     whole = Kept()
-    host = Host(approve=approve)
-    lived = await run(_KINDS[kind](), "Go.", host=replace(host, journal=whole))
+    runtime = Runtime(approver=approve)
+    lived = await run(_KINDS[kind](), "Go.", runtime=replace(runtime, journal=whole))
     expected = seen(lived)
     assert lived.metadata.children or not kind.startswith("in a tool")
-    assert expected == seen(await run(_KINDS[kind](), "Go.", host=host)), "as without a journal"
+    assert expected == seen(await run(_KINDS[kind](), "Go.", runtime=runtime)), "as without a journal"
     for n_steps in _deaths(kind, len(whole.written)):
         journal = InMemoryJournal()
         for key, value in whole.written[:n_steps]:
             journal.put(key, value)
-        result = await run(_KINDS[kind](), "Go.", host=replace(host, journal=journal))
+        result = await run(_KINDS[kind](), "Go.", runtime=replace(runtime, journal=journal))
         assert seen(result) == expected, f"after {whole.written[n_steps - 1][0]}"
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("kind", _KINDS)
 async def test_a_death_after_any_step_changes_nothing_in_a_durable_run(kind: str) -> None:
-    memory, host = Memory(), Host(approve=approve)
+    memory, runtime = Memory(), Runtime(approver=approve)
     async with Durable(InMemoryEngine(memory)) as durable:
-        expected = seen(await durable.run(_KINDS[kind](), "Go.", id="run", host=host))
+        expected = seen(await durable.run(_KINDS[kind](), "Go.", id="run", runtime=runtime))
     [(id, row)] = memory.rows.items()
     for n_steps in _deaths(kind, len(memory.records[id])):
         left = Memory()
         left.put(replace(row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
         left.records[id] = dict(islice(memory.records[id].items(), n_steps))
         async with Durable(InMemoryEngine(left)) as durable:
-            result = await asyncio.wait_for(durable.run(_KINDS[kind](), "Go.", id="run", host=host), 5)
+            result = await asyncio.wait_for(durable.run(_KINDS[kind](), "Go.", id="run", runtime=runtime), 5)
         assert seen(result) == expected, f"after {[*left.records[id].values()][-1].key}"
 
 
@@ -486,7 +488,7 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
     [("stopped_inside", 3, 1), ("stopped_below", 3, 0), ("whole_responses", 3, 4), ("whole_below", 4, 4)],
 )
 async def test_calls_that_were_stopped_or_refused_are_no_use_of_a_limit(kind: str, made: int, refused: int) -> None:
-    result = await run(_KINDS[kind](), "Go.", host=Host(journal=InMemoryJournal()))
+    result = await run(_KINDS[kind](), "Go.", runtime=Runtime(journal=InMemoryJournal()))
     read = texts(result)
     n_refused = len([text for text in read if text.startswith("Error: not run")])
     assert (len(read) - n_refused, n_refused) == (made, refused), read
@@ -496,9 +498,9 @@ async def test_a_stop_guard_is_not_asked_after_a_death_though_its_user_has_writt
     """It said to go on when nobody had written anything, and the run went on."""
     asked, written = list[int](), asyncio.Event()
 
-    def guard(stopping: Stopping) -> KeepGoing | None:
+    def guard(stopping: StopContext) -> ContinueRun | None:
         asked.append(stopping.iteration)
-        return KeepGoing("More.") if stopping.iteration == 1 else None
+        return ContinueRun("More.") if stopping.iteration == 1 else None
 
     async def answer(request: Request) -> Answer:
         n = n_answers(request)
@@ -507,7 +509,7 @@ async def test_a_stop_guard_is_not_asked_after_a_death_though_its_user_has_writt
             await asyncio.Event().wait()
         return ["One.", "Two.", "Three.", "Four."][n]
 
-    agent = Agent(name="talker", model=FromFunction(answer), stop_guard=guard)
+    agent = Agent(name="talker", model=FunctionModel(answer), stop_guard=guard)
     memory = Memory()
     async with Durable(InMemoryEngine(memory)) as durable, Chat.open(agent, durable, id="c", create=True) as chat:
         turn = asyncio.ensure_future(chat.prompt("Go."))

@@ -10,7 +10,7 @@ from journeyman import Agent, Chat, tool
 from journeyman.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 from tests.play import n_answers
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="an open file cannot be moved")
@@ -33,7 +33,7 @@ def _clerk(paid: list[int], when_paid: Callable[[int], object], last: int = 3) -
         n = n_answers(request)
         return call("pay", invoice=n, id=str(n)) if n <= last else say("All are paid.")
 
-    return Agent(name="clerk", model=FromFunction(answers), tools=[pay])
+    return Agent(name="clerk", model=FunctionModel(answers), tools=[pay])
 
 
 @pytest.mark.parametrize("taken", ["moved", "removed"])
@@ -62,7 +62,7 @@ async def test_no_call_begins_whose_start_the_next_process_would_not_find(path: 
 
 
 async def test_a_chat_whose_file_was_moved_says_so_with_its_next_turn(path: Path) -> None:
-    bot = Agent(name="bot", model=FromFunction(lambda _: "ok"))
+    bot = Agent(name="bot", model=FunctionModel(lambda _: "ok"))
     async with Chat.open(bot, path, id="c", create=True) as chat:
         await chat.prompt("hello")
         path.rename(path.with_name("aside.db"))

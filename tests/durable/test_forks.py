@@ -10,7 +10,7 @@ from journeyman import Agent, Limits, Output, Rejected, Success
 from journeyman.durable.handle import is_before
 from journeyman.durable.records import DONE, unpacked
 from journeyman.durable.worker import Queue, Worker
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from tests.durable.processes import Stage
 from tests.durable.worlds import World, do
 from tests.play import following, succeeded, virtual_clock
@@ -99,15 +99,15 @@ async def test_three_workers_let_no_more_of_a_queue_go_on_at_once_than_it_lets(s
             process.after = look
         n_runs = 6
         handles = [await one.start(agent, f"{n}", queue="batch" if n % 4 else "default") for n in range(n_runs)]
-        queues = {"batch": Queue(at_once=2), "default": Queue()}
+        queues = {"batch": Queue(max_concurrency=2), "default": Queue()}
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for durable in (one, two, three):
-                group.create_task(Worker(durable, agents=[agent], queues=queues, slots=4).run(stop=stop))
+                group.create_task(Worker(durable, agents=[agent], queues=queues, max_concurrency=4).run(stop=stop))
             results = [await handle.result() for handle in handles]
             stop.set()
         assert [isinstance(result, Success) for result in results] == [True] * n_runs
-        assert [(await handle.info()).lives for handle in handles] == [1] * n_runs
+        assert [(await handle.info()).leases for handle in handles] == [1] * n_runs
     assert most == 2
     assert world.done.count("B") == n_runs
 
@@ -125,7 +125,7 @@ async def test_what_a_replay_takes_of_the_memory_is_bounded_by_what_is_stored(st
         return do("pure", f"{n_asked} {world.random.randbytes(3_000).hex()}")
 
     limits = Limits(iterations=n_iterations + 1)
-    agent = Agent(name="clerk", model=FromFunction(answer), tools=world.tools(), limits=limits)
+    agent = Agent(name="clerk", model=FunctionModel(answer), tools=world.tools(), limits=limits)
     assert await stage.life(agent, until=world.reached) is None
     async with stage.durable() as durable:
         records = await (await durable.get("run")).records()
@@ -140,7 +140,7 @@ async def test_what_a_replay_takes_of_the_memory_is_bounded_by_what_is_stored(st
 
     tracemalloc.start()
     try:
-        result = await stage.life(replace(agent, model=FromFunction(go_on)))
+        result = await stage.life(replace(agent, model=FunctionModel(go_on)))
     finally:
         tracemalloc.stop()
     assert isinstance(result, Success)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Success
-from journeyman.durable import Durable, Handle
+from journeyman.durable import Durable, RunHandle
 from journeyman.durable.engine import Written
 from journeyman.durable.records import Claim, Record, Row, Signal
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.play import make_gate, make_tool
 
 ASKING = make_gate(Ask("May it?"))
@@ -21,20 +21,20 @@ pay = make_tool("pay", "paid", effect="once")
 
 
 def payer() -> Agent[str, str]:
-    return Agent(name="payer", model=Scripted([call("pay", id="A"), "Done."]), tools=[pay], gate=ASKING)
+    return Agent(name="payer", model=ScriptedModel([call("pay", id="A"), "Done."]), tools=[pay], gate=ASKING)
 
 
-async def asked(handle: Handle[str], *, status: str) -> str:
+async def asked(handle: RunHandle[str], *, status: str) -> str:
     """Return the digest of what waits, once something does while the run has this status."""
     while True:
         info = await handle.info()
-        if info.waits_for and info.status == status:
-            return info.waits_for[0].digest
+        if info.pending and info.status == status:
+            return info.pending[0].question_id
         await handle.hub.changed(0.01)
 
 
 async def test_an_answer_in_the_same_process_does_not_wait_for_the_run_to_leave_it(tmp_path: Path) -> None:
-    async with Durable(tmp_path / "runs.db", linger_s=600) as durable:
+    async with Durable(tmp_path / "runs.db", suspend_after_s=600) as durable:
         handle = await durable.start(payer(), "Pay.", id="1")
         running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
         await handle.approve(await asked(handle, status="running"), Allow())
@@ -45,7 +45,7 @@ async def test_a_run_that_waits_is_suspended_and_goes_on_without_a_look_that_wou
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("journeyman.durable.drive._LOOK_S", 3_600)
-    async with Durable(tmp_path / "runs.db", linger_s=0.01) as durable:
+    async with Durable(tmp_path / "runs.db", suspend_after_s=0.01) as durable:
         handle = await durable.start(payer(), "Pay.", id="1")
         running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
         await handle.approve(await asked(handle, status="waiting"), Allow())
@@ -70,7 +70,7 @@ class SlowEngine(SqliteEngine):
 
 
 async def test_a_run_whose_answer_is_being_stored_does_not_leave_memory_to_wait_for_it(tmp_path: Path) -> None:
-    async with Durable(SlowEngine(tmp_path / "runs.db"), linger_s=0.05) as durable:  # K8
+    async with Durable(SlowEngine(tmp_path / "runs.db"), suspend_after_s=0.05) as durable:  # K8
         handle = await durable.start(payer(), "Pay.", id="1")
         running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
         await handle.approve(await asked(handle, status="running"), Allow())

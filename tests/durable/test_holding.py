@@ -50,7 +50,7 @@ async def test_a_run_that_is_held_begins_no_step_until_it_is_released(stage: Sta
         await handle.hold()
         await Worker(other, agents=[agent]).run(until_idle=True)
         assert (await handle.info()).status == "held"
-        assert (await handle.info()).lives == 0
+        assert (await handle.info()).leases == 0
         await handle.release()
         world.lives_on()
         await Worker(other, agents=[agent]).run(until_idle=True)

@@ -95,7 +95,7 @@ async def test_what_a_worker_gives_a_run_may_fail_at_first_and_takes_no_others_s
 
     async with stage.durable() as durable:
         await durable.start(clerk(World()), "Go.", id="stuck", priority=1)
-        await worked(durable, world, slots=2, equip=equip)
+        await worked(durable, world, max_concurrency=2, prepare=equip)
     assert asked == ["stuck", "run", "run"]
     assert world.done == ["A"]
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from journeyman import Chat, Host, Text
+from journeyman import Chat, Runtime, Text
 from journeyman.durable import Durable
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.session import turn_name
 from tests.cli.program import Warm
 from tests.play import succeeded
@@ -30,9 +30,9 @@ async def test_a_chat_killed_within_a_turn_goes_on_with_it_in_another_process(wa
                     pass
     with kept.stored() as store, pytest.raises(StoreError, match=f"the durable turn {turn_name(ID, 1)} has not ended"):
         store.session(ID, agent="payer")
-    rest = Scripted(["Ask whether B was paid.", "C is not due."])  # the first two answers are stored
+    rest = ScriptedModel(["Ask whether B was paid.", "C is not due."])  # the first two answers are stored
     async with Durable(kept.place) as durable:
-        async with Chat.open(payments(), durable, id=ID, host=Host(model=rest)) as chat:
+        async with Chat.open(payments(), durable, id=ID, runtime=Runtime(model=rest)) as chat:
             assert chat.turn is not None
             assert succeeded(await chat.turn).output == "C is not due."
             said = [block for message in chat.messages for block in message.content]
@@ -43,7 +43,7 @@ async def test_a_chat_killed_within_a_turn_goes_on_with_it_in_another_process(wa
             texts = [block.text for block in said if isinstance(block, Text)]
             assert texts == ["Pay A and B.", "Ask whether B was paid.", "And C?", "C is not due."]
             assert list(history_faults(chat.messages)) == []
-        assert {info.name: info.lives for info in await durable.list()} == {turn_name(ID, 1): 2, turn_name(ID, 2): 1}
+        assert {info.name: info.leases for info in await durable.list()} == {turn_name(ID, 1): 2, turn_name(ID, 2): 1}
     with kept.stored() as store:
         assert store.snapshot(ID).waiting == ()
         assert store.sessions()[0].usage.requests == 4

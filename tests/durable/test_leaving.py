@@ -2,12 +2,12 @@
 
 import asyncio
 
-from journeyman import Agent, Host, Success
+from journeyman import Agent, Runtime, Success
 from journeyman.durable.dispatch import GIVE_BACK_S
 from journeyman.durable.durable import Durable
 from journeyman.durable.worker import Worker
 from journeyman.model import Request
-from journeyman.models.scripted import FromFunction, Scripted
+from journeyman.models.scripted import FunctionModel, ScriptedModel
 from journeyman.serve.hosting import Hosting
 from journeyman.serve.live import ServeLimits
 from tests.durable.processes import Stage, a_cut, found
@@ -18,7 +18,7 @@ from tests.play import cancelled, following, virtual_clock
 @virtual_clock
 async def test_no_task_of_a_run_outlives_the_task_that_drives_it(stage: Stage) -> None:
     world = World(dies_in="A")
-    agent = Agent(name="clerk", model=Scripted([do("once", "A")]), tools=world.tools())
+    agent = Agent(name="clerk", model=ScriptedModel([do("once", "A")]), tools=world.tools())
     async with stage.durable() as durable:
         driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await world.reached.wait()
@@ -31,7 +31,7 @@ async def test_no_task_of_a_run_outlives_the_task_that_drives_it(stage: Stage) -
 @virtual_clock
 async def test_no_task_of_a_worker_outlives_it(stage: Stage) -> None:
     world = World(dies_in="A")
-    agent = Agent(name="clerk", model=Scripted([do("once", "A")]), tools=world.tools())
+    agent = Agent(name="clerk", model=ScriptedModel([do("once", "A")]), tools=world.tools())
     async with stage.durable() as durable:
         await durable.start(agent, "Go.", id="run")
         working = asyncio.create_task(Worker(durable, agents=[agent]).run())
@@ -70,7 +70,7 @@ async def test_a_run_whose_task_is_cancelled_twice_is_given_back(stage: Stage) -
             await asyncio.Event().wait()  # until it is cancelled once more
         return "never"
 
-    agent = Agent(name="clerk", model=FromFunction(answer))
+    agent = Agent(name="clerk", model=FunctionModel(answer))
     async with stage.durable() as durable:
         driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await begun.wait()
@@ -86,7 +86,7 @@ async def is_gone(called: str) -> None:
 @virtual_clock
 async def test_a_worker_whose_store_has_gone_ends_when_it_is_cancelled(stage: Stage) -> None:
     world, process = World(dies_in="A"), stage.process()
-    agent = Agent(name="clerk", model=Scripted([do("once", "A")]), tools=world.tools())
+    agent = Agent(name="clerk", model=ScriptedModel([do("once", "A")]), tools=world.tools())
     async with Durable(process, now=stage.now) as durable:
         await durable.start(agent, "Go.", id="run")
         working = asyncio.create_task(Worker(durable, agents=[agent]).run())
@@ -100,9 +100,11 @@ async def test_a_worker_whose_store_has_gone_ends_when_it_is_cancelled(stage: St
 @virtual_clock
 async def test_a_server_whose_store_has_gone_ends_within_its_grace(stage: Stage) -> None:
     world, process = World(dies_in="A"), stage.process()
-    agent = Agent(name="clerk", model=Scripted([do("once", "A")]), tools=world.tools())
+    agent = Agent(name="clerk", model=ScriptedModel([do("once", "A")]), tools=world.tools())
     durable, loop = Durable(process, now=stage.now), asyncio.get_running_loop()
-    hosting = Hosting({"clerk": agent}, durable, deps=None, host=Host(), limits=ServeLimits(), on_disconnect="continue")
+    hosting = Hosting(
+        {"clerk": agent}, durable, deps=None, runtime=Runtime(), limits=ServeLimits(), on_disconnect="continue"
+    )
     async with durable:
         async with hosting.lifespan():
             await hosting.start("public:run", agent, "Go.", is_tied=False)

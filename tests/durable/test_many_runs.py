@@ -12,7 +12,7 @@ from journeyman.durable.records import Row
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.journal import new_id
 from journeyman.model import Request
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 
 NOW = 1_700_000_000.0
 
@@ -59,7 +59,7 @@ async def test_a_worker_that_has_just_looked_hears_of_a_run_that_is_started_then
         stop.set()
         return "Done."
 
-    agent = Agent(name="reader", model=FromFunction(answer))
+    agent = Agent(name="reader", model=FunctionModel(answer))
     async with Durable(tmp_path / "runs.db") as durable:
         await durable.hub.changed()  # a file that was just opened is news
         serving = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))

@@ -21,13 +21,13 @@ async def _drives_each_run_once(database: str, brings: Dispatcher) -> None:
     stop, world = asyncio.Event(), World()
     agent = Agent(name="clerk", model=following(do("once", "A"), do("pure", "B"), "Done."), tools=world.tools())
     async with Durable(database, dispatcher=brings) as durable:
-        working = asyncio.create_task(Worker(durable, agents=[agent], slots=2).run(stop=stop))
+        working = asyncio.create_task(Worker(durable, agents=[agent], max_concurrency=2).run(stop=stop))
         handles = [await durable.start(agent, f"{n}") for n in range(3)]
         for each in handles:
             assert isinstance(await asyncio.wait_for(each.result(), 15), Success)
         stop.set()
         await working
-        assert [(await each.info()).lives for each in handles] == [1, 1, 1]
+        assert [(await each.info()).leases for each in handles] == [1, 1, 1]
     assert sorted(world.done) == ["A"] * 3 + ["B"] * 3
 
 

@@ -12,11 +12,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Success, tool
-from journeyman.durable import Durable, PostgresEngine, ddl
+from journeyman.durable import Durable, PostgresEngine, schema_sql
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, MOST_BYTES, Change, Signal
 from journeyman.errors import StoreError
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, ready_ids
 from tests.support import tamper
 from tests.support.postgres import DeafSocket, PostgresServer
@@ -49,14 +49,14 @@ async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgre
     database = postgres.database()
     postgres.execute(f"CREATE ROLE guest_{database} LOGIN")
     url = postgres.url(database, user=f"guest_{database}")
-    with pytest.raises(StoreError, match=r"permission denied for schema public.*print\(ddl\(\)\)"):
+    with pytest.raises(StoreError, match=r"permission denied for schema public.*print\(schema_sql\(\)\)"):
         await opened(url)
     with psycopg.connect(postgres.url(database), autocommit=True) as connection:
-        connection.execute(ddl().encode())
+        connection.execute(schema_sql().encode())
         for what in ("ALL TABLES", "ALL SEQUENCES"):
             connection.execute(f"GRANT ALL ON {what} IN SCHEMA public TO guest_{database}".encode())
     async with Durable(url) as durable:
-        assert isinstance(await durable.run(Agent(name="talker", model=Scripted(["Done."])), "Go."), Success)
+        assert isinstance(await durable.run(Agent(name="talker", model=ScriptedModel(["Done."])), "Go."), Success)
     postgres.drop(database)
     postgres.execute(f"DROP ROLE guest_{database}")
 
@@ -207,7 +207,7 @@ async def test_a_run_goes_on_when_the_database_was_stopped_in_the_middle(
         postgres.restart()
         return "stopped"
 
-    agent = Agent(name="clerk", model=Scripted([call("stop"), call("stop"), "Done."]), tools=[stop])
+    agent = Agent(name="clerk", model=ScriptedModel([call("stop"), call("stop"), "Done."]), tools=[stop])
     async with Durable(emptied) as durable:
         assert isinstance(await durable.run(agent, "Go.", id="run"), Success)
         assert [each.key for each in await (await durable.get("run")).records()][-1] == "end"

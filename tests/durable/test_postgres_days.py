@@ -11,13 +11,13 @@ import psycopg
 import pytest
 
 from journeyman import Agent, Success
-from journeyman.durable import Durable, PostgresEngine, ddl
+from journeyman.durable import Durable, PostgresEngine, schema_sql
 from journeyman.durable.postgres import days
 from journeyman.durable.postgres import statements as sql
 from journeyman.durable.records import Change, Claim, Status, wall_clock
 from journeyman.errors import StoreError
 from journeyman.journal import new_id
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from tests.durable.processes import a_row, a_signal, a_step, claimed, found
 from tests.support.postgres import PostgresServer
 
@@ -109,7 +109,7 @@ async def test_a_role_that_may_not_make_them_says_so_once_and_loses_nothing(
     postgres.execute(f"CREATE ROLE guest_{name} LOGIN")
     now = wall_clock()
     with asking(owner) as connection:
-        connection.execute(ddl().encode())
+        connection.execute(schema_sql().encode())
         for what in ("ALL TABLES", "ALL SEQUENCES"):
             connection.execute(f"GRANT ALL ON {what} IN SCHEMA public TO guest_{name}".encode())
     engine = await opened(guest)
@@ -120,7 +120,7 @@ async def test_a_role_that_may_not_make_them_says_so_once_and_loses_nothing(
             await engine.sweep(now=now + 20 * DAY_S)
             with asking(owner) as connection:
                 connection.execute("UPDATE jm_version SET swept = NULL")
-    assert [each.message.count("ddl(days=90)") for each in caplog.records] == [1]
+    assert [each.message.count("schema_sql(days=90)") for each in caplog.records] == [1]
     assert {places(owner)[id] for id in ids} == {"jm_steps_default"}
     with asking(owner) as connection:
         connection.execute(days.days_ddl(now, 21).encode())
@@ -134,7 +134,7 @@ async def test_a_role_that_may_not_make_them_says_so_once_and_loses_nothing(
 @pytest.mark.parametrize("number", [-1, 401])
 def test_a_number_of_days_that_cannot_be_is_refused(number: int) -> None:
     with pytest.raises(ValueError, match="days cannot be made ahead"):
-        ddl(days=number)
+        schema_sql(days=number)
 
 
 # -- tables of the version before --------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ async def test_tables_that_somebody_holds_are_not_changed_and_one_line_says_so(p
         with pytest.raises(StoreError, match=r"lock timeout.*such as a backup"):
             await opened(postgres.url(name))
     async with Durable(postgres.url(name)) as durable:
-        assert isinstance(await durable.run(Agent(name="talker", model=Scripted(["Done."])), "Go."), Success)
+        assert isinstance(await durable.run(Agent(name="talker", model=ScriptedModel(["Done."])), "Go."), Success)
     postgres.drop(name)
 
 

@@ -15,10 +15,10 @@ from urllib.parse import quote
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from journeyman import Agent, Host, Success
+from journeyman import Agent, Runtime, Success
 from journeyman.durable import Durable, PostgresEngine, Queue, Worker
 from journeyman.gate import Allow, Ask
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 from tests.durable.worlds import World, do
 from tests.play import following, make_gate
 from tests.support.postgres import PostgresServer
@@ -42,17 +42,17 @@ async def everything_done(engine: PostgresEngine, asking: PostgresEngine) -> lis
     world, stop = World(), asyncio.Event()
     model = following(do("once", "A"), do("once", "B"), "Done.")
     agent = Agent(name="clerk", model=model, tools=world.tools())
-    async with Durable(engine, linger_s=0.0) as durable, Durable(asking) as other:
-        queues, host = {"batch": Queue(at_once=1)}, Host(gate=ASKS_FOR_B)
-        handles = [await other.start(agent, "Go.", queue="batch", host=host) for _ in range(2)]
+    async with Durable(engine, suspend_after_s=0.0) as durable, Durable(asking) as other:
+        queues, runtime = {"batch": Queue(max_concurrency=1)}, Runtime(gate=ASKS_FOR_B)
+        handles = [await other.start(agent, "Go.", queue="batch", runtime=runtime) for _ in range(2)]
         await handles[0].steer("Hurry.")  # before it begins: no call is skipped because of it
-        working = asyncio.create_task(Worker(durable, agents=[agent], queues=queues, host=host).run(stop=stop))
+        working = asyncio.create_task(Worker(durable, agents=[agent], queues=queues, runtime=runtime).run(stop=stop))
         for each in handles:
-            while not (questions := (await each.info()).waits_for):
+            while not (questions := (await each.info()).pending):
                 await other.hub.changed(0.2)
-            await each.approve(questions[0].digest, Allow())
+            await each.approve(questions[0].question_id, Allow())
         assert [type(await each.result()) for each in handles] == [Success, Success]
-        quick = Agent(name="quick", model=FromFunction(lambda _: "Done."))
+        quick = Agent(name="quick", model=FunctionModel(lambda _: "Done."))
         assert isinstance(await durable.run(quick, "Go."), Success)
         await engine.sweep(now=durable.hub.now())
         await durable.forget(handles[0].id)

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from journeyman import Agent, Host
+from journeyman import Agent, Runtime
 from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.worker import Queue, Worker
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from tests.durable.processes import Stage
 from tests.durable.worlds import World, do
 from tests.play import cancelled, following, virtual_clock
@@ -21,7 +21,7 @@ async def test_a_worker_does_not_spin_while_its_queue_is_full(stage: Stage) -> N
     # K18
     world = World(dies_in="A")  # it hangs there
     agent = Agent(name="clerk", model=following(do("idempotent", "A"), "Done."), tools=world.tools())
-    queues, stop = {"batch": Queue(at_once=1)}, asyncio.Event()
+    queues, stop = {"batch": Queue(max_concurrency=1)}, asyncio.Event()
     process, n_claims = stage.process(), 0
 
     async def count(name: str) -> None:
@@ -46,7 +46,7 @@ async def test_a_worker_does_not_spin_while_its_queue_is_full(stage: Stage) -> N
 async def test_a_run_that_was_started_with_another_model_is_done_with_that(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clerk, other = Agent(name="clerk", model=Scripted(["Mine."] * 2)), "anthropic:claude-sonnet-5-5"
+    clerk, other = Agent(name="clerk", model=ScriptedModel(["Mine."] * 2)), "anthropic:claude-sonnet-5-5"
     async with MessagesApi([answer("From the other model.")]) as api, Durable(InMemoryEngine(Memory())) as durable:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", api.url)
@@ -55,7 +55,9 @@ async def test_a_run_that_was_started_with_another_model_is_done_with_that(
         assert [(await each.result()).unwrap() for each in started[:2]] == ["From the other model.", "Mine."]
         assert (await started[2].info()).status == "ready"
         assert "is left to another worker: No provider is called 'nobody'" in caplog.text
-        await Worker(durable, agents=[clerk], host=Host(model=Scripted(["The worker's."]))).run(until_idle=True)
+        await Worker(durable, agents=[clerk], runtime=Runtime(model=ScriptedModel(["The worker's."]))).run(
+            until_idle=True
+        )
         assert (await started[2].result()).unwrap() == "The worker's."
 
 
@@ -69,7 +71,7 @@ async def test_workers_whose_clocks_are_a_day_apart_do_each_run_once(stage: Stag
     ):
         handles = [await durable.start(agent, "Go.") for _ in range(n_runs)]
         while {(await handle.info()).status for handle in handles} != {"done"}:
-            working = [Worker(each, agents=[agent], slots=4).run(until_idle=True) for each in (ahead, behind)]
+            working = [Worker(each, agents=[agent], max_concurrency=4).run(until_idle=True) for each in (ahead, behind)]
             await asyncio.wait_for(asyncio.gather(*working), 30)
-        assert {(await handle.info()).lives for handle in handles} == {1}
+        assert {(await handle.info()).leases for handle in handles} == {1}
     assert sorted(world.done) == ["A"] * n_runs + ["B"] * n_runs

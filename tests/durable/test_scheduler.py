@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from journeyman.durable import ddl
+from journeyman.durable import schema_sql
 from journeyman.durable.engine import MOST_DEATHS, Engine
 from journeyman.durable.records import OPEN, OVER, Change, Claim, Record, Row, SignalKind, Status
 from tests.durable.processes import START, Stage, a_row, a_signal, a_step, in_file, in_memory, in_postgres
@@ -299,7 +299,7 @@ class SchedulerOnPostgres(Scheduler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stages.append(in_postgres(self.server, self.server.url(self.server.emptied(ddl()))))
+        self.stages.append(in_postgres(self.server, self.server.url(self.server.emptied(schema_sql()))))
 
 
 _EXAMPLES: Final = settings.get_profile("journeyman").max_examples

@@ -18,10 +18,10 @@ from journeyman import (
     Callbacks,
     Event,
     Failure,
-    Host,
     InMemoryJournal,
     Limits,
     Result,
+    Runtime,
     Subagents,
     Tasks,
     ToolContext,
@@ -33,7 +33,7 @@ from journeyman.durable.memory import InMemoryEngine
 from journeyman.gate import Approval, Ask, Decision, Rewrite
 from journeyman.journal import Journal, StepFacts, StoredStep, StoringJournal, decode_step, encode_step
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.store.store import Store
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
@@ -101,16 +101,16 @@ class Bench:
             return Ledger(dict(self.hostile))
 
         return Agent(
-            name="worker", model=FromFunction(answer), tools=[work], run_state=kept, limits=self.limits, gate=ASKING
+            name="worker", model=FunctionModel(answer), tools=[work], run_state=kept, limits=self.limits, gate=ASKING
         )
 
-    def host(self, journal: Journal | None = None) -> Host:
+    def runtime(self, journal: Journal | None = None) -> Runtime:
         given: JsonObject = {"given": self.hostile, "spent": 3, "error": "over_budget"}
 
         async def approve(approval: Approval) -> Decision:
             return Rewrite(given, "as an operator likes")
 
-        return Host(journal=journal, approve=approve)
+        return Runtime(journal=journal, approver=approve)
 
     def outcome(self, result: Result[Any]) -> Outcome:
         assert result.metadata.usage is not None
@@ -126,10 +126,10 @@ async def test_limits_count_after_a_death_as_without_one(
 ) -> None:
     limits = Limits(calls=calls, tokens=tokens, iterations=20)
     alive, mortal = Bench(hostile, limits), Bench(hostile, limits, dies_in=dies_in)
-    expected = alive.outcome(await run(alive.agent(), "Go.", host=alive.host()))
+    expected = alive.outcome(await run(alive.agent(), "Go.", runtime=alive.runtime()))
     journal = InMemoryJournal()
-    result = await run(mortal.agent(), "Go.", host=mortal.host(journal), abort=mortal.abort)
-    result = await run(mortal.agent(), "Go.", host=mortal.host(journal))
+    result = await run(mortal.agent(), "Go.", runtime=mortal.runtime(journal), abort=mortal.abort)
+    result = await run(mortal.agent(), "Go.", runtime=mortal.runtime(journal))
     assert mortal.outcome(result) == expected
 
 
@@ -137,7 +137,7 @@ async def _in_a_store(bench: Bench, path: Path) -> Result[Any]:
     for abort in (bench.abort, None):
         with Store(path) as store:
             journal = store.journal("7")
-            result = await run(bench.agent(), "Go.", host=bench.host(journal), abort=abort)
+            result = await run(bench.agent(), "Go.", runtime=bench.runtime(journal), abort=abort)
             journal.close()
     return result
 
@@ -158,7 +158,7 @@ _WORST: Final[JsonObject] = {
 async def test_limits_count_after_a_death_in_a_journal_of_a_store(tmp_path: Path) -> None:
     limits = Limits(calls=4, tokens=20_000, iterations=20)
     alive, mortal = Bench(_WORST, limits), Bench(_WORST, limits, dies_in=3)
-    expected = alive.outcome(await run(alive.agent(), "Go.", host=alive.host()))
+    expected = alive.outcome(await run(alive.agent(), "Go.", runtime=alive.runtime()))
     assert mortal.outcome(await _in_a_store(mortal, tmp_path / "runs.db")) == expected
     assert expected.n_made == 4
 
@@ -167,12 +167,12 @@ async def test_limits_count_after_a_death_in_a_journal_of_a_store(tmp_path: Path
 async def test_limits_count_after_a_death_in_a_durable_run(stage: Stage) -> None:
     limits = Limits(calls=4, tokens=20_000, iterations=20)
     alive, mortal = Bench(_WORST, limits), Bench(_WORST, limits, dies_in=3)
-    expected = alive.outcome(await run(alive.agent(), "Go.", host=alive.host()))
+    expected = alive.outcome(await run(alive.agent(), "Go.", runtime=alive.runtime()))
     async with stage.durable() as durable:
-        living = asyncio.create_task(durable.run(mortal.agent(), "Go.", id="7", host=mortal.host()))
+        living = asyncio.create_task(durable.run(mortal.agent(), "Go.", id="7", runtime=mortal.runtime()))
         await cancelled(living, when=mortal.asleep)
     async with stage.durable() as durable:
-        assert mortal.outcome(await durable.run(mortal.agent(), "Go.", id="7", host=mortal.host())) == expected
+        assert mortal.outcome(await durable.run(mortal.agent(), "Go.", id="7", runtime=mortal.runtime())) == expected
 
 
 @given(value=st.recursive(_LEAVES, lambda each: st.dictionaries(st.sampled_from(_NAMES), each) | st.lists(each)))
@@ -211,9 +211,9 @@ def _words(result: Result[Any]) -> str:
 
 
 async def test_a_durable_run_refuses_what_a_run_refuses_and_tells_it_in_the_same_way() -> None:
-    agent = Agent(name="a", model=FromFunction(lambda request: "ok"))
+    agent = Agent(name="a", model=FunctionModel(lambda request: "ok"))
     wrong: list[dict[str, Any]] = [*({"max_attempts": each} for each in (0, 1.5, True, "2", float("nan")))]
-    wrong += [{"abort": 3}, {"callbacks": 3}, {"host": 3}, {"history": [3]}, {"on_event": 3}]
+    wrong += [{"abort": 3}, {"callbacks": 3}, {"runtime": 3}, {"history": [3]}, {"on_event": 3}]
     async with Durable(InMemoryEngine()) as durable:
         for each in wrong:
             plain, stored = await run(agent, "Go.", **each), await durable.run(agent, "Go.", id="7", **each)
@@ -243,15 +243,15 @@ class Table:
 async def test_a_state_that_is_read_back_has_its_type() -> None:
     untold = Agent(
         name="untold",
-        model=FromFunction(lambda request: "ok"),
+        model=FunctionModel(lambda request: "ok"),
         run_state=lambda input: Table(("a",)),
-        project=lambda states: states.run,
+        final_state=lambda states: states.run,
     )
 
     def rows(states: States) -> set[str]:
         return {"a", "b"}
 
-    told = Agent(name="told", model=FromFunction(lambda request: "ok"), project=rows)
+    told = Agent(name="told", model=FunctionModel(lambda request: "ok"), final_state=rows)
     async with Durable(InMemoryEngine()) as durable:
         for agent, state in ((untold, Table(("a",))), (told, {"a", "b"})):
             for _ in range(2):
@@ -259,9 +259,9 @@ async def test_a_state_that_is_read_back_has_its_type() -> None:
 
 
 async def test_without_a_team_a_durable_run_has_no_members() -> None:
-    scout = Agent(name="scout", model=FromFunction(lambda request: "x"))
+    scout = Agent(name="scout", model=FunctionModel(lambda request: "x"))
     join = call("subagent", agent="scout", task="t", name="ada", team_name="alpha")
-    lead = Agent(name="lead", model=Scripted([join, "Done."]), tools=[Subagents(scout)])
+    lead = Agent(name="lead", model=ScriptedModel([join, "Done."]), tools=[Subagents(scout)])
     async with Durable(InMemoryEngine()) as durable:
         result = await durable.run(lead, "Go.", id="7")
         assert len(await durable.list()) == 1
@@ -270,8 +270,8 @@ async def test_without_a_team_a_durable_run_has_no_members() -> None:
 
 async def test_background_work_ends_with_the_durable_run_that_has_left() -> None:
     door, leading = Door(), Door()
-    found = FromFunction(door.before("What it found."))
-    model = Scripted([call("subagent", agent="scout", task="t", background=True), leading.before("never")])
+    found = FunctionModel(door.before("What it found."))
+    model = ScriptedModel([call("subagent", agent="scout", task="t", background=True), leading.before("never")])
     async with Tasks(notify=lambda text, task: None) as tasks, Durable(InMemoryEngine()) as durable:
         crew = Subagents(Agent(name="scout", model=found, stop_guard=lambda stopping: None), tasks=tasks)
         agent = Agent(name="lead", model=model, tools=[crew])
@@ -338,6 +338,6 @@ class Broken:
     ],
 )
 async def test_what_raises_around_a_run_ends_it(around: dict[str, Any], words: str) -> None:
-    result = await run(Agent(name="a", model=Scripted(["never"])), "Go.", host=Host(**around))
+    result = await run(Agent(name="a", model=ScriptedModel(["never"])), "Go.", runtime=Runtime(**around))
     assert result.code == "INVALID_INPUT"
     assert re.search(words, _words(result)) is not None

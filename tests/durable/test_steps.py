@@ -9,7 +9,7 @@ import pytest
 from journeyman import Agent, Limits, Result
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, DONE
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.worlds import UNKNOWN, World, do, done_twice, nested
@@ -215,7 +215,7 @@ def a_tired_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN4
         n = n_answers(request)
         return say(do("idempotent", f"c{n}"), usage=usage)
 
-    model = FromFunction(answer, price=Price(input=1_000.0, output=3_000.0))
+    model = FunctionModel(answer, price=Price(input=1_000.0, output=3_000.0))
     return Agent(name="clerk", model=model, tools=world.tools(), limits=Limits(iterations=30, **limits))
 
 
@@ -242,7 +242,7 @@ async def test_what_a_run_uses_and_where_its_limits_end_it_is_the_same_in_any_nu
         row, other = (await durable.get("run")), (await durable.get("undisturbed"))
         seen, right = await row.info(), await other.info()
     assert (seen.tokens, seen.cost, seen.iteration) == (right.tokens, right.cost, right.iteration)
-    assert seen.lives == n_lives
+    assert seen.leases == n_lives
 
 
 @pytest.mark.share(one_in=5)

@@ -32,7 +32,7 @@ async def test_a_store_that_cannot_be_reached_at_one_call_never_ends_a_run(stage
 
     process.before = fail
     result: Result[str] | None = None
-    async with Durable(process, now=stage.now, linger_s=1) as durable, stage.durable() as other:
+    async with Durable(process, now=stage.now, suspend_after_s=1) as durable, stage.durable() as other:
         answering = asyncio.create_task(_answering(other))
         for _ in range(2):
             with suppress(StoreError):  # the same call goes on with the run
@@ -70,4 +70,4 @@ async def _answering(durable: Durable) -> None:
     while not await durable.list():
         await durable.hub.changed(0.5)
     info = await asked(durable)
-    await (await durable.get("run")).approve(info.waits_for[0].digest, Allow())
+    await (await durable.get("run")).approve(info.pending[0].question_id, Allow())

@@ -16,7 +16,7 @@ import pytest
 from journeyman import Agent, Subagents, Success, Team
 from journeyman.durable import Durable, Worker
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from tests.durable.processes import Stage, in_memory
 from tests.durable.test_background import dies_at
 from tests.play import n_answers, succeeded, virtual_clock
@@ -61,13 +61,13 @@ def leads_model(request: Request) -> Answer:
 
 def leader(**options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
     team = Team("crew")
-    scout = Agent(name="scout", description="Finds.", model=FromFunction(scouts_model))
-    ready: dict[str, Any] = {"model": FromFunction(leads_model), "tools": [Subagents(scout, team=team), *team.tools()]}
+    scout = Agent(name="scout", description="Finds.", model=FunctionModel(scouts_model))
+    ready: dict[str, Any] = {"model": FunctionModel(leads_model), "tools": [Subagents(scout, team=team), *team.tools()]}
     return Agent(name="lead", **{**ready, **options})
 
 
 async def test_members_are_runs_that_rest_between_turns_and_write_to_one_another(stage: Stage) -> None:
-    async with stage.durable(linger_s=0.02) as durable:
+    async with stage.durable(suspend_after_s=0.02) as durable:
         assert "ada: bob found gold." in succeeded(await durable.run(leader(), "Find it.", id="top")).output
         members = await durable.list(agent="lead/scout")
         for each in members:
@@ -85,9 +85,9 @@ async def test_wherever_the_process_dies_no_mail_is_lost_and_none_is_read_twice(
         stage, dying = in_memory(), asyncio.Event()
         process = stage.process()
         await dies_at(process, at, after=after, now=dying)
-        lives, result = 1, await stage.life(leader(), until=dying, process=process, linger_s=0.02)
+        lives, result = 1, await stage.life(leader(), until=dying, process=process, suspend_after_s=0.02)
         if result is None:
-            lives, result = 2, await stage.life(leader(), linger_s=0.02)
+            lives, result = 2, await stage.life(leader(), suspend_after_s=0.02)
         assert isinstance(result, Success), (at, result)
         assert "ada: bob found gold." in result.output, at
         async with stage.durable() as durable:
@@ -122,7 +122,7 @@ async def test_a_member_that_is_let_go_ends_however_slow_its_store_is() -> None:
             await asyncio.sleep(1.0)
 
     process.before = slowly
-    async with Durable(process, now=stage.now, linger_s=0.02) as durable:
+    async with Durable(process, now=stage.now, suspend_after_s=0.02) as durable:
         assert isinstance(await durable.run(leader(), "Find it."), Success)
         for each in await durable.list(agent="lead/scout"):
             handle = await durable.get(each.id)

@@ -15,14 +15,14 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Success
-from journeyman.durable import Durable, PostgresEngine, Queue, Ticket, Worker, ddl
+from journeyman.durable import Durable, PostgresEngine, Queue, Ticket, Worker, schema_sql
 from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.program import Program
 from journeyman.durable.records import Change, Claim, Row
 from journeyman.errors import StoreError
 from journeyman.gate import Allow
 from journeyman.model import Request
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 from tests.durable.dispatchers import DISPATCHERS, Jobs, asked_of
 from tests.durable.processes import START, a_row, a_signal, claimed, found
 from tests.durable.worlds import UNKNOWN, World, asking_agent, do
@@ -47,7 +47,7 @@ def jobs(request: pytest.FixtureRequest) -> Jobs:
 @pytest.fixture
 def database(postgres: PostgresServer, jobs: Jobs) -> Iterator[str]:
     """The address of a database, in which the tables are, for tests that change them."""
-    name = postgres.database(ddl(jobs.name))
+    name = postgres.database(schema_sql(jobs.name))
     yield postgres.url(name)
     postgres.drop(name)
 
@@ -55,7 +55,7 @@ def database(postgres: PostgresServer, jobs: Jobs) -> Iterator[str]:
 @pytest.fixture
 def emptied(postgres: PostgresServer, jobs: Jobs) -> str:
     """The address of a database with empty tables, in which nobody else is."""
-    return postgres.url(postgres.emptied(ddl(jobs.name)))
+    return postgres.url(postgres.emptied(schema_sql(jobs.name)))
 
 
 @asynccontextmanager
@@ -92,11 +92,11 @@ async def serving(durable: Durable, *agents: Agent[str, str], **options: object)
 
 
 def talker() -> Agent[str, str]:
-    return Agent(name="clerk", model=FromFunction(lambda _: "Done."))
+    return Agent(name="clerk", model=FunctionModel(lambda _: "Done."))
 
 
 async def test_what_is_started_is_done_by_a_worker_and_leaves_no_job_behind(emptied: str, jobs: Jobs) -> None:
-    async with Durable(emptied) as left, Durable(emptied) as right, serving(right, talker(), slots=3):
+    async with Durable(emptied) as left, Durable(emptied) as right, serving(right, talker(), max_concurrency=3):
         handles = [
             await left.start(talker(), f"{n}", queue=queue) for n, queue in enumerate(["default", "mail", "a" * 300])
         ]
@@ -118,7 +118,7 @@ async def test_a_run_that_a_worker_could_not_begin_gets_another_ticket(
             raise OSError("not yet")
         return program
 
-    async with Durable(emptied) as durable, serving(durable, talker(), equip=equip):
+    async with Durable(emptied) as durable, serving(durable, talker(), prepare=equip):
         handle = await durable.start(talker(), "Go.")
         assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
         assert asked == [handle.id] * 3
@@ -156,8 +156,8 @@ async def test_an_approval_wakes_a_run_in_another_process(emptied: str, monkeypa
         monkeypatch.setattr(f"journeyman.durable.{place}", 3_600.0)
     world = World()
     async with (
-        Durable(emptied, linger_s=0.05) as left,
-        Durable(emptied, linger_s=0.05) as right,
+        Durable(emptied, suspend_after_s=0.05) as left,
+        Durable(emptied, suspend_after_s=0.05) as right,
         serving(right, asking_agent(world)),
     ):
         handle = await left.start(asking_agent(world), "Pay.")
@@ -166,7 +166,7 @@ async def test_an_approval_wakes_a_run_in_another_process(emptied: str, monkeypa
             return (await handle.info()).status == "waiting"
 
         await until(waits)
-        await handle.approve((await handle.info()).waits_for[0].digest, Allow())
+        await handle.approve((await handle.info()).pending[0].question_id, Allow())
         assert isinstance(await asyncio.wait_for(handle.result(), 30), Success)
     assert world.done == ["A"]
 
@@ -185,8 +185,8 @@ async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(emptied: 
         n_now -= 1
         return "Done."
 
-    agent = Agent(name="clerk", model=FromFunction(answer))
-    queues = {"batch": Queue(at_once=2)}
+    agent = Agent(name="clerk", model=FunctionModel(answer))
+    queues = {"batch": Queue(max_concurrency=2)}
     async with (
         Durable(emptied) as left,
         Durable(emptied) as right,
@@ -216,7 +216,7 @@ async def test_a_ticket_that_is_brought_again_is_done_once(database: str, jobs: 
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
             await asked_of(engine, jobs.again)
             await until(lambda: has_no_job(engine, jobs))
-        assert (world.done, (await handle.info()).lives) == (["A", "B"], 1)
+        assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
 
 
 class SlowToTell(PostgresEngine):
@@ -244,7 +244,7 @@ async def test_a_ticket_that_is_brought_again_while_its_run_is_claimed_here_is_v
             await until(lambda: has_one_job(engine, jobs))
             slow.may_tell.set()
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
-        assert (world.done, (await handle.info()).lives) == (["A", "B"], 1)
+        assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
 
 
 async def has_one_job(engine: PostgresEngine, jobs: Jobs) -> bool:
@@ -285,8 +285,8 @@ async def test_what_a_silent_worker_has_is_done_by_another_and_its_acknowledgeme
     sleeping, awake = World(dies_in="A"), World()
     async with (
         engine_on(database) as engine,
-        Durable(PostgresEngine(database, lease_s=0.4), linger_s=0.1) as left,
-        Durable(PostgresEngine(database, lease_s=0.4), linger_s=0.1) as right,
+        Durable(PostgresEngine(database, lease_s=0.4), suspend_after_s=0.1) as left,
+        Durable(PostgresEngine(database, lease_s=0.4), suspend_after_s=0.1) as right,
     ):
         handle = await right.start(paying(sleeping), "Go.")
         async with serving(left, paying(sleeping)):
@@ -294,7 +294,7 @@ async def test_what_a_silent_worker_has_is_done_by_another_and_its_acknowledgeme
             await asked_of(engine, *jobs.silenced)  # it beats, and nobody hears it
             async with serving(right, paying(awake)):
                 result = await asyncio.wait_for(handle.result(), 10)
-            assert (await handle.info()).lives == 2
+            assert (await handle.info()).leases == 2
             assert UNKNOWN in " ".join(texts(result)), "what the silent one had begun is not done again"
             await until(lambda: has_no_job(engine, jobs))
             sleeping.lives_on()
@@ -312,7 +312,7 @@ async def test_a_run_whose_worker_dies_before_it_claims_it_is_done_by_another(em
         assert [each[3] for each in await asked_of(engine, jobs.all)] == ["doing"]
         async with serving(durable, paying(world)):
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
-        assert (world.done, (await handle.info()).lives) == (["A", "B"], 1)
+        assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
 
 
 async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_another(emptied: str) -> None:  # D7
@@ -323,7 +323,7 @@ async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_anothe
             await claimed(dead, handle.id, gen=0, now=durable.hub.now())
         async with serving(durable, paying(world)):
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
-        assert (world.done, (await handle.info()).lives) == (["A", "B"], 2)
+        assert (world.done, (await handle.info()).leases) == (["A", "B"], 2)
 
 
 async def test_a_worker_goes_on_whichever_answer_of_the_database_is_lost(  # D8
@@ -388,9 +388,9 @@ async def test_what_may_not_be_made_is_made_by_another_role(postgres: PostgresSe
     poor = postgres.url(name).replace("user=tests", "user=poor")
     with psycopg.connect(postgres.url(name), autocommit=True) as owner:
         owner.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-        owner.execute(ddl("procrastinate").partition("BEGIN;\n")[0].encode())  # all but those of the dispatcher
+        owner.execute(schema_sql("procrastinate").partition("BEGIN;\n")[0].encode())  # all but those of the dispatcher
         owner.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO poor")
-    said = "ddl()" if jobs.name == "procrastinate" else "ddl('pgqueuer')"
+    said = "schema_sql()" if jobs.name == "procrastinate" else "schema_sql('pgqueuer')"
     with pytest.raises(StoreError, match=rf"print\({re.escape(said)}\)"):
         async with Durable(poor, dispatcher=jobs.name):
             raise AssertionError("it was opened")

@@ -13,7 +13,7 @@ import pytest
 from journeyman import Agent, Callbacks, Chat, Event, Success
 from journeyman.durable.durable import Durable
 from journeyman.durable.engine import Taken
-from journeyman.durable.records import Question, Signal, SignalKind
+from journeyman.durable.records import PendingQuestion, Signal, SignalKind
 from journeyman.durable.worker import Worker
 from journeyman.errors import RunOver
 from journeyman.gate import DECISION, Allow
@@ -49,7 +49,7 @@ async def test_a_stop_that_the_store_took_before_the_end_ends_the_run_and_all_he
         info = await (await durable.get("run")).info()
     assert taken == ["taken"]
     assert is_cancelled(result)
-    assert (info.status, info.why) == ("failed", "EXECUTION_CANCELLED")
+    assert (info.status, info.reason) == ("failed", "EXECUTION_CANCELLED")
     assert [type(each).__name__ for each in events if type(each).__name__ in ("RunSucceeded", "RunFailed")] == [
         "RunFailed"
     ]
@@ -146,9 +146,9 @@ async def test_a_run_whose_process_died_before_its_end_was_stored_tells_its_end_
 # -- answers and the moment at which their question expires ------------------------------------------------------------
 
 
-def answered(question: Question, at: float) -> Signal:
+def answered(question: PendingQuestion, at: float) -> Signal:
     """Return an approval that was given at a moment."""
-    body: JsonObject = {"decision": {"decision": "allow"}, "digest": question.digest}
+    body: JsonObject = {"decision": {"decision": "allow"}, "digest": question.question_id}
     assert DECISION.decode(b'{"decision":"allow"}') == Allow()
     return Signal(0, "", "approve", question.key, body, at, "ann@host")
 
@@ -158,7 +158,7 @@ DRIVERS = ("a worker", "the program", "an operator")
 
 async def driven(stage: Stage, agent: Agent[str, str], by: str) -> Sequence[str]:
     """Let somebody drive the run that waits, and return what its model has read."""
-    async with stage.durable(linger_s=1) as durable:
+    async with stage.durable(suspend_after_s=1) as durable:
         if by == "a worker":
             await Worker(durable, agents=[agent]).run(until_idle=True)
         elif by == "the program":
@@ -168,12 +168,12 @@ async def driven(stage: Stage, agent: Agent[str, str], by: str) -> Sequence[str]
         return texts(await (await durable.get("run", agent)).result())
 
 
-async def suspended(stage: Stage, agent: Agent[str, str]) -> Question:
+async def suspended(stage: Stage, agent: Agent[str, str]) -> PendingQuestion:
     """Let the run wait outside of memory, and return what it waits for."""
-    async with stage.durable(linger_s=1) as durable:
+    async with stage.durable(suspend_after_s=1) as durable:
         await durable.start(agent, "Go.", id="run")
         await durable.resume("run", agent)
-        [question] = (await until(durable, "run", "waiting")).waits_for
+        [question] = (await until(durable, "run", "waiting")).pending
         return question
 
 
@@ -209,7 +209,7 @@ async def test_who_answers_a_question_that_has_expired_is_told_so_and_nothing_is
     async with stage.durable() as other:
         handle = await other.get("run")
         with pytest.raises(LookupError, match=r"The question about once expired 3,5\d\d s ago, and counts as denied"):
-            await handle.approve(question.digest, Allow())
+            await handle.approve(question.question_id, Allow())
         assert await other.hub.engine.signals(run=handle.id) == []
     assert "nobody answered" in (await driven(stage, agent, "a worker"))[0]
     assert world.done == []
@@ -223,10 +223,10 @@ async def test_an_answer_of_the_last_moment_is_heard_by_a_life_that_was_about_to
     """The store did not say that there is news: the answer is looked for before it is said that there is none."""
     world, process = World(), stage.process()
     agent = asking_agent(world, approval_seconds=60)
-    async with stage.durable() as other, Durable(process, now=stage.now, linger_s=1e9) as durable:
+    async with stage.durable() as other, Durable(process, now=stage.now, suspend_after_s=1e9) as durable:
         running = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await asyncio.sleep(1)  # virtual
-        [question] = (await asked(other)).waits_for
+        [question] = (await asked(other)).pending
         assert question.expires_at is not None
         async with asyncio.timeout_at(asyncio.get_running_loop().time() + 100):
             answer = answered(question, question.expires_at + late_s)._replace(run=(await other.hub.row("run")).id)

@@ -24,10 +24,10 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from journeyman import Agent, ErrorCode, Host, InMemoryJournal, Output, Subagents, run
+from journeyman import Agent, ErrorCode, InMemoryJournal, Output, Runtime, Subagents, run
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from tests.durable.processes import in_memory
 from tests.durable.talks import talked
 from tests.play import Door, existing, failed
@@ -156,7 +156,7 @@ async def test_what_was_made_by_chance_comes_back_as_it_was() -> None:
         made.append(output)
 
     agent = Agent(
-        name="clerk", model=Scripted([call("output", name="Ada")]), output=Output(Numbered), validators=[note]
+        name="clerk", model=ScriptedModel([call("output", name="Ada")]), output=Output(Numbered), validators=[note]
     )
     assert await handed_in(agent, lambda: "Who?") == made[0]
 
@@ -184,16 +184,16 @@ async def test_a_converting_validator_sees_what_was_given_once() -> None:
         seen.append(given["number"])
         return "Go."
 
-    inner = Agent(name="inner", model=Scripted(["Done."]), input=Hundredfold, prompt=prompt)
+    inner = Agent(name="inner", model=ScriptedModel(["Done."]), input=Hundredfold, prompt=prompt)
     await handed_in(inner, lambda: {"number": 2})
     task = call("subagent", agent="inner", task='{"number": 2}')
-    outer = Agent(name="outer", model=Scripted([task, "Done."]), tools=[Subagents(inner)])
-    (await run(outer, "Go.", host=Host(journal=InMemoryJournal()))).unwrap()
+    outer = Agent(name="outer", model=ScriptedModel([task, "Done."]), tools=[Subagents(inner)])
+    (await run(outer, "Go.", runtime=Runtime(journal=InMemoryJournal()))).unwrap()
     assert seen == [200, 200]
 
 
 async def test_an_input_that_would_be_read_as_another_is_refused_before_anything_is_spent() -> None:
-    model = Scripted(["Done."])
+    model = ScriptedModel(["Done."])
     agent = Agent(name="clerk", model=model, input=Secret, prompt=lambda _: "Go.")
     async with Durable(InMemoryEngine(Memory())) as durable:
         with pytest.raises(InvalidArguments, match="cannot be stored so that another process gets the same value"):
@@ -219,7 +219,7 @@ async def by_fork(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # no
 
 async def by_turn(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
     stage, door = in_memory(), Door()
-    stuck = replace(agent, model=FromFunction(door.before("")))
+    stuck = replace(agent, model=FunctionModel(door.before("")))
     assert await talked(stage, stuck, prompt=make(), until=door.reached) is None
     ended = existing(await talked(stage, agent))
     return ended[0].unwrap()
@@ -244,7 +244,7 @@ WAYS = [pytest.param(way, id=way.__name__) for way in (handed_in, by_fork, by_tu
 async def test_an_output_comes_back_as_it_was_by_every_way(
     way: Callable[..., Any], kind: type[object], arguments: dict[str, Any], expected: object
 ) -> None:
-    model = Scripted([call("output", **arguments)], repeat=True)
+    model = ScriptedModel([call("output", **arguments)], repeat=True)
     output = await way(Agent(name="clerk", model=model, output=Output(kind)), lambda: "Who?")
     assert output == expected
     assert type(output) is type(expected)
@@ -261,7 +261,7 @@ async def test_a_run_works_on_the_very_input_by_every_way(
         seen.append(given)
         return "Go."
 
-    model = Scripted(["Done."], repeat=True)
+    model = ScriptedModel(["Done."], repeat=True)
     assert await way(Agent(name="clerk", model=model, input=kind, prompt=prompt), make) == "Done."
     assert seen
     assert all(each == make() and type(each) is type(make()) for each in seen)
@@ -279,14 +279,14 @@ async def test_a_background_run_works_on_the_very_task_and_its_output_comes_back
 
     inner = Agent(
         name="clerk",
-        model=Scripted([call("output", **arguments)], repeat=True),
+        model=ScriptedModel([call("output", **arguments)], repeat=True),
         input=kind,
         prompt=prompt,
         output=Output(kind),
     )
     task = json.dumps(arguments)
     sends = call("subagent", agent="clerk", task=task, background=True, description="It works.", id="c")
-    outer = Agent(name="lead", model=Scripted([sends, "It works.", "Done."]), tools=[Subagents(inner)])
+    outer = Agent(name="lead", model=ScriptedModel([sends, "It works.", "Done."]), tools=[Subagents(inner)])
     memory = Memory()
     async with Durable(InMemoryEngine(memory)) as durable:
         await durable.start(outer, "Go.", id="one")
@@ -302,7 +302,7 @@ async def test_a_background_run_works_on_the_very_task_and_its_output_comes_back
 async def test_a_served_result_is_the_same_document_after_a_restart(
     tmp_path: Path, kind: type[object], arguments: dict[str, Any], expected: object
 ) -> None:
-    model = Scripted([call("output", **arguments)])
+    model = ScriptedModel([call("output", **arguments)])
     agent, store = Agent(name="clerk", model=model, output=Output(kind)), str(tmp_path / "runs.db")
     async with serving([agent], store=store) as served:
         _, before = await served.ask("POST", "/agents/clerk/runs", {"input": "Who?"}, idempotency_key="r")

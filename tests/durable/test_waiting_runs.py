@@ -31,16 +31,16 @@ async def test_a_question_expires_also_while_no_process_is_there(stage: Stage) -
     # K12
     world = World()
     agent = asking_agent(world, approval_seconds=60)
-    async with stage.durable(linger_s=1) as durable:
+    async with stage.durable(suspend_after_s=1) as durable:
         await durable.start(agent, "Go.", id="run")
         stop = asyncio.Event()
         working = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
         info = await until(durable, "run", "waiting")
         stop.set()
         await working
-        assert info.wake == info.waits_for[0].expires_at
+        assert info.wake_at == info.pending[0].expires_at
     stage.skipped_s += 3_600
-    async with stage.durable(linger_s=1) as durable:
+    async with stage.durable(suspend_after_s=1) as durable:
         await Worker(durable, agents=[agent]).run(until_idle=True)
         result = await (await durable.get("run", agent)).result()
     assert "nobody answered within 60s" in texts(result)[0]
@@ -60,7 +60,7 @@ async def test_a_question_that_is_asked_again_in_another_life_has_no_more_time_t
         assert await living is None
         stage.skipped_s += 40
         succeeded(await stage.life(agent))
-        expires_at = existing(first.waits_for[0].expires_at)
+        expires_at = existing(first.pending[0].expires_at)
         [denied] = [each.at for each in await (await other.get("run")).records() if "/approval/" in each.key]
         assert expires_at <= denied <= expires_at + 2
 
@@ -69,11 +69,11 @@ async def test_a_question_that_is_asked_again_in_another_life_has_no_more_time_t
 async def test_an_answer_that_comes_while_no_process_is_there_is_taken_by_the_next(stage: Stage) -> None:
     world = World()
     agent = asking_agent(world)
-    async with stage.durable(linger_s=1) as durable:
+    async with stage.durable(suspend_after_s=1) as durable:
         await durable.start(agent, "Go.", id="run")
         await Worker(durable, agents=[agent]).run(until_idle=True)
         info = await until(durable, "run", "waiting")
-        await (await durable.get("run")).approve(info.waits_for[0].digest[:12], Allow(), who="ann")
+        await (await durable.get("run")).approve(info.pending[0].question_id[:12], Allow(), who="ann")
     async with stage.durable() as durable:
         await Worker(durable, agents=[agent]).run(until_idle=True)
         result = await (await durable.get("run", agent)).result()
@@ -96,14 +96,14 @@ async def test_no_answer_is_lost_that_races_with_the_suspension_of_its_run(stage
 
     process.before = process.after = take_a_while
     stop, answered = asyncio.Event(), set[str]()
-    async with Durable(process, now=stage.now, linger_s=0.01) as durable, stage.durable() as other:
+    async with Durable(process, now=stage.now, suspend_after_s=0.01) as durable, stage.durable() as other:
         handle = await durable.start(agent, "Go.", id="run")
         working = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
         while not (info := await handle.info()).is_over:
-            for question in info.waits_for:
+            for question in info.pending:
                 if question.key not in answered:
                     answered.add(question.key)
-                    await (await other.get("run")).approve(question.digest, Allow())
+                    await (await other.get("run")).approve(question.question_id, Allow())
             await asyncio.sleep(random.uniform(0, 0.2))
             assert stage.now() < START + 10_000, f"it stands still: {info}"
         stop.set()
@@ -135,7 +135,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_ends(stage: Stage) -> None
     # K17
     world = World()
     agent = asking_agent(world)
-    async with stage.durable(linger_s=1) as durable, stage.durable() as other:
+    async with stage.durable(suspend_after_s=1) as durable, stage.durable() as other:
         handle = await durable.start(agent, "Go.", id="run")
         await Worker(durable, agents=[agent]).run(until_idle=True)
         await until(durable, "run", "waiting")
@@ -145,13 +145,13 @@ async def test_a_run_that_is_cancelled_while_it_waits_ends(stage: Stage) -> None
     assert world.done == []
 
 
-@pytest.mark.parametrize("linger_s", [0.5, 1e9])
+@pytest.mark.parametrize("suspend_after_s", [0.5, 1e9])
 @virtual_clock
-async def test_a_run_that_is_cancelled_from_elsewhere_while_it_runs_ends(stage: Stage, linger_s: float) -> None:
+async def test_a_run_that_is_cancelled_from_elsewhere_while_it_runs_ends(stage: Stage, suspend_after_s: float) -> None:
     # K17
     world = World(dies_in="A")  # it hangs there
     agent = Agent(name="clerk", model=following(do("idempotent", "A"), "Done."), tools=world.tools())
-    async with stage.durable(linger_s=linger_s) as durable, stage.durable() as other:
+    async with stage.durable(suspend_after_s=suspend_after_s) as durable, stage.durable() as other:
         running = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await world.reached.wait()
         await other.cancel("run", "not today")

@@ -7,9 +7,9 @@ import pytest
 from journeyman import Agent, Success
 from journeyman.durable import Durable, QueueState, Worker
 from journeyman.errors import RunBlocked
-from journeyman.events import Event, RunClaimed, RunHalted, RunQueued, RunSuspended, RunWoken, StepStored
+from journeyman.events import Event, RunClaimed, RunNeedsAttention, RunQueued, RunSuspended, RunWoken, StepStored
 from journeyman.gate import Allow
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.durable.processes import START, Stage, a_row, claimed
 from tests.durable.worlds import World, asking_agent, until
 from tests.play import make_tool, raising
@@ -19,7 +19,7 @@ async def test_a_store_tells_who_drives_a_run_and_what_is_stored(tmp_path: Path)
     heard: list[Event] = []
 
     pay = make_tool("pay", "Paid.", effect="once")
-    agent = Agent(name="payer", model=Scripted([call("pay"), "Done."]), tools=[pay])
+    agent = Agent(name="payer", model=ScriptedModel([call("pay"), "Done."]), tools=[pay])
     async with Durable(tmp_path / "runs.db", on_event=heard.append) as durable:
         handle = await durable.start(agent, "Pay.", queue="bills", priority=3)
         await Worker(durable, agents=[agent]).run(until_idle=True)
@@ -38,12 +38,12 @@ async def test_a_store_tells_who_drives_a_run_and_what_is_stored(tmp_path: Path)
 
 async def test_a_store_tells_of_a_run_that_waits_and_is_woken(tmp_path: Path) -> None:
     heard: list[Event] = []
-    async with Durable(tmp_path / "runs.db", linger_s=0.01, on_event=heard.append) as durable:
+    async with Durable(tmp_path / "runs.db", suspend_after_s=0.01, on_event=heard.append) as durable:
         agent = asking_agent(World())
         handle = await durable.start(agent, "Pay.", id="1")
         await durable.resume("1", agent)
         info = await until(durable, "1", "waiting")
-        await handle.approve(info.waits_for[0].digest, Allow())
+        await handle.approve(info.pending[0].question_id, Allow())
         assert isinstance(await durable.resume("1", agent), Success)
     told = [type(each) for each in heard if not isinstance(each, StepStored)]
     assert told == [RunQueued, RunClaimed, RunSuspended, RunClaimed, RunWoken]
@@ -51,27 +51,27 @@ async def test_a_store_tells_of_a_run_that_waits_and_is_woken(tmp_path: Path) ->
 
 async def test_a_store_tells_from_whom_a_run_was_taken_and_why_one_is_blocked(tmp_path: Path) -> None:
     heard: list[Event] = []
-    agent = Agent(name="reader", model=Scripted(["Read."]))
+    agent = Agent(name="reader", model=ScriptedModel(["Read."]))
     async with Durable(tmp_path / "runs.db") as durable:
         handle = await durable.start(agent, "Read.")
         first = durable.hub.engine.owner
         await claimed(durable.hub.engine, handle.id)
-    other = Agent(name="reader", model=Scripted(["Read."]), input=int)
+    other = Agent(name="reader", model=ScriptedModel(["Read."]), input=int)
     async with Durable(tmp_path / "runs.db", on_event=heard.append) as durable:
         with pytest.raises(RunBlocked) as caught:
             await durable.resume(handle.id, other)
     taken, halted = heard
     assert isinstance(taken, RunClaimed)
     assert (taken.taken_from, taken.epoch, taken.n_lives) == (first, 2, 2)
-    assert isinstance(halted, RunHalted)
-    assert halted.why in str(caught.value)
-    assert "no longer fits" in halted.why
+    assert isinstance(halted, RunNeedsAttention)
+    assert halted.reason in str(caught.value)
+    assert "no longer fits" in halted.reason
 
 
 async def test_one_who_listens_and_raises_is_logged_and_breaks_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent = Agent(name="reader", model=Scripted(["Read."]))
+    agent = Agent(name="reader", model=ScriptedModel(["Read."]))
     async with Durable(tmp_path / "runs.db", on_event=raising(LookupError("secret"))) as durable:
         assert isinstance(await durable.run(agent, "Read."), Success)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

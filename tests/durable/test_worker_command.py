@@ -60,7 +60,7 @@ def test_a_worker_goes_on_where_another_one_was_killed(warm: Warm, tmp_path: Pat
         stop(worker)
     with Recordings(store) as recordings:
         assert [(each.id, each.kind, each.status) for each in recordings.runs()] == [(info["id"], "durable", "success")]
-    assert (info["status"], info["lives"]) == ("done", 2)
+    assert (info["status"], info["leases"]) == ("done", 2)
     assert done_in(tmp_path) == ["look A", "pay A", "pay B"]
 
 
@@ -68,7 +68,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_is_not_done_in_time(
     warm: Warm, tmp_path: Path, store: str
 ) -> None:
     (tmp_path / "stuck").touch()
-    options = ("--store", store, "--queue", "mail=1", "--slots", "2", "--grace", "0.1")
+    options = ("--store", store, "--queue", "mail=1", "--max-concurrency", "2", "--grace", "0.1")
     with running("worker", CLERK, *options, cwd=tmp_path, start=warm.start) as worker:
         worker.wait_for("2 runs at once")
         assert warm("run", CLERK, "Pay.", "--durable", "--detach", "--id", "other", "--store", store, cwd=tmp_path)
@@ -83,7 +83,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_is_not_done_in_time(
     [
         ([], ["No agent is named."]),
         ([CLERK, CLERK], ["Two agents are called 'clerk'"]),
-        ([CLERK, "--slots", "0"], ["0 slots"]),
+        ([CLERK, "--max-concurrency", "0"], ["0 slots"]),
         ([CLERK, "--grace", "-1"], ["--grace -1 is no time"]),
         ([CLERK, "--queue", "mail=none"], ["--queue 'mail=none' is no queue"]),
         ([CLERK, "--queue", "=3"], ["is no queue"]),
@@ -118,7 +118,7 @@ def test_a_worker_takes_the_dispatcher_that_it_is_given_and_records_beside_its_r
         assert begun.code == 0, begun.stderr
         info = until_done(warm, tmp_path, words[1])
         stop(worker)
-    assert (info["status"], info["lives"]) == ("done", 1)
+    assert (info["status"], info["leases"]) == ("done", 1)
     with Recordings(words[1]) as recordings:
         assert [(each.id, each.kind, each.status) for each in recordings.runs()] == [(info["id"], "durable", "success")]
     assert not (tmp_path / ".journeyman").exists()
@@ -132,7 +132,7 @@ def test_a_command_that_is_named_on_a_database_shows_no_password(warm: Warm, tmp
     assert done.code == 3
     assert "journeyman approve pay " in done.stderr
     assert "sesame" not in done.stderr
-    digest = str(shown(warm, tmp_path, emptied)["waits_for"][0]["digest"])  # pyright: ignore[reportIndexIssue, reportUnknownArgumentType]
+    digest = str(shown(warm, tmp_path, emptied)["pending"][0]["question_id"])  # pyright: ignore[reportIndexIssue, reportUnknownArgumentType]
     assert warm("approve", "pay", digest, "--store", emptied, cwd=tmp_path).code == 0
     resumed = warm("resume", "pay", "--store", emptied, cwd=tmp_path)
     assert (resumed.code, resumed.stdout) == (0, "All is paid.\n"), resumed.stderr

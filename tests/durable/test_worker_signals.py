@@ -11,7 +11,7 @@ import pytest
 
 from journeyman import Agent, Success
 from journeyman.durable import Durable, InMemoryEngine, Worker
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from tests.cli.program import Running, Warm, running
 from tests.play import cancelled
 
@@ -71,7 +71,7 @@ async def test_a_signal_that_the_program_handles_stays_its_own_and_afterwards_al
     ignored, before = signal.signal(SIGINT, of_interrupts), signal.signal(SIGTERM, mine)
     try:
         async with Durable(InMemoryEngine()) as durable:
-            agent = Agent(name="clerk", model=Scripted(["Done."]))
+            agent = Agent(name="clerk", model=ScriptedModel(["Done."]))
             handle = await durable.start(agent, "Go.")
             serving = asyncio.create_task(Worker(durable, agents=[agent]).run())
             assert isinstance(await handle.result(), Success)
@@ -92,7 +92,7 @@ async def test_a_signal_that_the_program_handles_stays_its_own_and_afterwards_al
 async def test_a_worker_that_is_told_by_its_program_when_to_stop_hears_no_signals() -> None:
     before, stop = [signal.getsignal(each) for each in (SIGINT, SIGTERM)], asyncio.Event()
     async with Durable(InMemoryEngine()) as durable:
-        agent = Agent(name="clerk", model=Scripted(["Done."]))
+        agent = Agent(name="clerk", model=ScriptedModel(["Done."]))
         serving = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
         assert isinstance(await (await durable.start(agent, "Go.")).result(), Success)
         assert [signal.getsignal(each) for each in (SIGINT, SIGTERM)] == before

@@ -141,7 +141,7 @@ async def until(durable: Durable, run: str, *statuses: Status) -> RunInfo:
 
 async def asked(durable: Durable) -> RunInfo:
     """Wait until the run asks something."""
-    return await when(durable, "run", lambda info: bool(info.waits_for))
+    return await when(durable, "run", lambda info: bool(info.pending))
 
 
 async def when(durable: Durable, run: str, is_so: Callable[[RunInfo], bool]) -> RunInfo:

@@ -14,7 +14,7 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import NothingToContinue, ProviderError
 from journeyman.events import Event, QuestionAsked, TurnEnded
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.store import PostgresSessions, Redacted, Store
 from tests.exams.ports import CHATS
 from tests.play import door as door
@@ -62,7 +62,7 @@ def answer_what_fits(request: Request) -> Answer:
 
 
 async def test_a_prompt_that_is_too_long_is_taken_back_and_the_chat_goes_on(opened: Opened) -> None:
-    agent = Agent(name="tester", model=FromFunction(answer_what_fits))
+    agent = Agent(name="tester", model=FunctionModel(answer_what_fits))
     async with opened(agent) as chat:
         for text in ("Much too long. " * 2, "One.", "Far too long. " * 2, "More, and far too long.", "Two."):
             result = await chat.prompt(text)
@@ -80,7 +80,7 @@ async def test_a_prompt_that_is_too_long_is_taken_back_and_the_chat_goes_on(open
 
 
 async def test_what_was_said_later_and_is_too_long_is_taken_back_and_what_was_answered_stays(opened: Opened) -> None:
-    async with opened(Agent(name="tester", model=FromFunction(answer_what_fits))) as chat:
+    async with opened(Agent(name="tester", model=FunctionModel(answer_what_fits))) as chat:
         chat.follow_up("This follow-up is much too long.")
         assert (await chat.prompt("One.")).code == "CONTEXT_OVERFLOW"
         assert said(chat) == ["One.", "<One.>"]
@@ -171,7 +171,7 @@ async def test_a_turn_tells_the_same_events_in_the_same_order(opened: Opened) ->
 
 
 async def test_a_model_that_fails_ends_the_turn_and_the_chat_goes_on(opened: Opened) -> None:
-    async with opened(Agent(name="tester", model=FromFunction(raising(ValueError("no"))))) as chat:
+    async with opened(Agent(name="tester", model=FunctionModel(raising(ValueError("no"))))) as chat:
         result = failed(await chat.prompt("Go."))
         assert (result.code, result.history) == ("API_ERROR", chat.messages)
         await chat.use(echo())

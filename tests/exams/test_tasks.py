@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from journeyman import Agent, Subagents, Success, Tasks, run
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
 from tests.play import make_tool, n_answers, texts, virtual_clock
@@ -39,17 +39,17 @@ def lead(calls: Sequence[ToolUse], open: Tasks | None = None) -> Agent:
         return call(calls[number - 1].name, {**calls[number - 1].input, **arguments}, id=f"c{number}")
 
     scout = Agent(
-        name="scout", description="Looks.", model=FromFunction(work), tools=[make_tool("look", effect="pure")]
+        name="scout", description="Looks.", model=FunctionModel(work), tools=[make_tool("look", effect="pure")]
     )
     return Agent(
-        name="lead", model=FromFunction(answer), tools=[Subagents(scout, tasks=open), *(open or Tasks()).tools()]
+        name="lead", model=FunctionModel(answer), tools=[Subagents(scout, tasks=open), *(open or Tasks()).tools()]
     )
 
 
 async def read(place: Stage | None, *calls: ToolUse) -> Sequence[str]:
     """Return what a model reads of calls that it makes one after the other, once it has sent out a task."""
     if place is not None:
-        result = await place.life(lead(calls), linger_s=0.02)
+        result = await place.life(lead(calls), suspend_after_s=0.02)
     else:
         async with Tasks(notify=lambda text, info: None) as tasks:
             result = await run(lead(calls, tasks), "Go.")

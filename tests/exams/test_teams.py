@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from journeyman import Agent, Chat, Subagents, Success, Team
-from journeyman.models.scripted import FromFunction, call
+from journeyman.models.scripted import FunctionModel, call
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
 from tests.play import following, texts, virtual_clock
@@ -25,12 +25,12 @@ async def read(place: Stage | None, *calls: ToolUse) -> Sequence[str]:
     """Return what a leader reads of calls that it makes one after the other."""
     team = Team()
     tools = [*team.tools()]
-    scout = Agent(name="scout", description="Looks.", model=FromFunction(lambda request: "I wait."))
+    scout = Agent(name="scout", description="Looks.", model=FunctionModel(lambda request: "I wait."))
 
     model = following(*calls, "Done.", repeat=True)
     lead: Agent[Any, Any] = Agent(name="lead", model=model, tools=[Subagents(scout, team=team), *tools])
     if place is not None:
-        result = await place.life(lead, linger_s=0.02)
+        result = await place.life(lead, suspend_after_s=0.02)
     else:
         async with team, Chat(lead) as chat:
             result = await chat.prompt("Go.")

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import pytest
 
-from journeyman import Agent, ErrorCode, Failure, Settings, run
+from journeyman import Agent, ErrorCode, Failure, ModelSettings, run
 from journeyman.connect import Connected, connect
 from journeyman.models.local.model import LocalModel
 from journeyman.result import Result
@@ -49,7 +49,7 @@ async def local() -> AsyncGenerator[LocalModel]:
     """The model, with its server started; ends all where it is too slow here."""
     model = connect("local:smollm2")
     assert isinstance(model, LocalModel)
-    agent = Agent(name="clock", model=model, settings=Settings(max_tokens=20, extra={"ignore_eos": True}))
+    agent = Agent(name="clock", model=model, settings=ModelSettings(max_tokens=20, extra={"ignore_eos": True}))
     await run(agent, "Hi.")  # loads it
     began_s = time.monotonic()
     await run(agent, "Count from one to a hundred.")

@@ -14,7 +14,21 @@ import pytest
 from pydantic import BaseModel
 from typing_extensions import Unpack
 
-from journeyman import Abort, Agent, Chat, ErrorCode, Failure, Host, Limits, Model, Output, Settings, Success, run, tool
+from journeyman import (
+    Abort,
+    Agent,
+    Chat,
+    ErrorCode,
+    Failure,
+    Limits,
+    Model,
+    ModelSettings,
+    Output,
+    Runtime,
+    Success,
+    run,
+    tool,
+)
 from journeyman.compaction import ClearToolResults
 from journeyman.events import ContextCompacted, Event, ModelRetried, TextDelta
 from journeyman.loop.record import RunOptions
@@ -27,7 +41,7 @@ from tests.live.conftest import WIRES, model_over, note
 from tests.live.tap import Tap
 
 WAYS = [(wire, streaming) for wire in WIRES for streaming in (True, False) if streaming or wire != "anthropic"]
-QUIET = Settings(max_tokens=24)
+QUIET = ModelSettings(max_tokens=24)
 
 
 class Trip(BaseModel):
@@ -47,10 +61,10 @@ def weather(city: str) -> str:
     return f"It rains in {city}, at 11 degrees."
 
 
-def with_examples(agent: Agent[Any, Any, Any], wire: str) -> Settings:
+def with_examples(agent: Agent[Any, Any, Any], wire: str) -> ModelSettings:
     """Return settings that show the model how a call is written, over the APIs that pass that on."""
     extra: JsonObject = {"chat_template_kwargs": {"examples": examples_of(agent.plan.specs)}}
-    return Settings(max_tokens=48, extra=extra if wire in ("llama-cpp", "openai-chat") else {})
+    return ModelSettings(max_tokens=48, extra=extra if wire in ("llama-cpp", "openai-chat") else {})
 
 
 async def connected(wire: str, local: LocalModel, tap: Tap, *, streaming: bool) -> Model:
@@ -116,7 +130,7 @@ async def test_typed_output_passes_its_checks_or_is_not_handed_in(
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_prompt_that_is_longer_than_the_window_is_told_as_that(local: LocalModel, tap: Tap, wire: str) -> None:
-    agent = Agent(name="a", model=await connected(wire, local, tap, streaming=True), settings=QUIET, retries=0)
+    agent = Agent(name="a", model=await connected(wire, local, tap, streaming=True), settings=QUIET, request_retries=0)
     result = note(await run(agent, "The fox lives by the river. " * 600), kind="too long")
     assert isinstance(result, Failure)
     assert result.code == ErrorCode.CONTEXT_OVERFLOW
@@ -130,7 +144,7 @@ async def test_a_stream_that_is_aborted_ends_and_its_words_stay_taken(local: Loc
         if isinstance(event, TextDelta):
             abort.abort("enough")
 
-    settings = Settings(max_tokens=200)
+    settings = ModelSettings(max_tokens=200)
     agent = Agent(name="a", model=await connected(wire, local, tap, streaming=True), settings=settings)
     result = note(await run(agent, "Tell a long story.", on_event=stop, abort=abort), kind="abort")
     assert isinstance(result, Failure)
@@ -150,7 +164,7 @@ async def test_a_server_that_is_killed_under_eight_streams_is_started_again(loca
         if n_began == 1 and isinstance(event, TextDelta):
             os.kill(killed, signal.SIGKILL)
 
-    agent = Agent(name="a", model=local, settings=Settings(max_tokens=12, extra={"ignore_eos": True}))
+    agent = Agent(name="a", model=local, settings=ModelSettings(max_tokens=12, extra={"ignore_eos": True}))
     results = await asyncio.gather(*[run(agent, f"Count from {n}.", on_event=kill) for n in range(8)])
     for result in results:
         note(result, kind="killed")
@@ -166,7 +180,7 @@ async def test_a_chat_goes_on_over_a_window_of_2048_tokens(local: LocalModel) ->
         if isinstance(event, ContextCompacted):
             compacted.append(event)
 
-    agent = Agent(name="a", model=local, settings=Settings(max_tokens=24), compaction=[ClearToolResults()])
+    agent = Agent(name="a", model=local, settings=ModelSettings(max_tokens=24), compaction=[ClearToolResults()])
     async with Chat(agent, on_event=hear) as chat:
         for number in range(7):
             result = note(await chat.prompt(f"Story {number}. " + "A fox lives by the river. " * 45), kind="chat")
@@ -179,8 +193,8 @@ async def test_a_cassette_of_real_traffic_is_replayed_without_the_server(local: 
 
     async def once() -> Result[str]:
         with Cassette(tmp_path / "real.jsonl") as cassette:
-            host = Host(model=cassette.model(local), journal=cassette.journal)
-            return note(await run(agent, "What is the weather in Rome?", host=host), kind="cassette")
+            runtime = Runtime(model=cassette.model(local), journal=cassette.journal)
+            return note(await run(agent, "What is the weather in Rome?", runtime=runtime), kind="cassette")
 
     recorded = await once()
     process = local.server.process_id
@@ -192,9 +206,9 @@ async def test_a_cassette_of_real_traffic_is_replayed_without_the_server(local: 
 
 
 AGENT = """
-from journeyman import Agent, Settings
+from journeyman import Agent, ModelSettings
 
-agent = Agent(name="real", model="local:smollm2", settings=Settings(max_tokens=12))
+agent = Agent(name="real", model="local:smollm2", settings=ModelSettings(max_tokens=12))
 """
 
 
@@ -213,5 +227,5 @@ def test_a_real_run_becomes_a_test_that_passes(tmp_path: Path) -> None:
     assert tested.returncode == 0, tested.stdout
 
 
-def _with(agent: Agent[Any, Any, Any], settings: Settings) -> Agent[Any, Any, Any]:
+def _with(agent: Agent[Any, Any, Any], settings: ModelSettings) -> Agent[Any, Any, Any]:
     return replace(agent, settings=settings)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from journeyman import Message, Output, Result, Settings, Text, run, tool
+from journeyman import Message, ModelSettings, Output, Result, Text, run, tool
 from journeyman.endings import Context
 from journeyman.models.scripted import call
 from journeyman.types import JsonObject, ToolUse
@@ -43,7 +43,7 @@ async def fail(why: str = "broken") -> str:
     raise ValueError(why)
 
 
-async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence[Message]:
+async def long_talk(stage: Stage, settings: ModelSettings, *system: Text) -> Sequence[Message]:
     """Return the history of a run of two attempts and several calls."""
     model = stage.model([call("look"), [call("look"), call("look")], report(99), report(1)])
     return succeeded(await run(reporter(model, system=system, settings=settings), "Go.")).history

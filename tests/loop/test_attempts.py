@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from journeyman import ErrorCode, Limits, Rejection, ToolResult, Usage, dump_messages, run
+from journeyman import ErrorCode, ErrorPromptContext, Limits, ToolResult, Usage, dump_messages, run
 from journeyman.endings import AttemptsContext, InvalidInputContext, IterationsContext
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
@@ -133,7 +133,7 @@ async def test_the_feedback_may_be_a_text_after_all_results_instead(
 ) -> None:  # R56, A24, D5
     first = [*hand_in(99, reflecting=reflecting), call("look", id="a")]
     model = stage.model([first, hand_in(1, reflecting=reflecting)])
-    result = await run(reporter(model, output=REFLECTED if reflecting else PLAIN, feedback="text"), "Go.")
+    result = await run(reporter(model, output=REFLECTED if reflecting else PLAIN, feedback_role="text"), "Go.")
     assert transcript(stage.messages(1))[-1] == ("user", *results, "#a: found here", rejected(99))
     assert dump_messages(result.history).count(b"99 is too much") == 1
 
@@ -197,9 +197,9 @@ async def test_whatever_calls_a_response_holds_each_is_run_and_answered_once_and
 
 
 async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage) -> None:  # A1, X16, X15, X17
-    rejections: list[Rejection] = []
+    rejections: list[ErrorPromptContext] = []
 
-    def tell(rejection: Rejection) -> str:
+    def tell(rejection: ErrorPromptContext) -> str:
         rejections.append(rejection)
         return "Again."
 
@@ -226,7 +226,7 @@ async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage)
 async def test_the_error_prompt_is_built_once_for_each_attempt_that_follows(stage: Stage, attempts: int) -> None:
     told: list[int] = []
 
-    def tell(rejection: Rejection) -> str:
+    def tell(rejection: ErrorPromptContext) -> str:
         told.append(rejection.attempt)
         if rejection.attempt == rejection.max_attempts:
             raise RuntimeError("never called for the last")

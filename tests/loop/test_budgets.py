@@ -9,10 +9,10 @@ from journeyman import (
     Abort,
     Agent,
     DefinitionError,
-    Host,
     InMemoryJournal,
     Price,
     ProviderError,
+    Runtime,
     Subagents,
     Success,
     ToolContext,
@@ -21,12 +21,12 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
+from journeyman.budget import Allowance, Budget, LimitExceeded, Limits, Spending
 from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
 from journeyman.events import ModelResponded, ModelRetried, RunFailed
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
-from journeyman.model import Request, Settings
-from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.model import ModelSettings, Request
+from journeyman.models.scripted import Answer, ScriptedModel, call, say
 from tests.loop.parts import REFLECTED, STOPPED, end_of
 from tests.play import existing, following, instance_of
 from tests.play.agents import Report, report, reporter, submit, talker
@@ -47,7 +47,9 @@ async def test_a_token_budget_that_is_used_up_ends_the_run_before_the_next_call(
     stage: Stage, limit: int, used: int, recorder: Recorder
 ) -> None:  # R79, A39
     answer = say(call("look", id="a"), usage=Usage(requests=1, input_tokens=used - 500, output_tokens=500))
-    agent = talker(stage.model([answer, "never"]), limits=Limits(tokens=limit), settings=Settings(max_tokens=1_000))
+    agent = talker(
+        stage.model([answer, "never"]), limits=Limits(tokens=limit), settings=ModelSettings(max_tokens=1_000)
+    )
     failure = failed(await run(agent, "Go.", on_event=recorder))
     assert end_of(failure) == (BudgetContext(policy="tokens", limit=limit, used=used, scope="run"), 1, 2)
     assert failure.error.message.startswith("The run's tokens budget is used up: the next call needs about ")
@@ -59,7 +61,7 @@ async def test_a_token_budget_that_is_used_up_ends_the_run_before_the_next_call(
 async def test_the_answer_may_be_as_long_as_the_budget_allows(stage: Stage) -> None:  # R79, design 4.7
     for limit in (10_000, 2_400):
         model = stage.model([say(call("look"), usage=USED_900), "Done."])
-        agent = talker(model, limits=Limits(tokens=limit), settings=Settings(max_tokens=4_000))
+        agent = talker(model, limits=Limits(tokens=limit), settings=ModelSettings(max_tokens=4_000))
         assert succeeded(await run(agent, "Go."))
     assert stage.requests[0].max_tokens == 4_000
     first, second = (stage.requests[n].max_tokens or 0 for n in (2, 3))
@@ -92,7 +94,7 @@ async def test_a_rejected_output_that_used_up_the_budget_gets_no_further_attempt
 async def test_a_budget_is_the_runs_or_each_attempts(stage: Stage, per_attempt: bool) -> None:  # R79
     answers = [say(call("look"), usage=USED_900), say(report(7), usage=USED_900)]
     model = stage.model([*answers, say(call("look"), usage=USED_900), say(report(2, id="o2"), usage=USED_900)])
-    limits = Limits(each_attempt=Allowance(tokens=2_400)) if per_attempt else Limits(tokens=2_400)
+    limits = Limits(per_attempt=Allowance(tokens=2_400)) if per_attempt else Limits(tokens=2_400)
     result = await run(reporter(model, limits=limits), "Go.")
     assert stage.n_requests == (4 if per_attempt else 2)
     if per_attempt:
@@ -102,7 +104,7 @@ async def test_a_budget_is_the_runs_or_each_attempts(stage: Stage, per_attempt: 
 
 
 async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
-    limits = Limits(each_attempt=Allowance(tokens=1_000), tokens=1_000_000)
+    limits = Limits(per_attempt=Allowance(tokens=1_000), tokens=1_000_000)
     result = await run(talker(stage.model([say(call("look"), usage=USED_900)], repeat=True), limits=limits), "Go.")
     assert end_of(result) == (BudgetContext(policy="tokens", limit=1_000, used=900, scope="attempt"), 1, 2)
 
@@ -111,10 +113,10 @@ async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
 async def test_failed_requests_count_too() -> None:  # R79, A31
     broke = ProviderError("cut", kind="stream_cut", usage=USED_900)
     budget = Budget(Allowance(tokens=5_000), scope="all", now=0.0)
-    await run(talker(Scripted([broke, "Done."]), retries=1), "Go.", host=Host(budget=budget))
+    await run(talker(ScriptedModel([broke, "Done."]), request_retries=1), "Go.", runtime=Runtime(budget=budget))
     assert budget.tokens == 915
-    model = Scripted([broke, "never"])
-    agent = talker(model, limits=Limits(tokens=1_000), retries=1)
+    model = ScriptedModel([broke, "never"])
+    agent = talker(model, limits=Limits(tokens=1_000), request_retries=1)
     context = context_of(await run(agent, "Go."), BudgetContext)
     assert (context.used, len(model.requests)) == (900, 1)  # a repetition is paid for like any other request
 
@@ -163,7 +165,7 @@ async def test_calls_beyond_their_budget_are_answered_and_not_run(stage: Stage, 
 
 async def test_a_budget_of_calls_for_each_attempt_begins_anew(stage: Stage) -> None:  # A44, R79
     model = stage.model([[call("look"), call("look"), report(99)], [call("look"), call("look"), report(1)]])
-    result = await run(reporter(model, limits=Limits(each_attempt=Allowance(calls=1))), "Go.")
+    result = await run(reporter(model, limits=Limits(per_attempt=Allowance(calls=1))), "Go.")
     assert (result.metadata.tools["look"].succeeded, result.metadata.tools["look"].errors) == (2, {"over_budget": 2})
 
 
@@ -196,14 +198,16 @@ async def test_a_response_whose_calls_do_not_all_fit_may_be_refused_as_a_whole(s
 
 async def test_calls_that_were_taken_together_and_not_made_are_left_for_others() -> None:
     budget = Budget(Allowance(calls=3), scope="team", now=0.0)
-    agent = talker(Scripted([[call("quit"), call("look")], "Done."]), tools=[look], limits=Limits(whole_responses=True))
+    agent = talker(
+        ScriptedModel([[call("quit"), call("look")], "Done."]), tools=[look], limits=Limits(whole_responses=True)
+    )
 
     @tool
     async def quit(ctx: ToolContext) -> str:
         ctx.stop("enough")
         return "quit"
 
-    await run(replace(agent, tools=[look, quit]), "Go.", host=Host(budget=budget))
+    await run(replace(agent, tools=[look, quit]), "Go.", runtime=Runtime(budget=budget))
     assert budget.calls == 1
 
 
@@ -216,11 +220,11 @@ async def test_a_response_fits_as_a_whole_in_every_life_of_the_run(most: int) ->
         return Agent(name="payer", model=model, tools=[pay], limits=limits)
 
     whole, all_seen = InMemoryJournal(), list[str]()
-    result = await run(crew(all_seen), "Go.", host=Host(journal=whole))
+    result = await run(crew(all_seen), "Go.", runtime=Runtime(journal=whole))
     assert all_seen == (["a", "b", "c"] if most == 3 else [])
     for n in range(len(whole.finished) + 1):
         rest, seen = InMemoryJournal(finished=dict(list(whole.finished.items())[:n])), list[str]()
-        again = await run(crew(seen), "Go.", host=Host(journal=rest))
+        again = await run(crew(seen), "Go.", runtime=Runtime(journal=rest))
         assert again.history == result.history
         assert set(seen) <= set(all_seen)
 
@@ -241,7 +245,7 @@ async def test_a_time_budget_bounds_a_call_in_flight(recorder: Recorder) -> None
         return "Done."
 
     start = asyncio.get_running_loop().time()
-    agent = talker(Scripted([call("nap", seconds=4), slow]), tools=[nap], limits=Limits(seconds=10))
+    agent = talker(ScriptedModel([call("nap", seconds=4), slow]), tools=[nap], limits=Limits(seconds=10))
     result = await run(agent, "Go.", on_event=recorder)
     assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope="run"), 1, 2)
     assert asyncio.get_running_loop().time() - start == 10
@@ -257,7 +261,7 @@ async def test_the_time_of_a_run_stops_a_tool_in_flight_and_keeps_what_was_gathe
         await asyncio.sleep(100)
         return "unreachable"
 
-    model = Scripted([[call("look", id="a"), call("slow", id="b")]])
+    model = ScriptedModel([[call("look", id="a"), call("slow", id="b")]])
     agent = talker(model, tools=[look, slow], limits=Limits(seconds=30))
     failure = failed(await run(agent, "Go.", on_event=recorder))
     assert end_of(failure) == (BudgetContext(policy="seconds", limit=30, used=30, scope="run"), 1, 1)
@@ -277,25 +281,25 @@ async def test_a_time_budget_bounds_prompts_and_validators() -> None:  # R79
     async def judge(report: Report) -> None:
         await asyncio.sleep(100)
 
-    prompting = talker(Scripted(["Hello."]), prompt=prompt, limits=Limits(seconds=10))
+    prompting = talker(ScriptedModel(["Hello."]), prompt=prompt, limits=Limits(seconds=10))
     assert failed(await run(prompting, "Go.")).phase == "prompt_generation"
-    judging = reporter(Scripted([report()]), validators=[judge], limits=Limits(seconds=10))
+    judging = reporter(ScriptedModel([report()]), validators=[judge], limits=Limits(seconds=10))
     result = failed(await run(judging, "Go."))
     assert (result.code, result.phase, result.candidate) == ("BUDGET_EXCEEDED", "validation", {"total": 3})
 
 
 @virtual_clock
 async def test_each_attempt_may_have_time_of_its_own() -> None:  # R79, A10, A45
-    model = Scripted([[call("nap", seconds=s), report(total)] for s, total in ((6, 7), (6, 8), (20, 2))])
-    result = await run(reporter(model, tools=[nap], limits=Limits(each_attempt=Allowance(seconds=10))), "Go.")
+    model = ScriptedModel([[call("nap", seconds=s), report(total)] for s, total in ((6, 7), (6, 8), (20, 2))])
+    result = await run(reporter(model, tools=[nap], limits=Limits(per_attempt=Allowance(seconds=10))), "Go.")
     assert len(result.metadata.attempts) == 3
     assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope="attempt"), 3, 1)
 
 
 @virtual_clock
 async def test_time_does_not_run_while_somebody_else_runs() -> None:  # R79
-    timed = talker(Scripted([call("nap", seconds=9), "Done."]), tools=[nap], limits=Limits(seconds=10))
-    assert succeeded(await run(talker(Scripted([call("nap", seconds=9), "Done."]), tools=[nap]), "Go."))
+    timed = talker(ScriptedModel([call("nap", seconds=9), "Done."]), tools=[nap], limits=Limits(seconds=10))
+    assert succeeded(await run(talker(ScriptedModel([call("nap", seconds=9), "Done."]), tools=[nap]), "Go."))
     assert succeeded(await run(timed, "Go.")).metadata.latency_s == 9
 
 
@@ -322,18 +326,18 @@ async def approve(approval: Approval) -> Decision:
 risky = make_tool("risky", "fine", parallel=True)
 
 
-ASKING = Host(gate=Hesitant(), approve=approve)
+ASKING = Runtime(gate=Hesitant(), approver=approve)
 
 
 @pytest.mark.parametrize("scope", ["run", "attempt"])
 @virtual_clock
 async def test_time_does_not_run_while_somebody_is_asked_and_goes_on_where_it_stood(scope: str) -> None:  # R79
-    ten = Limits(seconds=10) if scope == "run" else Limits(each_attempt=Allowance(seconds=10))
+    ten = Limits(seconds=10) if scope == "run" else Limits(per_attempt=Allowance(seconds=10))
     overlapping = [call("risky", answer_s=20), call("risky", ask_after_s=15, answer_s=30)]
     turns = [call("nap", seconds=4), overlapping, call("risky", answer_s=60), call("nap", seconds=99)]
-    agent = talker(Scripted(turns), tools=[risky, nap], limits=replace(ten, approval_seconds=100))
+    agent = talker(ScriptedModel(turns), tools=[risky, nap], limits=replace(ten, approval_seconds=100))
     start = asyncio.get_running_loop().time()
-    result = await run(agent, "Go.", host=ASKING)
+    result = await run(agent, "Go.", runtime=ASKING)
     assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope=scope), 1, 4)
     assert asyncio.get_running_loop().time() - start == 10 + 45 + 60
 
@@ -342,13 +346,13 @@ async def test_time_does_not_run_while_somebody_is_asked_and_goes_on_where_it_st
 async def test_time_stands_still_for_the_runs_above_too_and_the_one_that_ran_out_is_named() -> None:  # R79
     limits = Limits(seconds=10, approval_seconds=100)
     for below_s, above_s, named in ((10, 20, 10), (20, 12, 12)):
-        script = Scripted([call("nap", seconds=4), call("risky", answer_s=60), call("nap", seconds=99)])
+        script = ScriptedModel([call("nap", seconds=4), call("risky", answer_s=60), call("nap", seconds=99)])
         below = replace(talker(script, tools=[risky, nap], limits=replace(limits, seconds=below_s)), name="below")
-        lead = Scripted([call("risky", answer_s=50), call("subagent", agent="below", task="Go."), "Done."])
+        lead = ScriptedModel([call("risky", answer_s=50), call("subagent", agent="below", task="Go."), "Done."])
         above = talker(lead, tools=[risky, Subagents(below)], limits=replace(limits, seconds=above_s))
         recorder = Recorder()
         start = asyncio.get_running_loop().time()
-        result = await run(above, "Go.", host=ASKING, on_event=recorder)
+        result = await run(above, "Go.", runtime=ASKING, on_event=recorder)
         assert asyncio.get_running_loop().time() - start == 50 + 60 + min(below_s, above_s)
         assert isinstance(result, Success) == (named == below_s)
         (failure, *_) = recorder.of(RunFailed)
@@ -358,18 +362,20 @@ async def test_time_stands_still_for_the_runs_above_too_and_the_one_that_ran_out
 @virtual_clock
 async def test_who_works_beside_a_run_that_asks_does_not_use_up_the_time_of_the_run_above() -> None:  # R79
     limits = Limits(approval_seconds=100)
-    asker = replace(talker(Scripted([call("risky", answer_s=60), "Done."]), tools=[risky], limits=limits), name="asker")
-    napper = replace(talker(Scripted([call("nap", seconds=30), "Rested."]), tools=[nap]), name="napper")
+    asker = replace(
+        talker(ScriptedModel([call("risky", answer_s=60), "Done."]), tools=[risky], limits=limits), name="asker"
+    )
+    napper = replace(talker(ScriptedModel([call("nap", seconds=30), "Rested."]), tools=[nap]), name="napper")
     tasks = [{"agent": "asker", "task": "Go."}, {"agent": "napper", "task": "Go."}]
-    lead = Scripted([call("subagent", tasks=tasks), "Done."])
+    lead = ScriptedModel([call("subagent", tasks=tasks), "Done."])
     above = talker(lead, tools=[Subagents(asker, napper)], limits=Limits(seconds=10))
-    assert succeeded(await run(above, "Go.", host=ASKING)).output == "Done."
+    assert succeeded(await run(above, "Go.", runtime=ASKING)).output == "Done."
 
 
 @virtual_clock
 async def test_an_approval_is_waited_for_on_the_runs_time_where_the_limits_say_nothing_of_it() -> None:  # R79
-    agent = talker(Scripted([call("risky", answer_s=60)]), tools=[risky], limits=Limits(seconds=10))
-    result = await run(agent, "Go.", host=ASKING)
+    agent = talker(ScriptedModel([call("risky", answer_s=60)]), tools=[risky], limits=Limits(seconds=10))
+    result = await run(agent, "Go.", runtime=ASKING)
     assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope="run"), 1, 1)
 
 
@@ -386,11 +392,11 @@ async def block(seconds: float) -> str:
 async def test_whoever_blocked_the_loop_past_the_deadline_is_followed_by_nothing(late: str) -> None:  # R79
     ran: list[str] = []
 
-    ten = Limits(each_attempt=Allowance(seconds=10)) if late == "attempt" else Limits(seconds=10)
-    script = Scripted([[call("block", seconds=30), call("act")], "never"])
+    ten = Limits(per_attempt=Allowance(seconds=10)) if late == "attempt" else Limits(seconds=10)
+    script = ScriptedModel([[call("block", seconds=30), call("act")], "never"])
     agent = talker(script, tools=[block, make_tool("act", into=ran)], limits=Limits() if late == "run above" else ten)
     if late == "run above":
-        lead = Scripted([call("subagent", agent="talker", task="Go.")])
+        lead = ScriptedModel([call("subagent", agent="talker", task="Go.")])
         agent = replace(talker(lead, tools=[Subagents(agent)], limits=ten), name="lead")
     result = failed(await run(agent, "Go."))
     scope = "attempt" if late == "attempt" else "run"
@@ -409,16 +415,18 @@ class Frugal:
     name: str = "frugal"
 
     def __post_init__(self) -> None:
-        self.seen: list[Spent] = []
+        self.seen: list[Spending] = []
 
-    def check(self, spent: Spent) -> Exceeded | None:
+    def check(self, spent: Spending) -> LimitExceeded | None:
         self.seen.append(spent)
-        return Exceeded(limit=self.limit, used=spent.iterations) if spent.iterations >= self.limit else None
+        return LimitExceeded(limit=self.limit, used=spent.iterations) if spent.iterations >= self.limit else None
 
 
 async def test_a_policy_of_ones_own_is_asked_before_each_call(stage: Stage) -> None:  # R79, A39
     policy = Frugal(3)
-    agent = reporter(stage.model([[call("look"), call("look")], report(7), call("look"), "never"]), budget=[policy])
+    agent = reporter(
+        stage.model([[call("look"), call("look")], report(7), call("look"), "never"]), budget_policies=[policy]
+    )
     result = await run(agent, "Go.")
     assert end_of(result) == (BudgetContext(policy="frugal", limit=3, used=3, scope="run"), 2, 2)
     seen = [(spent.iterations, spent.calls, spent.attempt) for spent in policy.seen]
@@ -429,14 +437,14 @@ async def test_a_policy_of_ones_own_is_asked_before_each_call(stage: Stage) -> N
 
 
 async def test_a_policy_met_by_the_response_that_hands_in_does_not_matter(stage: Stage) -> None:  # A39
-    agent = reporter(stage.model([call("look"), report(1)]), budget=[Frugal(2)])
+    agent = reporter(stage.model([call("look"), report(1)]), budget_policies=[Frugal(2)])
     assert (await run(agent, "Go.", abort=Abort())).unwrap() == Report(total=1)
 
 
 async def test_policies_compose_and_the_first_to_object_is_named(stage: Stage) -> None:  # R79
     model = stage.model([call("look")], repeat=True)
     policies = [Frugal(5, "patient"), Frugal(2, "hasty")]
-    agent = talker(model, budget=policies, limits=Limits(iterations=10, tokens=1_000_000))
+    agent = talker(model, budget_policies=policies, limits=Limits(iterations=10, tokens=1_000_000))
     assert context_of(await run(agent, "Go."), BudgetContext).policy == "hasty"
     assert stage.n_requests == 2
 
@@ -444,7 +452,7 @@ async def test_policies_compose_and_the_first_to_object_is_named(stage: Stage) -
 async def test_a_budget_from_above_bounds_the_run(stage: Stage) -> None:  # R79, design 4.7
     shared = Budget(Allowance(tokens=1_000), scope="house", now=asyncio.get_running_loop().time())
     agent = talker(stage.model([say(call("look"), usage=USED_900)], repeat=True))
-    result = await run(agent, "Go.", host=Host(budget=shared))
+    result = await run(agent, "Go.", runtime=Runtime(budget=shared))
     assert context_of(result, BudgetContext).scope == "house"
     assert shared.tokens == 900
 
@@ -479,6 +487,6 @@ async def test_requests_that_are_repeated_are_one_iteration(stage: Stage, record
 @pytest.mark.parametrize(("retries", "asked"), [(None, 3), (0, 1), (5, 6)])
 async def test_a_call_is_not_repeated_more_often_than_said(stage: Stage, retries: int | None, asked: int) -> None:
     overloaded = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
-    agent = talker(stage.model([overloaded], repeat=True), retries=retries)
+    agent = talker(stage.model([overloaded], repeat=True), request_retries=retries)
     assert failed(await run(agent, "Go.")).code == ErrorCode.API_ERROR
     assert stage.n_requests == asked

@@ -12,19 +12,19 @@ from journeyman import (
     Agent,
     Callbacks,
     DefinitionError,
-    Host,
     InMemoryJournal,
     Limits,
     Output,
     ProviderError,
     Rejected,
+    Runtime,
     ToolResult,
     run,
     tool,
 )
 from journeyman.chat import Chat
 from journeyman.endings import InvalidInputContext, ValidationContext
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.window import Compaction
 from tests.play import Report, Stage, context_of, failed, make_tool, report, reporter, submit, succeeded, talker
 from tests.support.naming import steady_repr
@@ -102,7 +102,7 @@ class Nosy:
 
 
 async def test_a_gate_that_raises_is_logged(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    await run(talker(stage.model([call("look"), "Done."])), "Go.", host=Host(gate=Nosy()))
+    await run(talker(stage.model([call("look"), "Done."])), "Go.", runtime=Runtime(gate=Nosy()))
     assert lines(caplog, logging.WARNING) == [f"The gate Nosy raised LookupError at {line_of(Nosy.decide)}"]
 
 
@@ -137,9 +137,9 @@ FATAL: dict[str, tuple[dict[str, Any], str]] = {
         {"prompt": raising(KeyError(SECRET))},
         "a: the run ended as PROMPT_GENERATION_FAILED, since the user prompt",
     ),
-    "project": (
-        {"project": raising(KeyError(SECRET))},
-        "a: the run ended as STATE_PROJECTION_FAILED, since Agent.project",
+    "final_state": (
+        {"final_state": raising(KeyError(SECRET))},
+        "a: the run ended as STATE_PROJECTION_FAILED, since Agent.final_state",
     ),
     "stop_guard": ({"stop_guard": raising(KeyError(SECRET))}, "The stop guard, which ends the run,"),
 }
@@ -280,10 +280,10 @@ async def test_a_run_that_goes_on_from_its_journal_knows_which_line_raised_befor
         raise TypeError("odd")
 
     journal = InMemoryJournal()
-    cut = Scripted([report(1), ProviderError("gone", kind="auth")])
-    failed(await run(reporter(cut, validators=[check]), "Go.", host=Host(journal=journal)))
-    model = Scripted([report(1)], repeat=True)
-    failure = failed(await run(reporter(model, validators=[check]), "Go.", host=Host(journal=journal)))
+    cut = ScriptedModel([report(1), ProviderError("gone", kind="auth")])
+    failed(await run(reporter(cut, validators=[check]), "Go.", runtime=Runtime(journal=journal)))
+    model = ScriptedModel([report(1)], repeat=True)
+    failure = failed(await run(reporter(model, validators=[check]), "Go.", runtime=Runtime(journal=journal)))
     assert (failure.code, len(model.requests)) == ("VALIDATION_FAILED", 1)
 
 
@@ -303,11 +303,11 @@ async def test_an_async_listener_is_refused_when_it_is_given(stage: Stage, liste
         failed(await run(talker(stage.model(["Done."])), "Go.", on_event=listener)), InvalidInputContext
     )
     assert "is an async function. It is called, and not awaited: pass a plain function (def)." in context.issues[0]
-    agent = talker(Scripted(["Done."]))
+    agent = talker(ScriptedModel(["Done."]))
     with pytest.raises(DefinitionError, match=r"\[INVALID_ARGUMENT\] on_event, .* is an async function"):
         Chat(agent, on_event=listener)
     async with Chat(agent) as chat:
         with pytest.raises(DefinitionError, match="is an async function"):
             chat.subscribe(listener)
     with pytest.raises(DefinitionError, match=r"\[INVALID_FUNCTION\] on_message, .* is an async function"):
-        talker(Scripted(["Done."]), on_message=listener)
+        talker(ScriptedModel(["Done."]), on_message=listener)

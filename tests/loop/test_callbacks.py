@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import CallbackContext, Callbacks, Ending, ErrorCode, Limits, Output, Success, Usage, run, tool
+from journeyman import CallbackContext, Callbacks, ErrorCode, ErrorInfo, Limits, Output, Success, Usage, run, tool
 from journeyman.events import ModelResponded
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.result import LayerOutcome
 from journeyman.types import JsonObject
 from tests.loop.callback_log import CallbackLog
@@ -99,7 +99,7 @@ async def test_the_handler_runs_between_its_two_callbacks() -> None:  # R31, R32
         await asyncio.sleep(0)
         steps.append(f"{name} gave {text}")
 
-    agent = reporter(Scripted([report(), submit()]), output=Output(Report, reflection=reflect))
+    agent = reporter(ScriptedModel([report(), submit()]), output=Output(Report, reflection=reflect))
     callbacks = Callbacks(on_tool_call=on_tool_call, on_tool_result=on_tool_result)
     assert succeeded(await run(agent, "Go.", callbacks=callbacks))
     assert steps == ["output called", "reflection", "output gave seen", "submit called", "submit gave Accepted."]
@@ -205,7 +205,7 @@ async def test_callbacks_get_these_arguments(stage: Stage) -> None:  # A27, R67
         "on_layer_complete": (context, LayerOutcome),
         "on_validation_failure": (context, str),
         "on_success": (context, Report),
-        "on_failure": (context, Ending),
+        "on_failure": (context, ErrorInfo),
     }
 
 

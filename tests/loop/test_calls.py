@@ -15,8 +15,8 @@ from journeyman import Limits, Output, Rejected, Tool, ToolContext, run, tool
 from journeyman.events import CallbackContext, Callbacks, Event, ToolCalled
 from journeyman.gate import Allow, GateRequest
 from journeyman.model import ToolSpec
-from journeyman.models.scripted import Scripted, call
-from journeyman.tools.tools import MiddlewareCall, Next
+from journeyman.models.scripted import ScriptedModel, call
+from journeyman.tools.tools import CallNext, MiddlewareCall
 from journeyman.types import Base64, Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import circular, first_input
@@ -253,7 +253,7 @@ async def test_arguments_that_are_no_object_are_faults_of_the_models_and_do_not_
     written: str, declared: bool
 ) -> None:  # A36, A37, M8
     use = ToolUse("a", "look", "{}", malformed=written) if declared else ToolUse("a", "look", written)
-    result = succeeded(await run(talker(Scripted([use, "Done."])), "Go."))
+    result = succeeded(await run(talker(ScriptedModel([use, "Done."])), "Go."))
     assert result.history[1].tool_uses[0].input == {}
     assert load_messages(dump_messages(result.history))
     answered = instance_of(ToolResult, result.history[2].content[0])
@@ -471,11 +471,11 @@ async def test_callbacks_listeners_and_gates_that_change_the_arguments_change_on
 
 
 async def test_a_middleware_changes_what_the_tool_gets_but_not_the_history(stage: Stage) -> None:  # D12
-    async def redirect(call: MiddlewareCall, proceed: Next) -> ToolResult:
+    async def redirect(call: MiddlewareCall, proceed: CallNext) -> ToolResult:
         call.arguments["where"] = "down"
         return await proceed(call)
 
-    await run(talker(stage.model([call("look", where="up"), "Done."]), middlewares=[redirect]), "Go.")
+    await run(talker(stage.model([call("look", where="up"), "Done."]), tool_middleware=[redirect]), "Go.")
     assert stage.tool_results(1)[0].content == "found down"
     assert first_input(stage) == {"where": "up"}
 
@@ -572,10 +572,10 @@ async def test_a_tool_may_say_that_its_result_is_an_error(stage: Stage) -> None:
 
 
 async def test_a_middleware_that_answers_without_words_still_gives_a_result(stage: Stage) -> None:  # D7
-    async def silence(call: MiddlewareCall, proceed: Next) -> ToolResult:
+    async def silence(call: MiddlewareCall, proceed: CallNext) -> ToolResult:
         return ToolResult(" ", is_error=True)
 
-    await run(talker(stage.model([call("look", id="a"), "Done."]), middlewares=[silence]), "Go.")
+    await run(talker(stage.model([call("look", id="a"), "Done."]), tool_middleware=[silence]), "Go.")
     assert stage.tool_results(1) == [ToolResult("(no output)", is_error=True, tool_use_id="a")]
 
 

@@ -5,14 +5,27 @@ from typing import Any, cast
 
 import pytest
 
-from journeyman import Agent, Chat, Failure, Image, Output, Reflection, Stopping, run, run_many, run_sync, stream, tool
+from journeyman import (
+    Agent,
+    Chat,
+    Failure,
+    Image,
+    Output,
+    Reflection,
+    StopContext,
+    run,
+    run_many,
+    run_sync,
+    stream,
+    tool,
+)
 from journeyman.agent import MessageContext
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError
 from journeyman.events import OutputDelta
 from journeyman.loop import validation_context
 from journeyman.model import Facts
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.tools import ToolContext
 from journeyman.types import Base64, Content, Message, Text, Url
 from tests.play import failed
@@ -24,7 +37,7 @@ SAID = (Text("What is on this?"), PICTURE)
 
 
 async def test_a_text_agent_takes_content() -> None:
-    model = Scripted([say("A pixel.")], repeat=True)
+    model = ScriptedModel([say("A pixel.")], repeat=True)
     agent = Agent(name="eyes", model=model)
     for given, said in ((ASKED, SAID), (PICTURE, (PICTURE,)), ([" ", PICTURE, Text("Hm?")], (PICTURE, Text("Hm?")))):
         result = await run(agent, given)
@@ -33,7 +46,7 @@ async def test_a_text_agent_takes_content() -> None:
 
 
 async def test_every_way_to_run_takes_content() -> None:
-    agent = Agent(name="eyes", model=Scripted([say("A pixel.")], repeat=True))
+    agent = Agent(name="eyes", model=ScriptedModel([say("A pixel.")], repeat=True))
     async with stream(agent, ASKED) as events:
         async for _ in events:
             pass
@@ -52,7 +65,7 @@ async def test_every_way_to_run_takes_content() -> None:
 
 
 def test_run_sync_takes_content() -> None:
-    assert run_sync(Agent(name="eyes", model=Scripted("A pixel.")), ASKED).unwrap() == "A pixel."
+    assert run_sync(Agent(name="eyes", model=ScriptedModel("A pixel.")), ASKED).unwrap() == "A pixel."
 
 
 @pytest.mark.parametrize(
@@ -66,7 +79,7 @@ def test_run_sync_takes_content() -> None:
     ],
 )
 async def test_what_is_no_content_is_refused_before_any_call(given: object, why: str) -> None:
-    model = Scripted([])
+    model = ScriptedModel([])
     agent = Agent(name="eyes", model=model)
     result = failed(await run(agent, cast("Content", given)))
     assert result.code == "INVALID_INPUT"
@@ -75,7 +88,7 @@ async def test_what_is_no_content_is_refused_before_any_call(given: object, why:
 
 
 async def test_an_agent_of_another_input_takes_none() -> None:
-    agent: Agent[str, Any] = Agent(name="sum", model=Scripted([]), input=int)
+    agent: Agent[str, Any] = Agent(name="sum", model=ScriptedModel([]), input=int)
     assert failed(await run(agent, ASKED)).code == "INVALID_INPUT"
 
 
@@ -88,7 +101,7 @@ async def test_functions_are_given_the_words_and_the_files_follow_the_prompt() -
 
     agent = Agent(
         name="eyes",
-        model=Scripted([say("A pixel.")]),
+        model=ScriptedModel([say("A pixel.")]),
         system=system,
         prompt=lambda input: f"Question: {input}",
         run_state=lambda input: {"asked": input},
@@ -109,13 +122,13 @@ async def test_tools_validators_and_guards_see_what_was_given() -> None:
     def checks(output: str) -> None:
         seen.append(validation_context().input)
 
-    def guard(stopping: Stopping) -> None:
+    def guard(stopping: StopContext) -> None:
         seen.append(stopping.task)
 
     def heard(message: Message, context: MessageContext) -> None:
         seen.append(context.task)
 
-    model = Scripted([say(call("crop")), say("A pixel.")])
+    model = ScriptedModel([say(call("crop")), say("A pixel.")])
     agent = Agent(name="eyes", model=model, tools=[crop], validators=[checks], stop_guard=guard, on_message=heard)
     (await run(agent, ASKED)).unwrap()
     tasks = {each for each in seen if isinstance(each, str)}
@@ -126,14 +139,14 @@ async def test_tools_validators_and_guards_see_what_was_given() -> None:
 
 
 async def test_a_durable_run_keeps_the_content(tmp_path: Path) -> None:
-    model = Scripted([say("A pixel.")])
+    model = ScriptedModel([say("A pixel.")])
     agent = Agent(name="eyes", model=model)
     async with Durable(tmp_path / "runs.db") as durable:
         handle = await durable.start(agent, ASKED, id="seven")
         other = [*ASKED, "More?"] if isinstance(ASKED, list) else []
         assert (await durable.run(agent, ASKED, id="seven")).unwrap() == "A pixel."
     async with Durable(tmp_path / "runs.db") as durable:  # in another life of the program
-        result = await durable.run(Agent(name="eyes", model=Scripted([])), ASKED, id="seven")
+        result = await durable.run(Agent(name="eyes", model=ScriptedModel([])), ASKED, id="seven")
         with pytest.raises(Exception, match="its input is"):
             await durable.run(agent, other, id="seven")
     assert result.unwrap() == "A pixel."
@@ -146,14 +159,14 @@ async def test_a_durable_run_keeps_the_content(tmp_path: Path) -> None:
 
 
 def test_a_native_output_cannot_be_reflected_on() -> None:
-    class Answers(Scripted):
+    class Answers(ScriptedModel):
         @property
         def facts(self) -> Facts:
             return Facts(native_output=False)
 
     output = Output(int, mode="native", name="my report", reflection=Reflection(str))
     with pytest.raises(DefinitionError) as raised:
-        Agent(name="a", model=Answers([]), output=output, nudge=True)
+        Agent(name="a", model=Answers([]), output=output, reminder=True)
     assert [problem.code for problem in raised.value.problems] == [
         *("NATIVE_REFLECTION", "INVALID_NAME", "NO_NATIVE_OUTPUT", "INVALID_NUDGE")
     ]
@@ -170,7 +183,7 @@ async def test_a_model_that_is_known_to_have_no_native_output_is_not_asked(monke
 
 
 async def test_the_last_text_is_the_native_output() -> None:
-    model = Scripted([say("I count.", '{"value": 3}')])
+    model = ScriptedModel([say("I count.", '{"value": 3}')])
     result = await run(Agent(name="a", model=model, output=Output(int, mode="native")), "How many?")
     assert result.unwrap() == 3
     [request] = model.requests
@@ -180,7 +193,7 @@ async def test_the_last_text_is_the_native_output() -> None:
 
 
 async def test_an_empty_native_answer_is_no_output() -> None:
-    result = await run(Agent(name="a", model=Scripted([say(" ")]), output=Output(int, mode="native")), "How many?")
+    result = await run(Agent(name="a", model=ScriptedModel([say(" ")]), output=Output(int, mode="native")), "How many?")
     assert isinstance(result, Failure)
     assert result.code == "INVALID_RESPONSE"
 
@@ -203,6 +216,6 @@ def test_a_growing_output_is_of_its_type_as_soon_as_it_can_be() -> None:
 
 def test_an_address_is_kept_as_it_is_where_nobody_knows_what_the_model_takes() -> None:
     image = Image.from_url("http://localhost/a.png")
-    result = run_sync(Agent(name="eyes", model=Scripted("A pixel.")), [image])
+    result = run_sync(Agent(name="eyes", model=ScriptedModel("A pixel.")), [image])
     assert result.history[0].content == (Image(Url("http://localhost/a.png")),)
     assert isinstance(PICTURE.source, Base64)

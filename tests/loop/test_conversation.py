@@ -20,8 +20,8 @@ from journeyman import (
     tool,
 )
 from journeyman.history import History
-from journeyman.model import Response, Settings
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.model import ModelSettings, Response
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import REFLECTED, long_talk, rejected
@@ -45,9 +45,9 @@ ODD_IDS: list[list[str]] = [
 ]
 
 
-def keeping(*responses: Sequence[ToolUse]) -> Scripted:
+def keeping(*responses: Sequence[ToolUse]) -> ScriptedModel:
     """Return a model as a decoder without care would make it: it gives the ids as they are written."""
-    return Scripted([list(each) for each in responses] + ["Done."])
+    return ScriptedModel([list(each) for each in responses] + ["Done."])
 
 
 @pytest.mark.parametrize("ids", ODD_IDS, ids=range(len(ODD_IDS)))
@@ -131,7 +131,7 @@ async def test_a_call_of_the_providers_own_that_is_open_is_answered_with_results
 
 async def test_a_feedback_text_waits_until_the_providers_own_call_is_answered(stage: Stage) -> None:  # A41, A24
     model = stage.model([stopping(SEARCHING, report(99, "a")), stopping(FOUND, call("look", id="b")), report(1)])
-    assert isinstance(await run(reporter(model, feedback="text"), "Go."), Success)
+    assert isinstance(await run(reporter(model, feedback_role="text"), "Go."), Success)
     assert [type(block) for block in stage.messages(1)[-1].content] == [ToolResult]
     assert stage.messages(2)[-1].content == (ToolResult("found here", tool_use_id="b"), Text(rejected(99)))
 
@@ -144,7 +144,7 @@ async def test_unknown_blocks_are_kept(stage: Stage) -> None:  # A41, M10
 
 
 async def test_a_history_is_loaded_as_it_was_saved(stage: Stage) -> None:  # A41, design 4.3
-    history = await long_talk(stage, Settings())
+    history = await long_talk(stage, ModelSettings())
     agent = reporter(stage.model([stopping(THOUGHT, report(2, "z")), submit("s")]), output=REFLECTED)
     result = succeeded(await run(agent, "And now?", history=load_messages(dump_messages(history))))
     assert result.history[: len(history) - 1] == tuple(history[:-1])
@@ -270,7 +270,7 @@ async def test_a_stored_answer_that_says_nothing_can_be_sent(stage: Stage, answe
 )
 async def test_a_reminder_after_a_blank_answer_can_be_sent(stage: Stage, answer: Response) -> None:
     model = stage.model([answer, answer, report(1)])
-    assert (await run(reporter(model, nudge=True), "Go.")).unwrap() == Report(total=1)
+    assert (await run(reporter(model, reminder=True), "Go.")).unwrap() == Report(total=1)
     reminder = "Nothing was handed in yet. Go on, and hand in the result with 'output'."
     assert stage.texts(2)[-1] == reminder
 
@@ -293,7 +293,7 @@ async def test_a_call_that_was_cut_off_reads_the_same_in_a_run_and_in_a_chat() -
     cut = [Message("user", (Text("Go."),)), Message("assistant", tuple([ToolUse(each, each) for each in effects]))]
     told: list[list[str]] = []
     for asked in ("run", "chat"):
-        agent = talker(Scripted(["Done."]), tools=list(map(with_effect, effects)))
+        agent = talker(ScriptedModel(["Done."]), tools=list(map(with_effect, effects)))
         if asked == "run":
             history = succeeded(await run(agent, "On.", history=cut)).history
         else:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from journeyman import Agent, Allowance, Limits, Output, Reflection, Settings, Submit, Text, Tool, run, tool
+from journeyman import Agent, Allowance, Limits, ModelSettings, Output, Reflection, SubmitTool, Text, Tool, run, tool
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
 from journeyman.types import JsonObject
@@ -27,7 +27,7 @@ def raw(name: str = "raw", schema: Any = OBJECT, handler: Any = print, **options
 
 
 def submitted_by(name: str) -> Output[Report]:
-    return Output(Report, reflection=Reflection(preview, submit=Submit(name=name)))
+    return Output(Report, reflection=Reflection(preview, submit=SubmitTool(name=name)))
 
 
 NOTHING: Any = "x"
@@ -59,7 +59,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a submit tool with a bad name": ({"output": submitted_by("hand in")}, ["INVALID_TOOL_NAME"]),
     "a submit tool without a name": ({"output": submitted_by("")}, ["INVALID_TOOL_NAME"]),
     "a submit tool with a blank description": (
-        {"output": Output(Report, reflection=Reflection(preview, submit=Submit(description=" ")))},
+        {"output": Output(Report, reflection=Reflection(preview, submit=SubmitTool(description=" ")))},
         ["EMPTY_DESCRIPTION"],
     ),
     "a blank output name": ({"output": Output(Report, name=" ")}, ["INVALID_TOOL_NAME"]),
@@ -67,10 +67,10 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a reflection of no function": ({"output": Output(Report, reflection=Reflection(NOTHING))}, ["INVALID_REFLECTION"]),
     "an end after tools with an output": ({"output": PLAIN, "stop_after": ["look"]}, ["TEXT_AGENT_ONLY"]),
     "a validator that is no function": ({"validators": ["x"]}, ["INVALID_VALIDATOR"]),
-    "a nudge without an output": ({"nudge": True}, ["INVALID_NUDGE"]),
-    "negative retries": ({"retries": -1}, ["INVALID_RETRIES"]),
-    "a truth for retries": ({"retries": True}, ["INVALID_RETRIES"]),
-    "a fraction for retries": ({"retries": 1.0}, ["INVALID_RETRIES"]),
+    "a nudge without an output": ({"reminder": True}, ["INVALID_NUDGE"]),
+    "negative retries": ({"request_retries": -1}, ["INVALID_RETRIES"]),
+    "a truth for retries": ({"request_retries": True}, ["INVALID_RETRIES"]),
+    "a fraction for retries": ({"request_retries": 1.0}, ["INVALID_RETRIES"]),
     "a fraction of tokens": ({"limits": Limits(tokens=1e6)}, ["INVALID_LIMIT"]),  # pyright: ignore[reportArgumentType]
 }
 
@@ -94,7 +94,7 @@ def test_it_refuses(what: str) -> None:  # R10, X29, X30, D8, D13, D33, D44, A14
 
 
 @pytest.mark.parametrize("value", [0, -1, True, False, 1.5, 2.0, math.nan, math.inf, "3", None])
-@pytest.mark.parametrize("name", ["attempts", "iterations", "parallel_calls"])
+@pytest.mark.parametrize("name", ["attempts", "iterations", "max_concurrency"])
 def test_counts_are_whole_and_positive(name: str, value: Any) -> None:  # R26, X29, X30, A32, D44  # noqa: ANN401
     assert codes(limits=Limits(**{name: value})) == [f"INVALID_MAX_{name.upper()}"]
 
@@ -103,7 +103,7 @@ def test_counts_are_whole_and_positive(name: str, value: Any) -> None:  # R26, X
 @pytest.mark.parametrize("name", ["tokens", "calls", "seconds", "cost"])
 @pytest.mark.parametrize("scope", ["run", "attempt"])
 def test_allowances_are_positive_and_finite(scope: str, name: str, value: Any) -> None:  # R79, D44  # noqa: ANN401
-    limits = Limits(**{name: value}) if scope == "run" else Limits(each_attempt=Allowance(**{name: value}))
+    limits = Limits(**{name: value}) if scope == "run" else Limits(per_attempt=Allowance(**{name: value}))
     assert codes(limits=limits) == ["INVALID_LIMIT"]
 
 
@@ -126,8 +126,8 @@ def test_only_seconds_can_be_parts_of_one_and_none_are_without_end() -> None:  #
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "3", "ultra"])
 def test_thinking_is_a_level_or_a_whole_number_of_tokens(value: Any) -> None:  # D44  # noqa: ANN401
-    assert codes(settings=Settings(thinking=value)) == ["INVALID_THINKING"]
-    assert codes(settings=Settings(thinking=1)) == codes(settings=Settings(thinking="low")) == []
+    assert codes(settings=ModelSettings(thinking=value)) == ["INVALID_THINKING"]
+    assert codes(settings=ModelSettings(thinking=1)) == codes(settings=ModelSettings(thinking="low")) == []
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "3"])
@@ -138,7 +138,7 @@ def test_a_result_has_at_least_one_character(value: Any) -> None:  # D44  # noqa
 
 @pytest.mark.parametrize("value", [0, -5, True, 1.5, math.nan])
 def test_an_answer_has_at_least_one_token(value: Any) -> None:  # X30, D44  # noqa: ANN401
-    assert codes(settings=Settings(max_tokens=value)) == ["INVALID_MAX_TOKENS"]
+    assert codes(settings=ModelSettings(max_tokens=value)) == ["INVALID_MAX_TOKENS"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_section_that_is_none_is_refused(section: str) -> None:  # D44
 
 
 @pytest.mark.parametrize(
-    "section", ["middlewares", "budget", "prompt", "compaction", "stop_after", "metadata", "description"]
+    "section", ["tool_middleware", "budget_policies", "prompt", "compaction", "stop_after", "metadata", "description"]
 )
 async def test_a_section_that_may_be_none_means_nothing(stage: Stage, section: str) -> None:  # D44
     assert (await run(talker(stage.model(["Done."]), **{section: None}), "Go.")).unwrap() == "Done."
@@ -162,10 +162,10 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:  # X29, D44
             model="claude",
             system=" ",
             tools=[look, other_look, fail, NOTHING],
-            output=Output(Report, name="fail", reflection=Reflection(preview, submit=Submit(name="fail"))),
+            output=Output(Report, name="fail", reflection=Reflection(preview, submit=SubmitTool(name="fail"))),
             limits=Limits(attempts=0, iterations=-1, tokens=0),
-            settings=Settings(max_tokens=0),
-            retries=-1,
+            settings=ModelSettings(max_tokens=0),
+            request_retries=-1,
         )
     assert [problem.code for problem in refused.value.problems] == [
         *("INVALID_NAME", "INVALID_MODEL_NAME", "EMPTY_PROMPT", "DUPLICATE_TOOL_NAME"),
@@ -230,9 +230,9 @@ def test_a_blank_description_of_the_output_becomes_an_instruction() -> None:  # 
 
 def test_defaults_are_as_documented() -> None:  # R26, R19
     agent = Agent(name="tester", model="anthropic:claude", output=Output(Report))
-    assert (agent.limits.attempts, agent.limits.iterations, agent.limits.parallel_calls) == (3, 15, 8)
+    assert (agent.limits.attempts, agent.limits.iterations, agent.limits.max_concurrency) == (3, 15, 8)
     assert (agent.output.name, agent.output.reflecting()) == ("output", None)
-    assert (agent.tools, agent.validators, agent.feedback, agent.nudge) == ((), (), "result", False)
+    assert (agent.tools, agent.validators, agent.feedback_role, agent.reminder) == ((), (), "result", False)
     assert agent.observability.track_tokens
 
 
@@ -273,6 +273,6 @@ def test_a_definition_changes_nothing_of_what_it_was_given() -> None:  # D44
     schema: JsonObject = {"type": "object", "properties": {"n": {"type": "integer"}}}
     before = repr((tools, validators, extra, schema))
     made = raw(schema=schema)
-    reporter("anthropic:claude", tools=tools, validators=validators, settings=Settings(extra=extra))
+    reporter("anthropic:claude", tools=tools, validators=validators, settings=ModelSettings(extra=extra))
     talker("anthropic:claude", tools=[made])
     assert repr((tools, validators, extra, schema)) == before

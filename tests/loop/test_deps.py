@@ -18,10 +18,10 @@ from journeyman import (
     Chat,
     DefinitionError,
     Event,
-    Host,
     InMemoryJournal,
     Output,
     Reflection,
+    Runtime,
     Subagents,
     Tasks,
     ToolContext,
@@ -30,9 +30,9 @@ from journeyman import (
 )
 from journeyman.agent import Observability
 from journeyman.gate import Allow, Deny, GateRequest
-from journeyman.models.scripted import Answer, Scripted, call, say
-from journeyman.output import Escalate, PerRun, StopGuard, Stopping
-from journeyman.prompt import Rejection
+from journeyman.models.scripted import Answer, ScriptedModel, call, say
+from journeyman.output import FailRun, PerRun, StopContext, StopGuard
+from journeyman.prompt import ErrorPromptContext
 from journeyman.result import Failure
 from journeyman.team import Team
 from journeyman.tools.context import States
@@ -76,7 +76,7 @@ def look(context: ToolContext[Db]) -> str:
 
 
 def looker(*answers: Answer, **more: Any) -> Agent[str, str, Db]:  # noqa: ANN401 - of `Agent`
-    model = Scripted([*answers] or [call("look"), "Done."])
+    model = ScriptedModel([*answers] or [call("look"), "Done."])
     given: dict[str, Any] = {"name": "looker", "description": "Looks.", "model": model, "tools": [look], **more}
     return Agent(deps=Db, **given)
 
@@ -103,13 +103,13 @@ async def test_every_function_of_an_agent_that_needs_one_argument_more_is_given_
     def begun(text: str, state: object, number: int, db: Db) -> str:
         return db.see(f"attempt {number} after {state}")
 
-    def feedback(rejection: Rejection, db: Db) -> str:
+    def feedback(rejection: ErrorPromptContext, db: Db) -> str:
         return db.see(f"error prompt after {rejection.feedback}")
 
     answers = [call("look"), call("output", headline="May"), call("submit"), call("output", headline="June")]
     agent = Agent(
         name="a",
-        model=Scripted([*answers, call("submit")]),
+        model=ScriptedModel([*answers, call("submit")]),
         deps=Db,
         system=lambda text, db: db.see(f"system for {text}"),
         prompt=lambda text, db: db.see(f"prompt for {text}"),
@@ -118,7 +118,7 @@ async def test_every_function_of_an_agent_that_needs_one_argument_more_is_given_
         error_prompt=feedback,
         output=Output(Report, reflection=Reflection(lambda report, db: db.see(f"preview of {report.headline}"))),
         validators=[matches],
-        project=lambda states, db: db.see(f"projection of {states.number}"),
+        final_state=lambda states, db: db.see(f"projection of {states.number}"),
         gate=Rights(),
         tools=[look],
     )
@@ -134,11 +134,11 @@ async def test_every_function_of_an_agent_that_needs_one_argument_more_is_given_
 
 @pytest.mark.parametrize("per_run", [False, True])
 async def test_a_stop_guard_decides_with_the_deps(per_run: bool) -> None:
-    def guard(stopping: Stopping, db: Db) -> Escalate:
-        return Escalate(db.see(stopping.text))
+    def guard(stopping: StopContext, db: Db) -> FailRun:
+        return FailRun(db.see(stopping.text))
 
     def made(agent: str, task: str, db: Db) -> StopGuard:
-        return lambda stopping: Escalate(db.see(f"{task} {stopping.text}"))
+        return lambda stopping: FailRun(db.see(f"{task} {stopping.text}"))
 
     agent = looker("Done.", stop_guard=PerRun(made) if per_run else guard)
     result = failed(await run(agent, "Go.", deps=Db()))
@@ -166,7 +166,7 @@ async def test_a_tool_of_an_agent_without_deps_may_be_given_any() -> None:
     def ask(context: ToolContext) -> None:
         seen.append(context.deps)
 
-    agent = Agent(name="a", model=Scripted([call("ask"), "Done."], repeat=True), tools=[ask])
+    agent = Agent(name="a", model=ScriptedModel([call("ask"), "Done."], repeat=True), tools=[ask])
     await run(agent, "Go.", deps=3)
     assert seen == [3]
 
@@ -183,7 +183,7 @@ async def test_a_gate_decides_about_calls_of_sub_agents_with_the_deps_of_its_own
     rights = Rights()
     lead = Agent(
         name="lead",
-        model=Scripted([call("subagent", agent="looker", task="Look."), "Done."]),
+        model=ScriptedModel([call("subagent", agent="looker", task="Look."), "Done."]),
         deps=Db,
         gate=[rights],
         tools=[Subagents(looker(), deps=lambda db: Db(f"{db.name}'s copy"))],
@@ -209,7 +209,7 @@ async def test_a_run_without_its_deps_does_not_begin() -> None:
     ("declared", "given"), [(dict[str, int], {"a": 1}), (Db | None, None), (Db | Mail, Mail()), (int, True)]
 )
 async def test_generic_types_and_unions_are_checked_as_far_as_they_can_be(declared: Any, given: object) -> None:  # noqa: ANN401 - any type
-    agent = Agent(name="a", model=Scripted(["Done."], repeat=True), deps=declared)
+    agent = Agent(name="a", model=ScriptedModel(["Done."], repeat=True), deps=declared)
     assert (await run(agent, "Go.", deps=given)).unwrap() == "Done."
     assert issues(await run(agent, "Go.", deps="text")) != ()
 
@@ -226,7 +226,7 @@ async def test_a_protocol_is_left_to_type_checkers() -> None:
         def fetch(self) -> str:
             return "rows"
 
-    agent = Agent(name="a", model=Scripted([call("get"), "Done."], repeat=True), deps=Fetches, tools=[get])
+    agent = Agent(name="a", model=ScriptedModel([call("get"), "Done."], repeat=True), deps=Fetches, tools=[get])
     assert (await run(agent, "Go.", deps=Rows())).unwrap() == "Done."
     begin: Callable[..., Any] = run
     assert issues(await begin(agent, "Go.")) == ("deps are missing: the agent needs Fetches. Pass deps=…",)
@@ -311,7 +311,7 @@ async def test_a_sub_agent_gets_the_deps_of_its_run_or_what_is_made_of_them() ->
 
     def lead(*tools: Any, deps: Any) -> Agent[str, str, Any]:  # noqa: ANN401 - of any
         answers = [call("subagent", agent="looker", task="Look."), "Done."]
-        return Agent(name="lead", model=Scripted(answers), deps=deps, tools=tools)
+        return Agent(name="lead", model=ScriptedModel(answers), deps=deps, tools=tools)
 
     db = Db()
     await run(lead(Subagents(looker()), deps=Db), "Go.", deps=db)
@@ -334,7 +334,7 @@ async def test_deps_that_cannot_be_made_fail_the_one_sub_agent(fault: str, caplo
             raise ConnectionError("no route")
 
     answers = [call("subagent", agent="looker", task="Look."), "It cannot."]
-    lead = Agent(name="lead", model=Scripted(answers), deps=Db, tools=[Subagents(looker(), deps=made)])
+    lead = Agent(name="lead", model=ScriptedModel(answers), deps=Db, tools=[Subagents(looker(), deps=made)])
     with caplog.at_level(logging.WARNING, "journeyman"):
         result = await run(lead, "Go.", deps=Db())
     (read,) = texts(result)
@@ -353,7 +353,7 @@ async def test_background_work_and_members_of_a_team_have_the_deps_of_the_run_th
             call("subagent", agent="looker", task="Look.", name="member", team_name="crew", description="Looks"),
             "Done.",
         ]
-        lead = Agent(name="lead", model=Scripted(answers), deps=Db, tools=[subagents])
+        lead = Agent(name="lead", model=ScriptedModel(answers), deps=Db, tools=[subagents])
         async with Chat(lead, deps=db) as chat:
             assert (await chat.prompt("Go.")).unwrap() == "Done."
             await ended.wait()
@@ -381,10 +381,10 @@ async def test_a_run_that_goes_on_from_a_journal_is_given_them_anew() -> None:
         return context.deps.see("after")
 
     answers: list[Answer] = [call("look", id="a"), call("die", id="b"), "Done."]
-    agent = Agent(name="a", model=Scripted(answers), deps=Db, tools=[look, die], tools_are_idempotent=True)
+    agent = Agent(name="a", model=ScriptedModel(answers), deps=Db, tools=[look, die], tools_are_idempotent=True)
     with pytest.raises(Dies):
-        await run(agent, "Go.", deps=first, host=Host(journal=journal))
-    assert (await run(agent, "Go.", deps=second, host=Host(journal=journal))).unwrap() == "Done."
+        await run(agent, "Go.", deps=first, runtime=Runtime(journal=journal))
+    assert (await run(agent, "Go.", deps=second, runtime=Runtime(journal=journal))).unwrap() == "Done."
     assert (first.seen_by, second.seen_by) == (["look in a"], ["after"])
 
 
@@ -400,8 +400,8 @@ async def test_they_are_neither_stored_nor_shown(caplog: pytest.LogCaptureFixtur
 
     db = Db()
     with caplog.at_level(logging.DEBUG, "journeyman"):
-        agent = looker(project=broken, observability=Observability())
-        result = failed(await run(agent, "Go.", deps=db, on_event=events.append, host=Host(journal=journal)))
+        agent = looker(final_state=broken, observability=Observability())
+        result = failed(await run(agent, "Go.", deps=db, on_event=events.append, runtime=Runtime(journal=journal)))
     assert db.seen_by == ["look in looker"]
     shown = (repr(events), repr(list(journal.stored())), result.to_json(), repr(result), caplog.text)
     assert [SECRET in each for each in shown] == [False] * 5

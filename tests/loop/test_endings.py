@@ -7,14 +7,14 @@ from typing import Any, Final, cast, get_args
 
 import pytest
 
-from journeyman import Abort, Agent, Callbacks, Escalate, Failure, Limits, Result, run, run_sync, stream
+from journeyman import Abort, Agent, Callbacks, FailRun, Failure, Limits, Result, run, run_sync, stream
 from journeyman.endings import (
     ApiErrorContext,
     CancelledContext,
     Category,
     Context,
-    Ending,
     ErrorCode,
+    ErrorInfo,
     InternalContext,
     InvalidInputContext,
     ModelUnavailableContext,
@@ -25,7 +25,7 @@ from journeyman.errors import ProviderError, ProviderErrorKind, RunError
 from journeyman.events import ModelRestarted, ModelRetried, RunFailed, RunSucceeded
 from journeyman.history import History
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import Message, StopReason, ToolUse, Usage, dump_messages, load_messages
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, broken, meddle, rejected
@@ -78,7 +78,7 @@ def _example(context: type[Any]) -> object:
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.code)
 def test_every_ending_says_what_happened_and_what_to_do(context: type[Any]) -> None:  # R73, X27, X28, R39
-    ending = Ending(_example(context))  # pyright: ignore[reportArgumentType] - one of them
+    ending = ErrorInfo(_example(context))  # pyright: ignore[reportArgumentType] - one of them
     assert ending.code == context.code
     assert str(ending) == f"{ending.code}: {ending.message}"
     assert len(ending.message) > 10
@@ -89,7 +89,7 @@ def test_every_ending_says_what_happened_and_what_to_do(context: type[Any]) -> N
 
 def test_a_cancelled_run_says_what_it_was_doing() -> None:  # R52, X33
     context = CancelledContext(reason="enough", doing="running tools")
-    assert str(Ending(context)) == "EXECUTION_CANCELLED: Cancelled while running tools: enough."
+    assert str(ErrorInfo(context)) == "EXECUTION_CANCELLED: Cancelled while running tools: enough."
 
 
 # -- every ending ------------------------------------------------------------------------------------------------------
@@ -118,8 +118,8 @@ class Case:
 SMALL: Final[dict[str, Any]] = {"output": PLAIN, "validators": [small]}
 
 
-def escalate(stopping: object) -> Escalate:
-    return Escalate("not like this")
+def escalate(stopping: object) -> FailRun:
+    return FailRun("not like this")
 
 
 def cut(reason: StopReason) -> Response:
@@ -149,7 +149,7 @@ ENDINGS: dict[str, Case] = {
     "no error prompt": case("PROMPT_GENERATION_FAILED", report(99), error_prompt=broken, **SMALL),
     "no key": case("API_ERROR", REFUSED_KEY),
     "error later": case("API_ERROR", report(99), call("look"), BAD, attempts=2, **SMALL),
-    "rate": case("RATE_LIMIT_ERROR", BUSY, retries=0),
+    "rate": case("RATE_LIMIT_ERROR", BUSY, request_retries=0),
     "too long": case("CONTEXT_OVERFLOW", TOO_LONG),
     "cut": case("TOKEN_LIMIT_EXCEEDED", cut("max_tokens")),
     "refused": case("MODEL_REFUSED", cut("refusal")),
@@ -164,7 +164,7 @@ ENDINGS: dict[str, Case] = {
     ),
     "budget": case("BUDGET_EXCEEDED", say(call("look"), usage=DEAR), limits=Limits(tokens=800)),
     "validator": case("VALIDATION_FAILED", [call("look"), report(1)], output=PLAIN, validators=[meddle]),
-    "projection": case("STATE_PROJECTION_FAILED", report(1), output=PLAIN, project=broken),
+    "projection": case("STATE_PROJECTION_FAILED", report(1), output=PLAIN, final_state=broken),
     "guard": case("STOP_GUARD", "Done.", stop_guard=escalate),
     "cancelled": Case(aborted=True, code=ErrorCode.EXECUTION_CANCELLED),
     "no run state": case("INTERNAL_ERROR", attempts=0, run_state=broken),
@@ -308,7 +308,7 @@ KINDS: Sequence[ProviderErrorKind] = (
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_every_kind_of_provider_error_has_an_ending_with_a_hint(kind: ProviderErrorKind) -> None:  # D40, R73, A29
-    failure = failed(await run(talker(Scripted([ProviderError("No.", kind=kind)]), retries=0), "Go."))
+    failure = failed(await run(talker(ScriptedModel([ProviderError("No.", kind=kind)]), request_retries=0), "Go."))
     codes = {"rate_limited": ErrorCode.RATE_LIMIT_ERROR, "context_overflow": ErrorCode.CONTEXT_OVERFLOW}
     assert failure.code == codes.get(kind, ErrorCode.API_ERROR)
     assert failure.error.iteration == 1
@@ -354,7 +354,7 @@ async def test_a_state_function_that_raises_is_an_internal_error(stage: Stage) -
 
 
 async def test_a_success_gives_its_output() -> None:  # X26
-    result = succeeded(await run(reporter(Scripted([report()])), "Go."))
+    result = succeeded(await run(reporter(ScriptedModel([report()])), "Go."))
     assert result.unwrap() == Report(total=3)
     assert result.unwrap_or(None) == Report(total=3)
     doubled = result.map(lambda report: report.total * 2)
@@ -379,8 +379,8 @@ async def test_a_failure_can_be_unwrapped_mapped_or_replaced(stage: Stage) -> No
 
 
 def test_a_program_without_a_loop_gets_the_same_results() -> None:  # X26, D39
-    assert succeeded(run_sync(reporter(Scripted([report()])), "Go.")).output == Report(total=3)
-    assert failed(run_sync(reporter(Scripted([])), "Go.")).code == ErrorCode.API_ERROR
+    assert succeeded(run_sync(reporter(ScriptedModel([report()])), "Go.")).output == Report(total=3)
+    assert failed(run_sync(reporter(ScriptedModel([])), "Go.")).code == ErrorCode.API_ERROR
 
 
 @virtual_clock
@@ -389,7 +389,7 @@ async def test_latency_is_in_seconds_of_the_loops_clock() -> None:  # X22
         await asyncio.sleep(2.5)
         return "Hello."
 
-    async with stream(talker(FromFunction(hesitate)), "Go.") as events:
+    async with stream(talker(FunctionModel(hesitate)), "Go.") as events:
         async for _ in events:
             pass
     assert events.result.metadata.latency_s == 2.5
@@ -431,5 +431,5 @@ async def test_a_text_that_was_rejected_is_the_candidate(stage: Stage) -> None: 
 
 async def test_arguments_that_are_no_object_are_the_candidate_as_they_are() -> None:  # A46
     malformed = ToolUse("a", "output", "{}", malformed='{"total": 1')
-    agent = reporter(Scripted([malformed]), limits=Limits(attempts=1))
+    agent = reporter(ScriptedModel([malformed]), limits=Limits(attempts=1))
     assert failed(await run(agent, "Go.")).candidate == '{"total": 1'

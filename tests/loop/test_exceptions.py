@@ -25,7 +25,7 @@ from journeyman import (
 )
 from journeyman.events import ModelResponded, RunStarted
 from journeyman.model import Model, Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.types import JsonObject
 from tests.loop.callback_log import CallbackLog
 from tests.play import Report, Stage, existing, look, report, reporter, small, talker
@@ -70,7 +70,7 @@ PLACES: dict[str, tuple[Options, Options]] = {
     "tool": ({"tools": [Tool("look", "", {"type": "object"}, stopping_later)]}, {}),
     "tool, inline": ({"tools": [Tool("look", "", {"type": "object"}, stopping, thread=False)]}, {}),
     "tool, in a thread": ({"tools": [Tool("look", "", {"type": "object"}, stopping)]}, {}),
-    "middleware": ({"middlewares": [stopping_later]}, {}),
+    "middleware": ({"tool_middleware": [stopping_later]}, {}),
     "listener": ({}, {"on_event": on(ModelResponded)}),
     "listener, at the start": ({}, {"on_event": on(RunStarted)}),
     "callback": ({}, {"callbacks": Callbacks(on_tool_call=stopping)}),
@@ -106,7 +106,7 @@ def test_a_tool_that_exits_is_an_error_result(parallel: bool, thread: bool) -> N
     def leave() -> str:
         raise SystemExit(2)
 
-    model = Scripted([[call("leave"), call("leave")], "Done."])
+    model = ScriptedModel([[call("leave"), call("leave")], "Done."])
     assert run_sync(talker(model, tools=[leave]), "Go.").unwrap() == "Done."
     results = [block for block in model.requests[1].messages[-1].content if block.type == "tool_result"]
     assert [(each.is_error, "2" in each.text) for each in results] == [(True, True)] * 2
@@ -124,7 +124,7 @@ async def test_a_tool_that_panics_is_an_error_result(parallel: bool, thread: boo
         assert all(each.is_error and "index out of bounds" in each.text for each in results)
         return "It failed." if results else [call("join"), call("join")]
 
-    agent = talker(FromFunction(answer), tools=[join])
+    agent = talker(FunctionModel(answer), tools=[join])
     pairs = [(given, result.unwrap()) async for given, result in run_many(agent, ["One.", "Two."])]
     assert pairs == [("One.", "It failed."), ("Two.", "It failed.")]
 
@@ -148,7 +148,9 @@ class Checked(BaseModel):
 )
 async def test_a_panic_elsewhere_is_as_any_other_exception(places: Options, code: ErrorCode) -> None:  # A21
     answers = [call("output", number=1), report(1)]
-    result = await run(asked(places, Scripted(answers, repeat=True)), "Go.", callbacks=Callbacks(on_tool_call=panic))
+    result = await run(
+        asked(places, ScriptedModel(answers, repeat=True)), "Go.", callbacks=Callbacks(on_tool_call=panic)
+    )
     assert result.code == code
 
 
@@ -171,7 +173,7 @@ def test_an_interrupt_in_a_tool_leaves_the_program_loop_and_all(parallel: bool) 
         return "unreachable"
 
     calls = [call("wait"), call("interrupt")] if parallel else [call("interrupt"), call("wait")]
-    agent = talker(Scripted([calls]), tools=[interrupt, wait])
+    agent = talker(ScriptedModel([calls]), tools=[interrupt, wait])
     with pytest.raises(KeyboardInterrupt):
         run_sync(agent, "Go.")
     assert cancelled == ["wait"] * parallel

@@ -11,20 +11,20 @@ import pytest
 from journeyman import (
     Agent,
     Callbacks,
+    ContinueRun,
+    ErrorPromptContext,
     Failure,
-    Host,
-    KeepGoing,
     Output,
     ProviderError,
     Reflection,
-    Rejection,
-    Stopping,
+    Runtime,
+    StopContext,
     Tool,
     run,
 )
 from journeyman.endings import ApiErrorContext, ErrorCode, ModelUnavailableContext
 from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted
-from journeyman.models.scripted import FromFunction, call
+from journeyman.models.scripted import FunctionModel, call
 from journeyman.output import PerRun, StopGuard
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
@@ -113,7 +113,7 @@ async def test_reflections_validators_and_error_prompts_may_be_of_any_kind(stage
         if draft.total > 10:
             raise ValueError("too large")
 
-    def tell(rejection: Rejection) -> str:
+    def tell(rejection: ErrorPromptContext) -> str:
         return f"No: {rejection.feedback}"
 
     model = stage.model([report(99, "a"), submit("b"), [report(1), submit()]])
@@ -133,8 +133,8 @@ async def test_prompts_guards_and_predicates_may_be_of_any_kind(stage: Stage, ki
     def prompt(given: str) -> str:
         return f"Do {given}."
 
-    def guard(stopping: Stopping) -> KeepGoing | None:
-        return KeepGoing("More.") if stopping.text == "One." else None
+    def guard(stopping: StopContext) -> ContinueRun | None:
+        return ContinueRun("More.") if stopping.text == "One." else None
 
     def predicate(name: str, result: ToolResult) -> bool:
         return False
@@ -163,7 +163,7 @@ async def test_state_functions_may_be_of_any_kind(stage: Stage, kind: Kind) -> N
         return (states.run, states.attempt)
 
     agent = talker(
-        stage.model(["Done."]), run_state=kind(run_state), attempt_state=kind(attempt_state), project=kind(final)
+        stage.model(["Done."]), run_state=kind(run_state), attempt_state=kind(attempt_state), final_state=kind(final)
     )
     assert succeeded(await run(agent, "it")).state == ("run of it", "attempt of run of it")
 
@@ -195,20 +195,20 @@ FUNCTIONS: dict[str, tuple[ErrorCode | None, Callable[[Callable[..., Any]], dict
     "prompt": (ErrorCode.PROMPT_GENERATION_FAILED, lambda bad: {"prompt": bad}),
     "run_state": (ErrorCode.INTERNAL_ERROR, lambda bad: {"run_state": bad}),
     "attempt_state": (ErrorCode.INTERNAL_ERROR, lambda bad: {"attempt_state": bad}),
-    "project": (ErrorCode.STATE_PROJECTION_FAILED, lambda bad: {"project": bad}),
+    "final_state": (ErrorCode.STATE_PROJECTION_FAILED, lambda bad: {"final_state": bad}),
     "stop_guard": (ErrorCode.STOP_GUARD, lambda bad: {"stop_guard": bad}),
     "stop_after": (ErrorCode.INTERNAL_ERROR, lambda bad: {"stop_after": bad}),
-    "convert": (ErrorCode.INTERNAL_ERROR, lambda bad: {"convert": bad}),
+    "transform_messages": (ErrorCode.INTERNAL_ERROR, lambda bad: {"transform_messages": bad}),
     "compaction": (ErrorCode.INTERNAL_ERROR, lambda bad: {"compaction": bad}),
-    "budget": (ErrorCode.INTERNAL_ERROR, lambda bad: {"budget": [Policy(bad)]}),
-    "middleware": (None, lambda bad: {"middlewares": [bad]}),
+    "budget_policies": (ErrorCode.INTERNAL_ERROR, lambda bad: {"budget_policies": [Policy(bad)]}),
+    "middleware": (None, lambda bad: {"tool_middleware": [bad]}),
     "on_message": (None, lambda bad: {"on_message": bad}),
     "validator": (ErrorCode.MAX_ATTEMPTS_EXCEEDED, lambda bad: {"validators": [bad]}),
 }
 
 
 RAISING = (broken, broken_later, unspeakable, leaking)
-NEVER_AWAITED = {"convert", "compaction", "budget", "on_message"}
+NEVER_AWAITED = {"transform_messages", "compaction", "budget_policies", "on_message"}
 """These are sync by their contract, so `broken_later` is none of them."""
 
 
@@ -304,7 +304,7 @@ async def test_a_response_without_usage_is_an_answer_of_unknown_use() -> None:  
 )
 async def test_a_model_that_raises_anything_has_failed_as_a_provider(error: Exception, said: str) -> None:
     seen = Usage(requests=1, input_tokens=7)
-    failure = failed(await run(talker(Odd(ResponseStarted("odd", "", seen), error), retries=0), "Go."))
+    failure = failed(await run(talker(Odd(ResponseStarted("odd", "", seen), error), request_retries=0), "Go."))
     context = context_of(failure, ApiErrorContext)
     assert (context.kind, failure.phase) == ("unknown", "iteration")
     assert said in context.message
@@ -331,15 +331,17 @@ async def test_a_model_that_does_not_open_is_a_failure(recorder: Recorder) -> No
 
 
 async def test_a_model_given_by_the_host_is_asked_instead_of_the_agents(stage: Stage) -> None:  # D39, D46
-    assert (await run(talker("nobody:nothing"), "Go.", host=Host(model=stage.model(["Done."])))).unwrap() == "Done."
+    assert (
+        await run(talker("nobody:nothing"), "Go.", runtime=Runtime(model=stage.model(["Done."])))
+    ).unwrap() == "Done."
 
 
 async def test_a_conversion_that_leaves_nothing_to_send_is_a_failure(stage: Stage) -> None:  # D39
     def nothing(messages: Sequence[Message]) -> Sequence[Message]:
         return ()
 
-    model = FromFunction(lambda request: "Done." if request.messages else ProviderError("No.", kind="bad_request"))
-    assert failed(await run(talker(model, convert=nothing), "Go.")).code == ErrorCode.API_ERROR
+    model = FunctionModel(lambda request: "Done." if request.messages else ProviderError("No.", kind="bad_request"))
+    assert failed(await run(talker(model, transform_messages=nothing), "Go.")).code == ErrorCode.API_ERROR
 
 
 # -- what ends an agent that answers with text -------------------------------------------------------------------------
@@ -352,10 +354,10 @@ async def test_a_guard_made_per_run_shares_nothing_between_runs_and_knows_its_ta
         made.append((agent, task))
         asked = 0
 
-        def guard(stopping: Stopping) -> KeepGoing | None:
+        def guard(stopping: StopContext) -> ContinueRun | None:
             nonlocal asked
             asked += 1
-            return KeepGoing(f"{stopping.path} {stopping.agent}: {stopping.task}") if asked == 1 else None
+            return ContinueRun(f"{stopping.path} {stopping.agent}: {stopping.task}") if asked == 1 else None
 
         return guard
 
@@ -368,7 +370,7 @@ async def test_a_guard_made_per_run_shares_nothing_between_runs_and_knows_its_ta
 async def test_a_guard_is_told_a_typed_task_as_json(stage: Stage) -> None:
     tasks: list[str] = []
 
-    def guard(stopping: Stopping) -> None:
+    def guard(stopping: StopContext) -> None:
         tasks.append(stopping.task)
 
     model = stage.model(["Done."])

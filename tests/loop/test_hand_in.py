@@ -10,10 +10,10 @@ import pytest
 from pydantic import BaseModel, Field, RootModel
 from typing_extensions import TypedDict
 
-from journeyman import Agent, DefinitionError, Limits, Output, Reflection, Rejected, Submit, Success, run, tool
+from journeyman import Agent, DefinitionError, Limits, Output, Reflection, Rejected, SubmitTool, Success, run, tool
 from journeyman.endings import ErrorCode, SubmitContext
 from journeyman.model import ToolSpec
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.types import ToolResult, ToolUse
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, SUPERSEDED, end_of, preview, rejected
@@ -38,10 +38,10 @@ async def test_reflection_brings_its_own_submit_tool(stage: Stage) -> None:  # R
 
 def test_submit_lives_inside_a_reflection_only() -> None:  # R10, R17
     with pytest.raises(DefinitionError, match="Output has no 'submit'"):
-        Output(Report, submit=Submit())  # pyright: ignore[reportCallIssue] - this is the test
+        Output(Report, submit=SubmitTool())  # pyright: ignore[reportCallIssue] - this is the test
     with pytest.raises(DefinitionError, match="Reflection needs 'handler'"):
-        Reflection(submit=Submit())  # pyright: ignore[reportCallIssue] - this is the test
-    assert Reflection(preview).submit == Submit()
+        Reflection(submit=SubmitTool())  # pyright: ignore[reportCallIssue] - this is the test
+    assert Reflection(preview).submit == SubmitTool()
 
 
 async def test_submit_ignores_the_arguments_that_it_is_given(stage: Stage) -> None:  # A4, R14
@@ -224,7 +224,7 @@ async def test_submit_before_any_output_ends_the_run(stage: Stage, before: list[
 
 
 async def test_submit_before_any_output_may_be_answered_instead(stage: Stage) -> None:  # A8, R44
-    reflection = Reflection(preview, early_submit="answer", submit=Submit(name="send"))
+    reflection = Reflection(preview, early_submit="answer", submit=SubmitTool(name="send"))
     model = stage.model([[call("send", id="a"), call("send", id="b")], call("draft", total=1), call("send")])
     agent = reporter(model, output=Output(Report, name="draft", reflection=reflection))
     assert isinstance(await run(agent, "Go."), Success)
@@ -244,7 +244,7 @@ async def test_a_draft_is_of_its_attempt_a_bare_submit_after_a_rejection_is_earl
 # -- the names of output and submit ------------------------------------------------------------------------------------
 
 
-HAND_IN = Submit(name="hand_in", description="Hand it in.")
+HAND_IN = SubmitTool(name="hand_in", description="Hand it in.")
 
 
 async def test_the_submit_tool_may_have_another_name(stage: Stage) -> None:  # R78
@@ -432,7 +432,7 @@ def test_a_type_that_cannot_be_described_is_refused_at_definition() -> None:  # 
     wrong: list[dict[str, Any]] = [{"output": Output(Handle)}, {"input": Handle}]
     for options in wrong:
         with pytest.raises(DefinitionError):
-            Agent[Any, Any](name="a", model=Scripted([]), **options)
+            Agent[Any, Any](name="a", model=ScriptedModel([]), **options)
 
 
 async def test_an_answer_that_reads_as_false_is_an_answer(stage: Stage) -> None:  # D20

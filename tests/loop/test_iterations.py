@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, ErrorCode, Failure, Limits, Output, Settings, Success, ToolContext, run, tool
+from journeyman import Agent, ErrorCode, Failure, Limits, ModelSettings, Output, Success, ToolContext, run, tool
 from journeyman.endings import InvalidResponseContext, IterationsContext, RefusedContext, TruncatedContext
 from journeyman.events import IterationStarted
 from journeyman.model import Facts, Part, Request, Response
-from journeyman.models.scripted import Scripted, call, say
-from journeyman.models.wrappers import Around
+from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.models.wrappers import WrapperModel
 from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.loop.parts import PLAIN, REFLECTED, end_of, fail
 from tests.play.agents import Report, report, reporter, submit, talker
@@ -211,7 +211,7 @@ NUDGE = "Nothing was handed in yet. Go on, and hand in the result with 'output'.
 # A12
 async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(stage: Stage, recorder: Recorder) -> None:
     model = stage.model(["Hm.", stopped("Hm, hm.", reason="stop_sequence", detail="###"), report(1)])
-    result = await run(reporter(model, nudge=True, limits=Limits(iterations=3)), "Go.", on_event=recorder)
+    result = await run(reporter(model, reminder=True, limits=Limits(iterations=3)), "Go.", on_event=recorder)
     assert result.unwrap() == Report(total=1)
     said = [("user", "Go."), ("assistant", "Hm."), ("user", NUDGE), ("assistant", "Hm, hm."), ("user", NUDGE)]
     assert transcript(stage.messages(2)) == said
@@ -219,26 +219,26 @@ async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(stage: 
 
 
 async def test_reminders_end_with_the_iterations(stage: Stage) -> None:  # A12
-    agent = reporter(stage.model(["Hm."], repeat=True), nudge=True, limits=Limits(iterations=4))
+    agent = reporter(stage.model(["Hm."], repeat=True), reminder=True, limits=Limits(iterations=4))
     assert failed(await run(agent, "Go.")).code == ErrorCode.MAX_ITERATIONS
     assert stage.n_requests == 4
 
 
 async def test_the_reminder_names_submit_when_that_is_what_is_missing(stage: Stage) -> None:  # A12
-    agent = reporter(stage.model([report(1), "Done, I think.", submit()]), output=REFLECTED, nudge=True)
+    agent = reporter(stage.model([report(1), "Done, I think.", submit()]), output=REFLECTED, reminder=True)
     assert (await run(agent, "Go.")).unwrap() == Report(total=1)
     assert "'submit'" in stage.texts(2)[0]
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "context_window", "refusal", "other", "tool_use"])
 async def test_only_a_normal_end_is_worth_a_reminder(stage: Stage, reason: StopReason) -> None:  # A12
-    agent = reporter(stage.model([stopped("I", reason=reason), report(1)]), nudge=True)
+    agent = reporter(stage.model([stopped("I", reason=reason), report(1)]), reminder=True)
     assert isinstance(await run(agent, "Go."), Failure)
     assert stage.n_requests == 1
 
 
 async def test_a_reminder_follows_the_results_of_calls_that_were_not_run(stage: Stage) -> None:  # A12, M2
-    agent = reporter(stage.model([stopped("Here.", call("look", id="a"), reason="end_turn"), report(1)]), nudge=True)
+    agent = reporter(stage.model([stopped("Here.", call("look", id="a"), reason="end_turn"), report(1)]), reminder=True)
     assert isinstance(await run(agent, "Go."), Success)
     not_run = "Error: not run, because the response stopped with 'end_turn'."
     assert stage.messages(1)[-1].content == (ToolResult(not_run, is_error=True, tool_use_id="a"), Text(NUDGE))
@@ -268,7 +268,7 @@ async def ran(stage: Stage, response: Response, *, typed: bool = True) -> tuple[
     act = make_tool("act", "acted", into=runs)
     recorder = Recorder()
     agent = reporter if typed else talker
-    play: Agent[Any] = agent(stage.model([response]), tools=[act], settings=Settings(max_tokens=1_000))
+    play: Agent[Any] = agent(stage.model([response]), tools=[act], settings=ModelSettings(max_tokens=1_000))
     result = await run(play, "Go.", on_event=recorder)
     check_balance(recorder.events)
     assert calls(recorder.events) == []
@@ -296,7 +296,9 @@ async def test_the_calls_of_a_response_that_was_cut_do_not_run(stage: Stage, rea
 # A30
 async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(stage: Stage, recorder: Recorder) -> None:
     model = stage.model([stopped("I will", call("look", id="x"), reason="max_tokens"), report(1)])
-    agent = reporter(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000, iterations=1))
+    agent = reporter(
+        model, settings=ModelSettings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000, iterations=1)
+    )
     result = await run(agent, "Go.", on_event=recorder)
     assert result.unwrap() == Report(total=1)
     assert [request.max_tokens for request in stage.requests] == [1_000, 4_000]
@@ -308,7 +310,7 @@ async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(stage
 
 async def test_a_response_that_is_cut_twice_is_the_end(stage: Stage) -> None:  # A30
     model = stage.model([stopped("I", reason="max_tokens")], repeat=True)
-    agent = talker(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000))
+    agent = talker(model, settings=ModelSettings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000))
     assert (failed(await run(agent, "Go.")).code, stage.n_requests) == (ErrorCode.TOKEN_LIMIT_EXCEEDED, 2)
 
 
@@ -398,7 +400,7 @@ def cut_after(output_tokens: int, *, input_tokens: int = 100, exact: bool = True
     return say("I", *[call("look", id=f"{n}") for n in range(calls)], stop_reason="max_tokens", usage=usage)
 
 
-class InWindow(Around):
+class InWindow(WrapperModel):
     """A model with a window of 2,048 tokens."""
 
     @property
@@ -437,16 +439,16 @@ class InWindow(Around):
 async def test_a_cut_response_tells_what_cut_it_and_is_repeated_only_where_that_helps(
     answer: Response, options: dict[str, int], cut_by: str, told: str
 ) -> None:
-    model = Scripted([answer, answer])
+    model = ScriptedModel([answer, answer])
     limits = Limits(extended_max_tokens=1_500, tokens=options.get("tokens"))
     agent = talker(
-        InWindow(model) if "window" in options else model, settings=Settings(max_tokens=1_000), limits=limits
+        InWindow(model) if "window" in options else model, settings=ModelSettings(max_tokens=1_000), limits=limits
     )
     result = await run(replace(agent, limits=replace(limits, extended_max_tokens=None)), "Go.")
     context = context_of(result, TruncatedContext)
     assert (context.cut_by, failed(result).error.message.endswith(told)) == (cut_by, True), failed(result).error
     assert ("max_tokens=…" in failed(result).error.hint) is (cut_by == "max_tokens")
-    model = Scripted([answer, "Done."])
+    model = ScriptedModel([answer, "Done."])
     agent = replace(agent, model=InWindow(model) if "window" in options else model, limits=limits)
     await run(agent, "Go.")
     assert len(model.requests) == (2 if cut_by == "max_tokens" else 1)

@@ -6,7 +6,7 @@ from random import Random
 
 from journeyman import Abort, Agent, ErrorCode, Failure, Limits, Result, Success, ToolContext, run, run_sync, tool
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.tools.context import States
 from journeyman.types import ToolResult
 from tests.loop.parts import REFLECTED
@@ -62,8 +62,8 @@ async def test_runs_of_one_agent_at_the_same_time_do_not_meet() -> None:  # A48,
         if output.total == 1_000:
             raise ValueError("too large")
 
-    options = {"tools": [add], "validators": [judge], "run_state": nothing, "project": total}
-    agent = reporter(FromFunction(counting), output=REFLECTED, **options)
+    options = {"tools": [add], "validators": [judge], "run_state": nothing, "final_state": total}
+    agent = reporter(FunctionModel(counting), output=REFLECTED, **options)
     recorders = [Recorder() for _ in range(50)]
     results = await asyncio.gather(*(run(agent, str(n), on_event=recorder) for n, recorder in enumerate(recorders)))
     assert len(results) == 50
@@ -98,7 +98,7 @@ async def test_one_run_that_fails_or_is_stopped_leaves_the_others_alone() -> Non
             return call("wait", n=given(request))
         return "" if given(request) == 4 else f"Done {given(request)}."
 
-    agent = talker(FromFunction(ask), tools=[wait])
+    agent = talker(FunctionModel(ask), tools=[wait])
     results: list[Result[str]] = await asyncio.gather(
         *(run(agent, str(n), abort=abort) for n, abort in enumerate(aborts))
     )
@@ -138,7 +138,7 @@ async def test_a_copy_of_a_definition_is_another_agent(stage: Stage) -> None:  #
 
 
 def test_one_agent_may_run_in_one_event_loop_after_the_other() -> None:  # A48, design 4.14
-    agent = talker(Scripted(["One.", "Two.", "Three."]), limits=Limits(seconds=60))
+    agent = talker(ScriptedModel(["One.", "Two.", "Three."]), limits=Limits(seconds=60))
     assert [run_sync(agent, "Go.", abort=Abort()).unwrap() for _ in range(3)] == ["One.", "Two.", "Three."]
 
 
@@ -155,6 +155,6 @@ async def test_a_tool_may_run_the_agent_that_runs_it() -> None:  # A48
             return last.text if isinstance(last, ToolResult) else "nothing"
         return call("ask", n=number - 1)
 
-    agent: Agent[str, str] = talker(FromFunction(answers), tools=[ask])
+    agent: Agent[str, str] = talker(FunctionModel(answers), tools=[ask])
     result = await run(agent, "3")
     assert result.unwrap() == "3 heard 2 heard 1 heard nothing"

@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import Abort, Agent, Limits, Output, ToolContext, ToolResult, run, tool
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.loop.parts import STOPPED, preview
 from tests.play import cancelled
 from tests.play.agents import Report, report, reporter, submit, talker
@@ -85,7 +85,7 @@ class Hall:
         return f"{name} was here"
 
 
-@pytest.mark.parametrize(("limits", "most"), [*((Limits(parallel_calls=n), n) for n in (1, 2, 5)), (Limits(), 8)])
+@pytest.mark.parametrize(("limits", "most"), [*((Limits(max_concurrency=n), n) for n in (1, 2, 5)), (Limits(), 8)])
 async def test_not_more_run_together_than_the_limit_says(stage: Stage, limits: Limits, most: int) -> None:  # R76
     hall = Hall()
     model = stage.model([[call("visit", name=f"{n}") for n in range(20)], "Done."])
@@ -232,7 +232,7 @@ async def test_a_tool_that_takes_too_long_is_an_error_and_is_cancelled_and_await
             ended.append("slow")
         return "unreachable"
 
-    agent = talker(Scripted([[call("slow", id="a"), call("look", id="b")], "Done."]), tools=[slow, look])
+    agent = talker(ScriptedModel([[call("slow", id="a"), call("look", id="b")], "Done."]), tools=[slow, look])
     result = await run(agent, "Go.", on_event=recorder)
     assert result.unwrap() == "Done."
     assert calls(recorder.events) == [
@@ -250,7 +250,7 @@ async def test_a_tool_that_ends_in_time_is_no_time_out() -> None:  # A45
         await asyncio.sleep(1.9)
         return "just in time"
 
-    result = await run(talker(Scripted([call("just", id="a"), "Done."]), tools=[just]), "Go.")
+    result = await run(talker(ScriptedModel([call("just", id="a"), "Done."]), tools=[just]), "Go.")
     assert result.history[2].content == (ToolResult("just in time", tool_use_id="a"),)
 
 
@@ -280,7 +280,7 @@ async def test_a_thread_that_takes_too_long_is_left_behind_and_its_late_result_d
 
     model = stage.model([call("block", id="a"), "Done."])
     agent = Agent(
-        name="a", model=model, tools=[block], run_state=lambda given: "in time", project=lambda final: final.run
+        name="a", model=model, tools=[block], run_state=lambda given: "in time", final_state=lambda final: final.run
     )
     result = succeeded(await run(agent, "Go.", on_event=recorder))
     released.set()

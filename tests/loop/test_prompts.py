@@ -7,7 +7,18 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, ErrorCode, Image, Output, Rejection, Settings, Success, Text, dump_messages, run
+from journeyman import (
+    Agent,
+    ErrorCode,
+    ErrorPromptContext,
+    Image,
+    ModelSettings,
+    Output,
+    Success,
+    Text,
+    dump_messages,
+    run,
+)
 from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
 from journeyman.types import Base64
@@ -39,7 +50,7 @@ async def test_system_and_user_prompt_are_built_once_and_the_error_prompt_for_ea
         built.append("user")
         return f"Dig {question.depth} deep."
 
-    def tell(rejection: Rejection) -> str:
+    def tell(rejection: ErrorPromptContext) -> str:
         built.append(f"error {rejection.attempt} of {rejection.max_attempts}")
         return f"No: {rejection.feedback}"
 
@@ -143,7 +154,7 @@ async def test_an_error_prompt_that_gives_no_words_falls_back_to_the_default_wit
 ) -> None:
     function: Any = _returning([DOT]) if how == "a picture" else BROKEN[how][0]
     script = stage.model([report(7), report(2)])
-    succeeded(await run(reporter(script, error_prompt=function, feedback=feedback), "Go."))
+    succeeded(await run(reporter(script, error_prompt=function, feedback_role=feedback), "Go."))
     told = [getattr(block, "text", "") for block in stage.messages(1)[-1].content]
     assert any("7 is too much\n\nCorrect the output and hand it in again." in text for text in told)
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "journeyman"]
@@ -192,7 +203,7 @@ def marks(body: Json) -> list[str]:
 
 @only_over_http
 async def test_the_mark_of_the_history_moves_and_is_not_stored(stage: Stage) -> None:  # A40, X19
-    history = await long_talk(stage, Settings(), Text("Be brief."))
+    history = await long_talk(stage, ModelSettings(), Text("Be brief."))
     assert [[place for place in marks(body) if place.startswith("messages")] for body in stage.bodies] == [
         *(["messages.0.0"], ["messages.2.0"], ["messages.4.1"], ["messages.6.0"])
     ]
@@ -203,7 +214,7 @@ async def test_the_mark_of_the_history_moves_and_is_not_stored(stage: Stage) -> 
 @only_over_http
 @pytest.mark.parametrize(("n_marked", "sent"), [(0, "4"), (1, "04"), (2, "014"), (3, "012"), (4, "0123"), (5, "1234")])
 async def test_there_are_never_more_than_four_marks(stage: Stage, n_marked: int, sent: str) -> None:  # A40, M5, X19
-    await long_talk(stage, Settings(), *(Text(f"Rule {n}.", cache_mark=n < n_marked) for n in range(5)))
+    await long_talk(stage, ModelSettings(), *(Text(f"Rule {n}.", cache_mark=n < n_marked) for n in range(5)))
     system = [f"system.{n}" for n in sent]
     last = ["messages.0.0", "messages.2.0", "messages.4.1", "messages.6.0"]
     assert [marks(body) for body in stage.bodies] == [[*system, place][:4] for place in last]
@@ -218,18 +229,18 @@ async def test_many_marks_of_the_callers_never_add_up_to_more_than_four(
     system = [Text(f"Rule {number}.", cache_mark=True) for number in range(n_marked)]
     prompt = [Text("One.", cache_mark=True), Text("Two.", cache_mark=True)]
     model = stage.model([call("look"), "Done."])
-    agent = talker(model, system=system, prompt=prompt, settings=Settings(cache=cache))
+    agent = talker(model, system=system, prompt=prompt, settings=ModelSettings(cache=cache))
     assert isinstance(await run(agent, "Go."), Success)
     assert [len(marks(body)) for body in stage.bodies] == [4, 4]
 
 
 @only_over_http
 async def test_without_caching_there_is_no_mark_not_even_the_callers(stage: Stage) -> None:  # A40, D11, X19
-    await long_talk(stage, Settings(cache="off"), Text("Be brief.", cache_mark=True))
+    await long_talk(stage, ModelSettings(cache="off"), Text("Be brief.", cache_mark=True))
     assert [marks(body) for body in stage.bodies] == [[]] * 4
 
 
 @only_over_http
 async def test_with_explicit_caching_only_the_callers_marks_are_sent(stage: Stage) -> None:  # A40, X16, X19
-    await long_talk(stage, Settings(cache="explicit"), Text("Be brief."), Text("Be kind.", cache_mark=True))
+    await long_talk(stage, ModelSettings(cache="explicit"), Text("Be brief."), Text("Be kind.", cache_mark=True))
     assert [marks(body) for body in stage.bodies] == [["system.1"]] * 4

@@ -17,12 +17,12 @@ from journeyman import (
     ErrorCode,
     Event,
     Failure,
-    Host,
     InMemoryJournal,
     Limits,
     Output,
     Rejected,
     Result,
+    Runtime,
     Subagents,
     Success,
     ToolContext,
@@ -36,8 +36,8 @@ from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.journal import worked_s
 from journeyman.loop.calls import SKIPPED
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
-from journeyman.output import KeepGoing, Stopping
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.output import ContinueRun, StopContext
 from journeyman.store.store import Store
 from journeyman.types import Usage
 from tests.durable.worlds import World
@@ -48,8 +48,8 @@ from tests.support.room import no_room
 async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, **options: Any) -> Result[Any] | None:  # noqa: ANN401 - of `run`
     """Let a run live until it ends, or until it is to die. None: it died, and nothing of it is alive."""
     world.reached.clear()
-    host = replace(options.pop("host", Host()), journal=journal)
-    living = asyncio.create_task(run(agent, "Pay the invoices.", host=host, **options))
+    runtime = replace(options.pop("runtime", Runtime()), journal=journal)
+    living = asyncio.create_task(run(agent, "Pay the invoices.", runtime=runtime, **options))
     dying = asyncio.create_task(world.reached.wait())
     await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
     dying.cancel()
@@ -90,16 +90,16 @@ async def test_a_limit_on_calls_holds_for_all_lives_together(dies_in: str) -> No
 async def test_a_finished_call_is_never_refused_by_a_limit() -> None:
     world, journal = World(dies_in="C"), InMemoryJournal()
     both = [call("pay", invoice=each, id=each) for each in "AB"]
-    script = Scripted([both, call("pay", invoice="C", id="C"), "Done."])
+    script = ScriptedModel([both, call("pay", invoice="C", id="C"), "Done."])
     agent = Agent(name="payer", model=script, tools=[world.pay()], limits=Limits(calls=3))
     assert await life(world, agent, journal) is None
     world.dies_in = ""
-    rest = Host(model=Scripted(["Done."]))
-    said = texts(await life(world, agent, journal, host=rest))
+    rest = Runtime(model=ScriptedModel(["Done."]))
+    said = texts(await life(world, agent, journal, runtime=rest))
     assert said[:2] == ["paid A", "paid B"]
     assert "whether it took effect is unknown" in said[2]
     assert world.done == ["A", "B"]
-    third = texts(await life(world, agent, journal, host=rest))
+    third = texts(await life(world, agent, journal, runtime=rest))
     assert third == said, "a third life says the same"
 
 
@@ -115,7 +115,7 @@ async def test_a_budget_of_tokens_holds_for_all_lives_together() -> None:
     for last in ("2", "4", "6", ""):
         world.dies_in = last
         limits = Limits(tokens=1_500, iterations=40)
-        agent = Agent(name="payer", model=FromFunction(answer), tools=[world.pay()], limits=limits)
+        agent = Agent(name="payer", model=FunctionModel(answer), tools=[world.pay()], limits=limits)
         result = await life(world, agent, journal)
     assert isinstance(result, Failure)
     assert isinstance(result.error.context, BudgetContext)
@@ -131,13 +131,13 @@ async def test_a_budget_that_outlives_the_lives_counts_each_once() -> None:
     usage = Usage(requests=1, input_tokens=100, output_tokens=100)
     answers: list[Answer] = [say(call("pay", invoice=each, id=each), usage=usage) for each in "12"]
     agent = Agent(name="payer", model=following(*answers, say("Done.", usage=usage)), tools=[world.pay()])
-    assert await life(world, agent, journal, host=Host(budget=budget)) is None
+    assert await life(world, agent, journal, runtime=Runtime(budget=budget)) is None
     assert budget.tokens == 400
     world.dies_in = ""
-    assert isinstance(await life(world, agent, journal, host=Host(budget=budget)), Success)
+    assert isinstance(await life(world, agent, journal, runtime=Runtime(budget=budget)), Success)
     assert budget.tokens == 600
     elsewhere = Budget(Allowance(tokens=100_000), scope="program", now=0.0)
-    assert isinstance(await life(world, agent, journal, host=Host(budget=elsewhere)), Success)
+    assert isinstance(await life(world, agent, journal, runtime=Runtime(budget=elsewhere)), Success)
     assert elsewhere.tokens == 600, "another one learns what was spent before"
 
 
@@ -153,7 +153,7 @@ def test_the_time_between_two_lives_does_not_count() -> None:
 
 async def test_a_call_that_waits_for_an_approval_has_not_begun() -> None:
     world, journal = World(), InMemoryJournal()
-    agent = Agent(name="payer", model=Scripted([call("pay", invoice="A", id="A"), "Done."]), tools=[world.pay()])
+    agent = Agent(name="payer", model=ScriptedModel([call("pay", invoice="A", id="A"), "Done."]), tools=[world.pay()])
 
     async def never(approval: Approval) -> Decision:
         await world.die()
@@ -162,9 +162,9 @@ async def test_a_call_that_waits_for_an_approval_has_not_begun() -> None:
     async def at_once(approval: Approval) -> Decision:
         return Allow()
 
-    assert await life(world, agent, journal, host=Host(gate=make_gate(Ask("May it?")), approve=never)) is None
-    rest = Host(gate=make_gate(Ask("May it?")), approve=at_once, model=Scripted(["Done."]))
-    assert texts(await life(world, agent, journal, host=rest)) == ["paid A"]
+    assert await life(world, agent, journal, runtime=Runtime(gate=make_gate(Ask("May it?")), approver=never)) is None
+    rest = Runtime(gate=make_gate(Ask("May it?")), approver=at_once, model=ScriptedModel(["Done."]))
+    assert texts(await life(world, agent, journal, runtime=rest)) == ["paid A"]
     assert world.done == ["A"]
 
 
@@ -176,10 +176,10 @@ async def test_a_denial_is_not_asked_for_again() -> None:
             asked.append(str(request.arguments["invoice"]))
             return Ask("no") if request.arguments["invoice"] == "A" else Allow()
 
-    script = Scripted([call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B"), "Done."])
+    script = ScriptedModel([call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B"), "Done."])
     agent = Agent(name="payer", model=script, tools=[world.pay()])
-    assert await life(world, agent, journal, host=Host(gate=Denying())) is None
-    result = await life(world, agent, journal, host=Host(gate=Denying(), model=Scripted(["Done."])))
+    assert await life(world, agent, journal, runtime=Runtime(gate=Denying())) is None
+    result = await life(world, agent, journal, runtime=Runtime(gate=Denying(), model=ScriptedModel(["Done."])))
     assert texts(result)[0] == "Error: denied: no"
     assert asked == ["A", "B"]
 
@@ -218,7 +218,7 @@ async def test_functions_and_validators_are_not_asked_again() -> None:
     script: list[Answer] = [call("output", text="Hi", id="1"), call("pay", invoice="A", id="A")]
     agent = Agent(
         name="writer",
-        model=Scripted(script),
+        model=ScriptedModel(script),
         output=Output(Letter),
         tools=[world.pay()],
         system=noted("system", "Write."),
@@ -232,8 +232,8 @@ async def test_functions_and_validators_are_not_asked_again() -> None:
     before = sorted(asked)
     assert before == ["attempt", "attempt", "error", "prompt", "state", "system", "validator"]
     world.dies_in = ""
-    rest = Scripted([call("output", text="Hello, all.", id="2")])
-    result = succeeded(await life(world, agent, journal, host=Host(model=rest)))
+    rest = ScriptedModel([call("output", text="Hello, all.", id="2")])
+    result = succeeded(await life(world, agent, journal, runtime=Runtime(model=rest)))
     assert result.output == Letter(text="Hello, all.")
     assert sorted(asked) == sorted([*before, "validator"])
     assert [message.text for message in rest.requests[0].messages if "Longer!" in str(message)] != []
@@ -242,18 +242,18 @@ async def test_functions_and_validators_are_not_asked_again() -> None:
 async def test_a_stop_guard_is_not_asked_again() -> None:
     world, journal, asked = World(dies_in="A"), InMemoryJournal(), list[str]()
 
-    def guard(stopping: Stopping) -> KeepGoing | None:
+    def guard(stopping: StopContext) -> ContinueRun | None:
         asked.append(stopping.text)
-        return KeepGoing("And then?") if stopping.text == "First." else None
+        return ContinueRun("And then?") if stopping.text == "First." else None
 
     agent = Agent(
         name="payer",
-        model=Scripted(["First.", call("pay", invoice="A", id="A")]),
+        model=ScriptedModel(["First.", call("pay", invoice="A", id="A")]),
         tools=[world.pay()],
         stop_guard=guard,
     )
     assert await life(world, agent, journal) is None
-    result = succeeded(await life(world, agent, journal, host=Host(model=Scripted(["Last."]))))
+    result = succeeded(await life(world, agent, journal, runtime=Runtime(model=ScriptedModel(["Last."]))))
     assert asked == ["First.", "Last."]
     assert "And then?" in [message.text for message in result.history]
 
@@ -285,11 +285,15 @@ async def test_states_are_given_back_by_the_type_that_is_declared() -> None:
 
     script: list[Answer] = [call("add", name="x", id="1"), call("pay", invoice="A", id="A")]
     agent = Agent(
-        name="adder", model=Scripted(script), tools=[add, look, world.pay()], run_state=empty, attempt_state=nothing
+        name="adder",
+        model=ScriptedModel(script),
+        tools=[add, look, world.pay()],
+        run_state=empty,
+        attempt_state=nothing,
     )
     assert await life(world, agent, journal) is None
-    rest = Scripted([call("look", id="2"), "Done."])
-    assert isinstance(await life(world, agent, journal, host=Host(model=rest)), Success)
+    rest = ScriptedModel([call("look", id="2"), "Done."])
+    assert isinstance(await life(world, agent, journal, runtime=Runtime(model=rest)), Success)
     assert seen == [([Item("x")], Item("x"))]
 
 
@@ -298,8 +302,8 @@ async def test_a_step_without_facts_is_refused_in_one_sentence() -> None:
     journal = InMemoryJournal()
     journal.finished["head"] = b'{"agent":"adder","input":"Go."}'
     for limits in (Limits(), Limits(calls=3)):
-        agent = Agent(name="adder", model=Scripted(["Done."]), limits=limits)
-        result = failed(await run(agent, "Go.", host=Host(journal=journal)))
+        agent = Agent(name="adder", model=ScriptedModel(["Done."]), limits=limits)
+        result = failed(await run(agent, "Go.", runtime=Runtime(journal=journal)))
         assert result.code is ErrorCode.INVALID_INPUT
         assert "it was stored by another version of journeyman" in result.error.message
 
@@ -310,8 +314,8 @@ async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be
 
     del anything.__annotations__["return"]
 
-    agent = Agent(name="adder", model=Scripted(["Done."]), run_state=anything)
-    result = failed(await run(agent, "Go.", host=Host(journal=InMemoryJournal())))
+    agent = Agent(name="adder", model=ScriptedModel(["Done."]), run_state=anything)
+    result = failed(await run(agent, "Go.", runtime=Runtime(journal=InMemoryJournal())))
     assert "Let the function that makes it declare the type that it returns" in str(result.error)
     assert isinstance(await run(agent, "Go."), Success)
 
@@ -325,8 +329,8 @@ async def test_a_state_of_another_type_than_the_declared_one_is_refused_where_it
     def numbers(_: str) -> dict[str, int]:
         return {"x": 1}
 
-    agent = Agent(name="changer", model=Scripted([call("change"), "Done."]), tools=[change], run_state=numbers)
-    result = failed(await run(agent, "Go.", host=Host(journal=InMemoryJournal())))
+    agent = Agent(name="changer", model=ScriptedModel([call("change"), "Done."]), tools=[change], run_state=numbers)
+    result = failed(await run(agent, "Go.", runtime=Runtime(journal=InMemoryJournal())))
     assert "the state ['x'] is not what the function that makes it declares (dict[str, int])" in str(result.error)
 
 
@@ -348,9 +352,9 @@ async def test_a_state_function_may_declare_what_is_awaited_of_it() -> None:
         return "seen"
 
     for _ in range(2):
-        model = Scripted([call("look", id="1"), "Done."])
+        model = ScriptedModel([call("look", id="1"), "Done."])
         agent = Agent(name="looker", model=model, tools=[look], run_state=later, attempt_state=anything)
-        assert isinstance(await run(agent, "Go.", host=Host(journal=journal)), Success)
+        assert isinstance(await run(agent, "Go.", runtime=Runtime(journal=journal)), Success)
         journal.finished.pop("attempt/1/iteration/1/call/1", None)  # the second life makes the call, too
     assert seen == [([Item("x")], "y")] * 2
 
@@ -358,7 +362,7 @@ async def test_a_state_function_may_declare_what_is_awaited_of_it() -> None:
 async def test_an_answer_with_an_id_that_is_no_text_is_stored() -> None:
     journal, world = InMemoryJournal(), World()
     results = [
-        await life(world, Agent(name="payer", model=Scripted(script), tools=[world.pay()]), journal)
+        await life(world, Agent(name="payer", model=ScriptedModel(script), tools=[world.pay()]), journal)
         for script in ([call("pay", invoice="A", id="\ud800"), "Done."], [])
     ]
     assert isinstance(results[0], Success)
@@ -369,7 +373,7 @@ async def test_an_answer_with_an_id_that_is_no_text_is_stored() -> None:
 async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
     world, journal = World(dies_in="B"), InMemoryJournal()
     script: list[Answer] = [call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B")]
-    agent = Agent(name="payer", model=Scripted(script), tools=[world.pay()])
+    agent = Agent(name="payer", model=ScriptedModel(script), tools=[world.pay()])
 
     def steering(chat: Chat[Any]) -> Callable[[Event], None]:
         def on_event(event: Event) -> None:
@@ -378,12 +382,12 @@ async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
 
         return on_event
 
-    async with Chat(agent, host=Host(journal=journal)) as chat:
+    async with Chat(agent, runtime=Runtime(journal=journal)) as chat:
         chat.subscribe(steering(chat))
         turn = asyncio.ensure_future(chat.prompt("Pay the invoices."))
         await cancelled(turn, when=world.reached)
-    rest = Scripted(["Done."])
-    async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
+    rest = ScriptedModel(["Done."])
+    async with Chat(agent, runtime=Runtime(journal=journal, model=rest)) as chat:
         result = await chat.prompt("Pay the invoices.")
         assert "In euros." in [message.text for message in chat.messages]
     assert texts(result)[0] == SKIPPED, "a call that was skipped then is not made now"
@@ -393,16 +397,16 @@ async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
 async def test_what_is_said_while_a_run_replays_is_said_after_what_is_replayed() -> None:
     world, journal = World(dies_in="B"), InMemoryJournal()
     script: list[Answer] = [call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B")]
-    agent = Agent(name="payer", model=Scripted(script), tools=[world.pay()])
+    agent = Agent(name="payer", model=ScriptedModel(script), tools=[world.pay()])
 
     async def first_life() -> None:
-        async with Chat(agent, host=Host(journal=journal)) as chat:
+        async with Chat(agent, runtime=Runtime(journal=journal)) as chat:
             await chat.prompt("Pay the invoices.")
 
     living = asyncio.create_task(first_life())
     await cancelled(living, when=world.reached)
-    rest = Scripted(["Done."])
-    async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
+    rest = ScriptedModel(["Done."])
+    async with Chat(agent, runtime=Runtime(journal=journal, model=rest)) as chat:
         turn = chat.prompt("Pay the invoices.")
         chat.steer("In euros.")
         result = await turn
@@ -424,13 +428,13 @@ async def test_nobody_is_told_twice() -> None:
         on_success=lambda context, output: calls.append(str(output)),
     )
     script: list[Answer] = [call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B")]
-    agent = Agent(name="payer", model=Scripted(script), tools=[world.pay()])
+    agent = Agent(name="payer", model=ScriptedModel(script), tools=[world.pay()])
     assert await life(world, agent, journal, on_event=events.append, callbacks=callbacks) is None
     first = len(events)
     assert isinstance(events[0], RunStarted)
     for _ in range(2):
-        rest = Host(model=Scripted(["Done."]))
-        succeeded(await life(world, agent, journal, host=rest, on_event=events.append, callbacks=callbacks))
+        rest = Runtime(model=ScriptedModel(["Done."]))
+        succeeded(await life(world, agent, journal, runtime=rest, on_event=events.append, callbacks=callbacks))
     resumed = instance_of(RunResumed, events[first])
     assert (resumed.path, resumed.attempt, resumed.iteration) == (("payer",), 1, 2)
     assert [type(event) for event in events].count(RunSucceeded) == 1
@@ -459,9 +463,9 @@ async def test_a_sub_agent_that_first_begins_in_a_later_life_is_told_from_its_be
                 await world.die()
             return Allow()
 
-    assert await life(world, payers(world), journal, host=Host(gate=Held())) is None
+    assert await life(world, payers(world), journal, runtime=Runtime(gate=Held())) is None
     asking.set()
-    succeeded(await life(world, payers(world), journal, host=Host(gate=Held()), on_event=events.append))
+    succeeded(await life(world, payers(world), journal, runtime=Runtime(gate=Held()), on_event=events.append))
     began = [event.path[-1] for event in events if isinstance(event, RunStarted)]
     assert sorted(began) == ["left#1", "right#2"]
 
@@ -471,13 +475,13 @@ async def test_a_sub_agent_that_first_begins_in_a_later_life_is_told_from_its_be
 
 async def test_a_journal_answers_only_the_run_that_it_is_of() -> None:
     journal = InMemoryJournal()
-    agent = Agent(name="one", model=Scripted(["Done."], repeat=True))
-    assert isinstance(await run(agent, "First.", host=Host(journal=journal)), Success)
+    agent = Agent(name="one", model=ScriptedModel(["Done."], repeat=True))
+    assert isinstance(await run(agent, "First.", runtime=Runtime(journal=journal)), Success)
     for other, input, named in (
         (agent, "Second.", "the journal is of the input 'First.', not of 'Second.'"),
         (replace(agent, name="two"), "First.", "the journal is of the agent 'one', not of 'two'"),
     ):
-        result = failed(await run(other, input, host=Host(journal=journal)))
+        result = failed(await run(other, input, runtime=Runtime(journal=journal)))
         assert result.code == "INVALID_INPUT"
         assert named in result.error.message
 
@@ -485,8 +489,8 @@ async def test_a_journal_answers_only_the_run_that_it_is_of() -> None:
 async def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with Store(tmp_path / "runs.db") as store:
         journal = store.journal("7")
-    agent = Agent(name="one", model=Scripted(["Done."]))
-    result = failed(await run(agent, "Go.", host=Host(journal=journal)))
+    agent = Agent(name="one", model=ScriptedModel(["Done."]))
+    result = failed(await run(agent, "Go.", runtime=Runtime(journal=journal)))
     assert result.code == "INVALID_INPUT"
     assert "the journal cannot be used (StoreError: " in result.error.message
 
@@ -505,10 +509,10 @@ async def test_a_full_disk_holds_the_run_up_and_does_not_end_it(
         paid.append("paid")
         return "paid " * 2_000
 
-    agent = Agent(name="payer", model=Scripted([call("pay", id="A"), "Done."]), tools=[pay])
+    agent = Agent(name="payer", model=ScriptedModel([call("pay", id="A"), "Done."]), tools=[pay])
     with full, Store(tmp_path / "runs.db") as store:
         journal = store.journal("7")
-        assert isinstance(await run(agent, "Go.", host=Host(journal=journal)), Success)
+        assert isinstance(await run(agent, "Go.", runtime=Runtime(journal=journal)), Success)
         assert journal.steps()[-3:] == ("attempt/1/iteration/1/call/A", "attempt/1/iteration/2/model", "end")
     assert paid == ["paid"]
     waits = [each for each in caplog.messages if "The run waits until its step attempt/1/iteration/1/call/A" in each]
@@ -523,16 +527,16 @@ async def test_a_store_that_was_closed_ends_the_run(tmp_path: Path) -> None:
         store.close()
         return "closed"
 
-    agent = Agent(name="closer", model=Scripted([call("close", id="A"), "Done."]), tools=[close])
-    result = failed(await run(agent, "Go.", host=Host(journal=store.journal("7"))))
+    agent = Agent(name="closer", model=ScriptedModel([call("close", id="A"), "Done."]), tools=[close])
+    result = failed(await run(agent, "Go.", runtime=Runtime(journal=store.journal("7"))))
     assert (result.code, "could not be written" in result.error.message) == ("INTERNAL_ERROR", True)
 
 
 async def test_what_no_json_can_carry_is_stored_without_it() -> None:
-    agent = Agent(name="one", model=Scripted(["Done."], repeat=True), prompt=lambda input: f"{input} \ud83d")
+    agent = Agent(name="one", model=ScriptedModel(["Done."], repeat=True), prompt=lambda input: f"{input} \ud83d")
     journal = InMemoryJournal()
     for _ in range(2):
-        assert isinstance(await run(agent, "half a pair: \ud83d", host=Host(journal=journal)), Success)
+        assert isinstance(await run(agent, "half a pair: \ud83d", runtime=Runtime(journal=journal)), Success)
 
 
 @pytest.mark.parametrize("declared", [object, Any])
@@ -554,7 +558,7 @@ async def test_a_state_that_may_be_anything_comes_back_as_what_it_was(declared: 
         model=following(*answers),
         tools=[sign, world.pay()],
         run_state=make,
-        project=lambda states: states.run,
+        final_state=lambda states: states.run,
     )
     assert await life(world, agent, journal) is None
     world.dies_in = ""
@@ -581,10 +585,10 @@ async def test_a_preview_is_not_made_again() -> None:
     agent = Agent(name="payer", model=model, output=Output(Paid, reflection=preview), tools=[world.pay()])
     assert await life(world, agent, journal) is None
     world.dies_in = ""
-    rest = Host(
+    rest = Runtime(
         model=following(call("output", invoice="A", id="o"), call("pay", invoice="A", id="A"), call("submit", id="s"))
     )
-    assert (made, texts(succeeded(await life(world, agent, journal, host=rest)))[0]) == (["A"], "preview 1")
+    assert (made, texts(succeeded(await life(world, agent, journal, runtime=rest)))[0]) == (["A"], "preview 1")
 
 
 def leading(world: World, child: Agent[Any, Any]) -> Agent[str, str]:
@@ -603,7 +607,7 @@ async def test_a_sub_agent_that_has_ended_is_not_begun_again_and_counts_as_befor
         return call("look", id="l") if len(request.messages) == 1 else "It is fine."
 
     look = make_tool("look", "fine", effect="pure")
-    child = Agent(name="looker", description="Looks.", model=FromFunction(answer), tools=[look])
+    child = Agent(name="looker", description="Looks.", model=FunctionModel(answer), tools=[look])
     whole = succeeded(await life(World(), leading(World(), child), InMemoryJournal()))
     asked.clear()
     assert await life(world, leading(world, child), journal) is None
@@ -628,7 +632,7 @@ async def test_a_sub_agent_whose_time_was_up_is_not_gone_on_with() -> None:
         return "never"
 
     limits = Limits(seconds=0.02)
-    child = Agent(name="looker", description="Looks.", model=FromFunction(hang), limits=limits)
+    child = Agent(name="looker", description="Looks.", model=FunctionModel(hang), limits=limits)
     assert await life(world, leading(world, child), journal) is None
     world.dies_in = ""
     result = succeeded(await life(world, leading(world, child), journal))
@@ -651,10 +655,10 @@ async def test_a_deadline_that_has_passed_stops_a_run_only_where_it_was() -> Non
 
     answers: list[Answer] = [call("pay", invoice=each, id=each) for each in "AB"]
     agent = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=10))
-    living = asyncio.create_task(run(agent, "Pay.", host=Host(journal=journal)))
+    living = asyncio.create_task(run(agent, "Pay.", runtime=Runtime(journal=journal)))
     await cancelled(living, when=reached)
     hurried = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=5))
-    result = failed(await run(hurried, "Pay.", host=Host(journal=journal)))
+    result = failed(await run(hurried, "Pay.", runtime=Runtime(journal=journal)))
     assert result.code is ErrorCode.BUDGET_EXCEEDED
     assert texts(result)[0] == "paid A"
     assert result.metadata.usage is not None

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Price, ProviderError, Usage, run, tool
 from journeyman.events import LayerCompleted, TextDelta, ToolFinished
 from journeyman.model import Facts, Part, Request, TextPart
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.result import AttemptRecord, CallbackError, ChildRecord, Metadata, Success, ToolStats
 from tests.play import Recorder, Report, failed, look, raising, report, reporter, succeeded, talker, texts
 
@@ -47,14 +47,14 @@ class Breaking:
 
 
 async def test_a_failure_carries_the_last_answer() -> None:
-    model = Scripted([[*say("I look.").content, call("look")], say("Roses", stop_reason="max_tokens")])
+    model = ScriptedModel([[*say("I look.").content, call("look")], say("Roses", stop_reason="max_tokens")])
     assert failed(await run(talker(model, tools=[look]), "Go.")).answer == "Roses"
-    assert failed(await run(reporter(Scripted(["I am done."])), "Go.")).answer == "I am done."
-    assert failed(await run(talker(Scripted([])), "Go.")).answer is None
+    assert failed(await run(reporter(ScriptedModel(["I am done."])), "Go.")).answer == "I am done."
+    assert failed(await run(talker(ScriptedModel([])), "Go.")).answer is None
 
 
 async def test_a_failure_carries_the_text_of_a_stream_that_was_cut() -> None:
-    failure = failed(await run(talker(Breaking(), retries=0), "Go."))
+    failure = failed(await run(talker(Breaking(), request_retries=0), "Go."))
     assert (failure.code, failure.answer) == ("API_ERROR", "Once upon a time")
 
 
@@ -78,7 +78,9 @@ async def test_a_failure_carries_the_text_of_an_answer_that_was_aborted_and_a_ch
 async def test_no_projection_is_told_from_a_projection_of_none() -> None:  # X6
     def nothing(states: object) -> None: ...
 
-    without, none = [succeeded(await run(talker(Scripted("Hi."), project=each), "Go.")) for each in (None, nothing)]
+    without, none = [
+        succeeded(await run(talker(ScriptedModel("Hi."), final_state=each), "Go.")) for each in (None, nothing)
+    ]
     assert (without.state, without.has_state) == (None, False)
     assert (none.state, none.has_state) == (None, True)
     assert none.map(len).has_state
@@ -86,7 +88,7 @@ async def test_no_projection_is_told_from_a_projection_of_none() -> None:  # X6
 
 async def test_a_result_becomes_the_document_also_with_exceptions_in_it() -> None:
     broken = raising(ValueError("broken \ud83d"))
-    model = Scripted([report(99), report(1)])
+    model = ScriptedModel([report(99), report(1)])
     callbacks = Callbacks(on_attempt_start=broken, on_validation_failure=broken)
     document = json.loads((await run(reporter(model), "Go.", callbacks=callbacks)).to_json())
     assert (document["code"], document["agent"], document["output"]) == ("SUCCESS", "reporter", {"total": 1})
@@ -122,13 +124,13 @@ def test_all_that_a_run_took_is_in_the_document() -> None:
 async def test_a_failure_becomes_the_document(indent: int | None) -> None:
     abort = Abort()
     abort.abort("no")
-    text = (await run(talker(Scripted([])), "Go.", abort=abort)).to_json(indent=indent)
+    text = (await run(talker(ScriptedModel([])), "Go.", abort=abort)).to_json(indent=indent)
     assert json.loads(text)["error"]["code"] == "EXECUTION_CANCELLED"
     assert ("\n" in text) is (indent is not None)
 
 
 async def test_an_output_of_any_type_is_written_as_its_type_says() -> None:
-    agent = Agent(name="pair", model=Scripted([call("output", value=[{"total": 2}])]), output=Output(list[Report]))
+    agent = Agent(name="pair", model=ScriptedModel([call("output", value=[{"total": 2}])]), output=Output(list[Report]))
     assert json.loads((await run(agent, "Go.")).to_json())["output"] == [{"total": 2}]
 
 
@@ -148,7 +150,7 @@ async def test_what_a_type_hides_is_in_no_feedback_error_or_event(kind: Any, rec
     async def take(given: Hidden) -> None:
         """Take."""
 
-    model = Scripted([call("take", given=secret), call("output", arguments)])
+    model = ScriptedModel([call("take", given=secret), call("output", arguments)])
     agent = Agent(name="h", model=model, tools=[tool(take)], output=Output(kind), limits=Limits(attempts=1))
     failure = failed(await run(agent, "Go.", on_event=recorder))
     told = texts(failure)
@@ -161,13 +163,13 @@ async def test_what_a_type_hides_is_in_no_feedback_error_or_event(kind: Any, rec
 
 async def test_what_an_input_hides_is_not_in_the_failure() -> None:
     wrong: Any = {"pin": "s3cret"}
-    failure = failed(await run(Agent(name="h", model=Scripted([]), input=Hidden), wrong))
+    failure = failed(await run(Agent(name="h", model=ScriptedModel([]), input=Hidden), wrong))
     assert failure.code == "INVALID_INPUT"
     assert "s3cret" not in failure.error.message
 
 
 async def test_a_budget_that_is_too_small_says_what_the_next_call_needs() -> None:
-    message = failed(await run(talker(Scripted("Hi."), limits=Limits(tokens=250)), "Go.")).error.message
+    message = failed(await run(talker(ScriptedModel("Hi."), limits=Limits(tokens=250)), "Go.")).error.message
     assert re.fullmatch(
         r"The run's tokens budget is too small: the next call needs about \d+ tokens, 250 are allowed, 0 are used\.",
         message,
@@ -179,4 +181,4 @@ async def test_a_budget_that_is_too_small_says_what_the_next_call_needs() -> Non
 )
 async def test_an_unknown_stop_reason_is_told_in_the_providers_word(detail: str | None, said: str) -> None:
     answer = replace(say("Well", stop_reason="other"), stop_detail=detail)
-    assert said in failed(await run(talker(Scripted([answer])), "Go.")).error.message
+    assert said in failed(await run(talker(ScriptedModel([answer])), "Go.")).error.message

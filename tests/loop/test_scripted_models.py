@@ -5,13 +5,13 @@ import asyncio
 from journeyman import Limits, ProviderError, Usage, run
 from journeyman.endings import ApiErrorContext
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Text, Thinking, ToolUse
 from tests.play import context_of, failed, succeeded, talker, transcript, virtual_clock
 
 
 async def test_a_script_gives_one_answer_after_the_other() -> None:  # X39
-    model = Scripted([call("look"), "Done."])
+    model = ScriptedModel([call("look"), "Done."])
     assert model.remaining == 2
     assert succeeded(await run(talker(model), "Go.")).output == "Done."
     assert model.remaining == 0
@@ -20,10 +20,10 @@ async def test_a_script_gives_one_answer_after_the_other() -> None:  # X39
 
 
 async def test_at_its_end_a_script_fails_unless_it_repeats() -> None:  # X39
-    ended = await run(talker(Scripted([call("look")])), "Go.")
+    ended = await run(talker(ScriptedModel([call("look")])), "Go.")
     assert context_of(ended, ApiErrorContext).message == "The script has 1 answer, and this is request 2."
     assert failed(ended).error.hint == "Add an answer, or pass repeat=True."
-    repeating = Scripted([call("look")], repeat=True)
+    repeating = ScriptedModel([call("look")], repeat=True)
     result = await run(talker(repeating, limits=Limits(iterations=4)), "Go.")
     assert failed(result).code == "MAX_ITERATIONS"
     assert len(repeating.requests) == 4
@@ -33,8 +33,8 @@ async def test_an_answer_may_depend_on_the_request() -> None:  # X39
     def answer(request: Request) -> Answer:
         return "Done." if len(request.messages) > 2 else call("look", where="there")
 
-    assert succeeded(await run(talker(FromFunction(answer)), "Go.")).output == "Done."
-    mixed = talker(Scripted([answer, lambda request: f"{len(request.messages)}"]))
+    assert succeeded(await run(talker(FunctionModel(answer)), "Go.")).output == "Done."
+    mixed = talker(ScriptedModel([answer, lambda request: f"{len(request.messages)}"]))
     assert succeeded(await run(mixed, "Go.")).output == "3"
 
 
@@ -44,12 +44,12 @@ async def test_an_answer_may_take_its_time() -> None:  # X39
         await asyncio.sleep(30)
         return "Done."
 
-    result = succeeded(await run(talker(FromFunction(answer)), "Go."))
+    result = succeeded(await run(talker(FunctionModel(answer)), "Go."))
     assert (result.output, result.metadata.latency_s) == ("Done.", 30)
 
 
 async def test_an_answer_may_be_a_failure() -> None:  # X39
-    result = await run(talker(Scripted([ProviderError("no", kind="auth", status=401)])), "Go.")
+    result = await run(talker(ScriptedModel([ProviderError("no", kind="auth", status=401)])), "Go.")
     assert context_of(result, ApiErrorContext).status == 401
 
 
@@ -63,13 +63,13 @@ def test_blocks_are_made_in_few_words() -> None:  # X39
 
 
 async def test_a_scripted_call_gets_an_id_that_says_where_it_was_made() -> None:  # X39
-    model = Scripted([[call("look"), call("look", id="mine"), call("look")], call("look"), "Done."])
+    model = ScriptedModel([[call("look"), call("look", id="mine"), call("look")], call("look"), "Done."])
     result = await run(talker(model), "Go.")
     ids = [use.id for message in result.history for use in message.tool_uses]
     assert ids == ["call_1_0", "mine", "call_1_2", "call_3_0"]
 
 
 async def test_runs_at_the_same_time_need_scripts_of_their_own() -> None:  # X39, D49
-    agents = [talker(Scripted([call("look"), f"{n}"])) for n in range(20)]
+    agents = [talker(ScriptedModel([call("look"), f"{n}"])) for n in range(20)]
     results = await asyncio.gather(*(run(agent, "Go.") for agent in agents))
     assert [succeeded(result).output for result in results] == [f"{n}" for n in range(20)]

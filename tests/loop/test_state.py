@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from journeyman import (
     Agent,
     Event,
+    ModelSettings,
     Output,
-    Settings,
     Text,
     Tool,
     ToolContext,
@@ -77,7 +77,7 @@ def shopper(stage: Stage, *answers: Any, **options: Any) -> Agent[str]:  # noqa:
         "tools": [put, mark],
         "run_state": new_cart,
         "attempt_state": no_marks,
-        "project": all_of,
+        "final_state": all_of,
     }
     return Agent(**{**ready, **options})
 
@@ -97,7 +97,7 @@ async def test_run_state_survives_a_rejection_and_attempt_state_does_not(stage: 
             [call("put", item="b"), call("mark", item="y"), report(2, id="o2")],
         ]
     )
-    agent = reporter(model, tools=[put, mark], run_state=new_cart, attempt_state=no_marks, project=all_of)
+    agent = reporter(model, tools=[put, mark], run_state=new_cart, attempt_state=no_marks, final_state=all_of)
     assert succeeded(await run(agent, "Go.")).state == States(run=Cart(["a", "b"]), attempt=["y"])
 
 
@@ -112,7 +112,7 @@ async def test_states_begin_with_the_input_and_the_runs_state(stage: Stage) -> N
         return [*cart.items]
 
     model = stage.model([[call("put", item="a"), report(7)], report(2, id="o2")])
-    agent = reporter(model, tools=[put], run_state=run_state, attempt_state=attempt_state, project=all_of)
+    agent = reporter(model, tools=[put], run_state=run_state, attempt_state=attempt_state, final_state=all_of)
     result = succeeded(await run(agent, "milk"))
     assert made == [("milk", ["milk"]), ("milk", ["milk", "a"])]
     assert result.state == States(run=Cart(["milk", "a"]), attempt=["milk", "a"])
@@ -294,7 +294,7 @@ async def test_a_projection_that_raises_fails_the_run(stage: Stage, recorder: Re
         raise ValueError("cannot count")
 
     log = CallbackLog()
-    agent = shopper(stage, call("put", item="a"), project=project)
+    agent = shopper(stage, call("put", item="a"), final_state=project)
     result = await run(agent, "Go.", callbacks=log.callbacks(), on_event=recorder)
     assert failed(result).code == "STATE_PROJECTION_FAILED"
     assert context_of(result, ProjectionContext).reason == "ValueError: cannot count"
@@ -420,7 +420,7 @@ async def test_the_number_of_the_attempt_is_told_to_whoever_needs_it(stage: Stag
         numbers.append(number)
 
     model = stage.model([report(7), report(2)])
-    agent = reporter(model, attempt_state=attempt_state, project=number_of)
+    agent = reporter(model, attempt_state=attempt_state, final_state=number_of)
     assert succeeded(await run(agent, "Go.")).state == 2
     assert numbers == [1, 2]
 
@@ -439,7 +439,7 @@ async def test_the_model_is_told_the_schema_that_its_calls_are_checked_by(stage:
 async def test_settings_prompts_and_facts_are_what_they_were_when_the_agent_was_made(stage: Stage) -> None:  # D44
     extra: JsonObject = {"metadata": {"user_id": "u"}}
     system, metadata = [Text("Be brief.")], {"team": "a"}
-    agent = talker(stage.model(["Done."]), settings=Settings(extra=extra), system=system, metadata=metadata)
+    agent = talker(stage.model(["Done."]), settings=ModelSettings(extra=extra), system=system, metadata=metadata)
     extra["metadata"] = {"user_id": "v"}
     system.clear()
     metadata.clear()

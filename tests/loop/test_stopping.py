@@ -11,11 +11,11 @@ import pytest
 from journeyman import (
     Abort,
     Agent,
-    Host,
+    ErrorPromptContext,
     Limits,
     Output,
     ProviderError,
-    Rejection,
+    Runtime,
     Subagents,
     Tool,
     ToolContext,
@@ -49,7 +49,7 @@ from journeyman.events import (
 )
 from journeyman.history import History
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.result import Failure, Result, Success
 from journeyman.types import Message, Text, ToolResult, Usage
 from tests.loop.callback_log import CallbackLog
@@ -109,10 +109,10 @@ async def test_the_signal_stops_an_answer_half_way(stage: Stage, recorder: Recor
 @virtual_clock
 async def test_the_signal_stops_the_wait_before_another_request() -> None:  # R36, X34, D21
     abort = Abort()
-    model = Scripted([ProviderError("busy", kind="overloaded")], repeat=True)
+    model = ScriptedModel([ProviderError("busy", kind="overloaded")], repeat=True)
     asyncio.get_running_loop().call_later(0.25, abort.abort)
     start = asyncio.get_running_loop().time()
-    result = await run(talker(model, retries=5), "Go.", abort=abort)
+    result = await run(talker(model, request_retries=5), "Go.", abort=abort)
     assert end_of(result) == (CancelledContext(reason="aborted by the caller", doing="calling the model"), 1, 1)
     assert asyncio.get_running_loop().time() - start == pytest.approx(0.25)
     assert len(model.requests) == 1
@@ -240,11 +240,13 @@ class Stubborn:
         return "too late"
 
 
-async def stopped_by(how: str, agent: Agent[str], host: Host, listener: Listener) -> Result[str] | None:
+async def stopped_by(how: str, agent: Agent[str], runtime: Runtime, listener: Listener) -> Result[str] | None:
     """Run the agent, stop it after 5 seconds, and return its result; None if it was left as cancelled."""
     abort = Abort()
     limits = Limits(seconds=5) if how == "its time" else Limits()
-    going = asyncio.create_task(run(replace(agent, limits=limits), "Go.", abort=abort, host=host, on_event=listener))
+    going = asyncio.create_task(
+        run(replace(agent, limits=limits), "Go.", abort=abort, runtime=runtime, on_event=listener)
+    )
     stop = {"the signal": lambda: abort.abort("enough"), "its time": lambda: None, "its task": going.cancel}[how]
     asyncio.get_running_loop().call_later(5, stop)
     try:
@@ -260,9 +262,9 @@ WAYS = ["the signal", "its time", "its task"]
 @virtual_clock
 async def test_a_tool_that_swallows_every_cancellation_is_left_behind_after_the_grace(how: str) -> None:  # D22, A22
     recorder, later, stubborn = Recorder(), list[str](), Stubborn()
-    script = Scripted([[call("dig", id="d"), call("look", id="l")], "Never said."])
+    script = ScriptedModel([[call("dig", id="d"), call("look", id="l")], "Never said."])
     tools = [Tool("dig", "", {"type": "object"}, stubborn), Tool("look", "", {"type": "object"}, later.append)]
-    result = await stopped_by(how, talker(script, tools=tools), Host(grace_s=3), recorder)
+    result = await stopped_by(how, talker(script, tools=tools), Runtime(grace_s=3), recorder)
     assert elapsed_s() == pytest.approx(8)
     assert [(event.tool_name, event.tool_use_id) for event in recorder.of(CallAbandoned)] == [("dig", "d")]
     if result is not None:
@@ -286,9 +288,9 @@ async def test_a_client_that_swallows_every_cancellation_is_left_behind_after_th
         await stubborn()
         return call("dig")
 
-    model = FromFunction(answer)
+    model = FunctionModel(answer)
     agent = talker(model, tools=[Tool("dig", "", {"type": "object"}, dug.append)])
-    result = await stopped_by(how, agent, Host(grace_s=3), recorder)
+    result = await stopped_by(how, agent, Runtime(grace_s=3), recorder)
     assert elapsed_s() == pytest.approx(8)
     assert [(event.tool_name, event.tool_use_id) for event in recorder.of(CallAbandoned)] == [(None, None)]
     if result is not None:
@@ -302,9 +304,9 @@ async def test_a_client_that_swallows_every_cancellation_is_left_behind_after_th
 @virtual_clock
 async def test_a_tool_that_swallows_the_end_of_its_time_is_left_behind_and_the_run_goes_on() -> None:  # A22
     recorder, stubborn = Recorder(), Stubborn()
-    script = Scripted([call("dig", id="d"), "Done."])
+    script = ScriptedModel([call("dig", id="d"), "Done."])
     agent = talker(script, tools=[Tool("dig", "", {"type": "object"}, stubborn, timeout_s=5)])
-    result = await run(agent, "Go.", host=Host(grace_s=3), on_event=recorder)
+    result = await run(agent, "Go.", runtime=Runtime(grace_s=3), on_event=recorder)
     assert result.unwrap() == "Done."
     assert elapsed_s() == pytest.approx(8)
     assert result.history[2].content == (ToolResult("Error: dig timed out after 5s", is_error=True, tool_use_id="d"),)
@@ -337,12 +339,12 @@ async def test_work_whose_time_is_up_has_ended_before_whoever_waits_for_it_goes_
 @virtual_clock
 async def test_what_a_sub_agent_left_behind_is_told_by_it_and_the_runs_above_end_well() -> None:  # D22
     recorder, abort, stubborn = Recorder(), Abort(), Stubborn()
-    inner = talker(Scripted([call("dig", id="d")]), tools=[Tool("dig", "", {"type": "object"}, stubborn)])
+    inner = talker(ScriptedModel([call("dig", id="d")]), tools=[Tool("dig", "", {"type": "object"}, stubborn)])
     inner = replace(inner, name="inner", description="Digs.")
-    script = Scripted([call("subagent", agent="inner", task="Dig.", id="s")])
+    script = ScriptedModel([call("subagent", agent="inner", task="Dig.", id="s")])
     lead = talker(script, tools=[Subagents(inner)])
     asyncio.get_running_loop().call_later(5, abort.abort)
-    failure = failed(await run(lead, "Go.", host=Host(grace_s=3), abort=abort, on_event=recorder))
+    failure = failed(await run(lead, "Go.", runtime=Runtime(grace_s=3), abort=abort, on_event=recorder))
     assert failure.code is ErrorCode.EXECUTION_CANCELLED
     assert elapsed_s() == pytest.approx(8, abs=1.1)
     assert [event.path[-1] for event in recorder.of(CallAbandoned)] == ["inner#1"]
@@ -358,13 +360,13 @@ async def test_what_a_sub_agent_left_behind_is_told_by_it_and_the_runs_above_end
 async def test_an_abort_in_the_last_validator_is_no_success_and_asks_for_no_error_prompt(
     stage: Stage, total: int, reflecting: bool, recorder: Recorder
 ) -> None:  # D22, A23
-    abort, told = Abort(), list[Rejection]()
+    abort, told = Abort(), list[ErrorPromptContext]()
 
     def stop(report: Report) -> None:
         abort.abort("enough")
         small(report)
 
-    def tell(rejection: Rejection) -> str:
+    def tell(rejection: ErrorPromptContext) -> str:
         told.append(rejection)
         return "Again."
 
@@ -423,7 +425,7 @@ async def test_an_error_prompt_that_stops_at_the_signal_is_a_cancellation_of_its
 ) -> None:  # A23, D22, D23
     abort = Abort()
 
-    async def tell(rejection: Rejection) -> str:
+    async def tell(rejection: ErrorPromptContext) -> str:
         abort.abort("enough")
         if hangs:
             await asyncio.Event().wait()

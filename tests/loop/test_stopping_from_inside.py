@@ -10,10 +10,10 @@ from journeyman import (
     Agent,
     Chat,
     Failure,
-    Host,
     InMemoryJournal,
     Limits,
     Output,
+    Runtime,
     Subagents,
     ToolContext,
     run,
@@ -21,9 +21,9 @@ from journeyman import (
     tool,
 )
 from journeyman.endings import CancelledContext
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import deferred_tools
-from journeyman.tools.tools import MiddlewareCall, Next
+from journeyman.tools.tools import CallNext, MiddlewareCall
 from journeyman.types import ToolResult
 from tests.loop.parts import end_of
 from tests.play import failed, look, make_tool, report, reporter, texts
@@ -40,7 +40,7 @@ async def give_up(ctx: ToolContext, why: str = "the page is gone") -> str:
 
 def quitter(*answers: Answer, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
     tools = options.pop("tools", [look, give_up])
-    return Agent(name="quitter", model=Scripted(list(answers)), tools=tools, **options)
+    return Agent(name="quitter", model=ScriptedModel(list(answers)), tools=tools, **options)
 
 
 async def test_a_tool_stops_its_run_with_its_own_result_and_no_call_or_request_follows() -> None:
@@ -53,7 +53,7 @@ async def test_a_tool_stops_its_run_with_its_own_result_and_no_call_or_request_f
 
 
 async def test_an_output_of_the_same_response_is_not_taken() -> None:
-    model = Scripted([[report(id="out"), call("give_up")]])
+    model = ScriptedModel([[report(id="out"), call("give_up")]])
     result = failed(await run(reporter(model, tools=[look, give_up]), "Go."))
     assert result.error.context == CancelledContext(reason="the page is gone", doing="running tools")
     assert result.candidate == {"total": 3}
@@ -66,7 +66,7 @@ async def test_calls_that_run_together_with_it_end_first() -> None:
         return "quit"
 
     find = make_tool("find", "found", parallel=True)
-    agent = quitter([call("quit"), call("find"), call("find")], tools=[quit, find], limits=Limits(parallel_calls=1))
+    agent = quitter([call("quit"), call("find"), call("find")], tools=[quit, find], limits=Limits(max_concurrency=1))
     assert texts(await run(agent, "Go.")) == ["quit", "found", "found"]
 
 
@@ -103,11 +103,11 @@ async def test_the_run_stops_however_the_call_ends(how: Any) -> None:  # noqa: A
 
 
 async def test_a_middleware_and_a_deferred_tool_stop_the_run_too() -> None:
-    async def quits(called: MiddlewareCall, call_next: Next) -> ToolResult:
+    async def quits(called: MiddlewareCall, call_next: CallNext) -> ToolResult:
         called.context.stop("the middleware has had enough")
         return await call_next(called)
 
-    result = failed(await run(quitter(call("look"), middlewares=[quits]), "Go."))
+    result = failed(await run(quitter(call("look"), tool_middleware=[quits]), "Go."))
     assert texts(result) == ["found here"]
     assert "the middleware has had enough" in str(result.error)
 
@@ -150,7 +150,7 @@ async def test_a_stream_gives_the_failure() -> None:
 async def test_a_sub_agent_stops_itself_and_its_lead_goes_on() -> None:
     helper = quitter(call("give_up"), description="Helps.")
     delegated = call("subagent", agent="quitter", task="Help.")
-    lead = Agent(name="lead", model=Scripted([delegated, "Without help."]), tools=[Subagents(helper)])
+    lead = Agent(name="lead", model=ScriptedModel([delegated, "Without help."]), tools=[Subagents(helper)])
     result = await run(lead, "Go.")
     assert result.unwrap() == "Without help."
     assert "the page is gone" in texts(result)[0]
@@ -173,17 +173,17 @@ def crew(made: Callable[[], object]) -> Agent[str]:
         assert len(request.messages) == 1, "nothing is asked after the stop"
         return say(call("find", id="a"), call("quit", id="b"), call("look", id="c"), call("find", id="d"))
 
-    return Agent(name="quitter", model=FromFunction(answer), tools=[quit, find, look], output=Output(str))
+    return Agent(name="quitter", model=FunctionModel(answer), tools=[quit, find, look], output=Output(str))
 
 
 async def test_a_death_after_any_step_gives_the_same_end() -> None:
     whole, calls = InMemoryJournal(), list[object]()
-    result = await run(crew(lambda: calls.append(1)), "Go.", host=Host(journal=whole))
+    result = await run(crew(lambda: calls.append(1)), "Go.", runtime=Runtime(journal=whole))
     assert texts(result) == ["found", "quit", NOT_RUN, NOT_RUN]
     assert len(calls) == 2
     for n in range(len(whole.finished) + 1):
         kept = dict(list(whole.finished.items())[:n])
         rest = InMemoryJournal(finished=dict(kept), started={key for key in whole.started if key in kept})
-        again = failed(await run(crew(lambda: None), "Go.", host=Host(journal=rest)))
+        again = failed(await run(crew(lambda: None), "Go.", runtime=Runtime(journal=rest)))
         assert isinstance(result, Failure)
         assert (again.error, again.history) == (result.error, result.history), list(kept)

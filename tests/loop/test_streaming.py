@@ -21,7 +21,7 @@ from journeyman.events import (
     ToolCalled,
     ToolInputDelta,
 )
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.types import Thinking, Usage
 from tests.loop.callback_log import CallbackLog
 from tests.play import Door
@@ -82,7 +82,7 @@ async def test_the_output_grows_before_it_is_whole(stage: Stage, recorder: Recor
 
 async def test_tools_start_only_when_the_message_is_complete(stage: Stage, recorder: Recorder) -> None:  # R74, M7
     model = stage.model([broken(call("look", where="left", id="a"), "and then", after_blocks=1)])
-    result = await run(talker(model, retries=0), "Go.", on_event=recorder)
+    result = await run(talker(model, request_retries=0), "Go.", on_event=recorder)
     assert failed(result).code == "API_ERROR"
     assert recorder.of(ToolInputDelta)
     assert calls(recorder.events) == []
@@ -92,7 +92,7 @@ async def test_tools_start_only_when_the_message_is_complete(stage: Stage, recor
 @pytest.mark.parametrize("ending", ["cut", "error"])
 async def test_an_error_half_way_counts_what_was_reported(stage: Stage, ending: str) -> None:  # R74
     model = stage.model([call("look", id="a"), broken("Hel", "lo", ending="cut" if ending == "cut" else "error")])
-    result = failed(await run(talker(model, retries=0), "Go."))
+    result = failed(await run(talker(model, request_retries=0), "Go."))
     assert result.metadata.usage == Usage(requests=2, input_tokens=20, output_tokens=6, exact=False)
     assert transcript(result.history) == [("user", "Go."), ("assistant", "look({})#a"), ("user", "#a: found here")]
 
@@ -171,7 +171,7 @@ async def test_whoever_is_cancelled_while_leaving_a_stream_still_waits_for_the_e
             ended.append("tidied up")
 
     async def look_and_leave() -> None:
-        async with stream(talker(Scripted([call("hang")]), tools=[hang]), "Go.") as events:
+        async with stream(talker(ScriptedModel([call("hang")]), tools=[hang]), "Go.") as events:
             async for event in events:
                 if isinstance(event, ToolCalled):
                     await asyncio.sleep(0)
@@ -238,17 +238,17 @@ async def test_a_stream_must_be_open() -> None:  # R74
 async def test_a_wrong_option_is_refused_at_the_call() -> None:
     options: dict[str, Any] = {"max_atempts": 3}
     with pytest.raises(TypeError, match=r"stream\(\) got an unexpected keyword argument 'max_atempts'"):
-        stream(Agent(name="a", model=Scripted(["Hello."])), "Go.", **options)
+        stream(Agent(name="a", model=ScriptedModel(["Hello."])), "Go.", **options)
 
 
 UNDER = {
     "stream": """
-    async with stream(Agent(name="a", model=FromFunction(interrupted)), "Go.") as events:
+    async with stream(Agent(name="a", model=FunctionModel(interrupted)), "Go.") as events:
         async for event in events:
             pass
 """,
     "chat": """
-    async with Chat(Agent(name="a", model=FromFunction(interrupted))) as chat:
+    async with Chat(Agent(name="a", model=FunctionModel(interrupted))) as chat:
         await chat.prompt("Go.")
 """,
     "task": """
@@ -268,7 +268,7 @@ def test_an_interrupt_leaves_no_traceback_of_asyncios(interrupt: str, under: str
     program = f"""
 import asyncio
 from journeyman import Agent, Chat, Tasks, stream
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 
 def interrupted(request):
     raise {interrupt}

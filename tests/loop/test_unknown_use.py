@@ -8,7 +8,20 @@ from functools import partial
 
 import pytest
 
-from journeyman import Abort, Agent, Failure, Host, Limits, Price, ProviderError, Settings, Success, Usage, run, stream
+from journeyman import (
+    Abort,
+    Agent,
+    Failure,
+    Limits,
+    ModelSettings,
+    Price,
+    ProviderError,
+    Runtime,
+    Success,
+    Usage,
+    run,
+    stream,
+)
 from journeyman.budget import Allowance, Budget
 from journeyman.endings import BudgetContext, ErrorCode
 from journeyman.events import Event, TextDelta
@@ -23,8 +36,8 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.scripted import Scripted, say
-from journeyman.models.wrappers import Fallback, RateLimited
+from journeyman.models.scripted import ScriptedModel, say
+from journeyman.models.wrappers import FallbackModel, RateLimitedModel
 from journeyman.types import Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.models.raw_server import RawServer, hanging_after
@@ -63,8 +76,8 @@ def budget_of(tokens: int) -> Budget:
 
 
 async def spend(model: Model, budget: Budget, *, max_tokens: int = 500, retries: int = 0) -> Success[str] | Failure:
-    agent = Agent(name="teller", model=model, settings=Settings(max_tokens=max_tokens), retries=retries)
-    return await run(agent, "Tell me a story.", host=Host(budget=budget))
+    agent = Agent(name="teller", model=model, settings=ModelSettings(max_tokens=max_tokens), request_retries=retries)
+    return await run(agent, "Tell me a story.", runtime=Runtime(budget=budget))
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -75,8 +88,8 @@ async def test_aborted_streams_use_up_a_budget() -> None:  # A31, R79
     model = Speaking(*[TextPart(WORD)] * 90, ResponseFinished("end_turn"))
     while len(ends) < 20 and "BUDGET_EXCEEDED" not in ends:
         abort = Abort()
-        agent = Agent(name="teller", model=model, settings=Settings(max_tokens=400))
-        async with stream(agent, "Tell me a story.", abort=abort, host=Host(budget=budget)) as events:
+        agent = Agent(name="teller", model=model, settings=ModelSettings(max_tokens=400))
+        async with stream(agent, "Tell me a story.", abort=abort, runtime=Runtime(budget=budget)) as events:
             heard = 0
             async for event in events:
                 heard += isinstance(event, TextDelta)
@@ -91,7 +104,7 @@ async def test_aborted_streams_use_up_a_budget() -> None:  # A31, R79
 @pytest.mark.parametrize(
     "part", [TextPart(WORD * 100), ThinkingPart(WORD * 100), InputPart("a", "look", WORD * 100)], ids=repr
 )
-@pytest.mark.parametrize("wrap", [None, Fallback, partial(RateLimited, tokens_per_minute=9_999)])
+@pytest.mark.parametrize("wrap", [None, FallbackModel, partial(RateLimitedModel, tokens_per_minute=9_999)])
 async def test_whatever_was_written_counts(part: Part, wrap: Callable[[Model], Model] | None) -> None:
     budget, model = budget_of(10_000), Speaking(part, broken_off())
     result = await spend(model if wrap is None else wrap(model), budget)
@@ -124,8 +137,8 @@ async def test_over_every_wire_an_aborted_answer_counts(adapter: Adapter) -> Non
 
     async with RawServer(hanging_after(head + begun)) as server, adapter.model(server.url) as model:
         limits = Limits(seconds=None if adapter.wire.is_stream else 0.1)
-        agent = Agent(name="teller", model=model, settings=Settings(max_tokens=500), limits=limits)
-        result = await run(agent, "Hello.", abort=abort, host=Host(budget=budget), on_event=hear)
+        agent = Agent(name="teller", model=model, settings=ModelSettings(max_tokens=500), limits=limits)
+        result = await run(agent, "Hello.", abort=abort, runtime=Runtime(budget=budget), on_event=hear)
     assert isinstance(result, Failure)
     seen = adapter.wire.seen.total_tokens if adapter.wire.seen is not None else 12
     assert budget.tokens == (seen if adapter.wire.is_stream else 510)
@@ -150,7 +163,7 @@ async def test_zero_tokens_of_an_answer_with_words_are_not_believed(told: Usage 
 async def test_an_answer_without_a_request_or_without_words_is_believed() -> None:
     budget = budget_of(1_000)
     for answer in (say("From a cache.", usage=Usage()), say(usage=Usage(requests=1, input_tokens=9))):
-        result = await spend(Scripted([answer, "Well."]), budget)
+        result = await spend(ScriptedModel([answer, "Well."]), budget)
         assert isinstance(result, Success) or budget.tokens == 9
     assert budget.tokens in (9, 24)
 
@@ -160,7 +173,7 @@ async def test_an_answer_without_a_request_or_without_words_is_believed() -> Non
 
 async def test_where_nothing_is_known_the_reservation_counts() -> None:  # A31, R79
     budget, price = Budget(Allowance(tokens=10_000, cost=1.0), scope="all", now=0.0), Price(input=1, output=10)
-    lost = Scripted([ProviderError("gone", kind="network")], price=price)
+    lost = ScriptedModel([ProviderError("gone", kind="network")], price=price)
     result = await spend(lost, budget)
     assert result.metadata.usage == Usage(requests=1, cost=0.0, exact=False)  # nobody knows
     assert 500 < budget.tokens < 600
@@ -172,7 +185,7 @@ async def test_where_nothing_is_known_the_reservation_counts() -> None:  # A31, 
 async def test_what_is_not_billed_gives_the_reservation_back(n: int) -> None:
     budget = budget_of(10_000)
     refused = ProviderError("busy", kind="overloaded", usage=Usage())
-    await spend(Scripted([*[refused] * n, "Done."]), budget, retries=3)
+    await spend(ScriptedModel([*[refused] * n, "Done."]), budget, retries=3)
     assert budget.tokens == 15
 
 
@@ -193,8 +206,10 @@ async def test_each_request_of_a_call_is_reserved(by: str) -> None:
     for limit, n_asked in ((700, 1), (1_000, 2), (1_300, 3), (5_000, 4)):
         asked.clear()
         budget = budget_of(limit)
-        models = [Scripted([cut], repeat=True, name=f"m{n}") for n in range(4)]
-        result = await spend(models[0] if by == "retries" else Fallback(*models), budget, retries=3 * (by == "retries"))
+        models = [ScriptedModel([cut], repeat=True, name=f"m{n}") for n in range(4)]
+        result = await spend(
+            models[0] if by == "retries" else FallbackModel(*models), budget, retries=3 * (by == "retries")
+        )
         assert isinstance(result, Failure)
         assert budget.tokens <= limit
         assert (result.code == ErrorCode.BUDGET_EXCEEDED) is (len(asked) < 4)
@@ -205,9 +220,9 @@ async def test_each_request_of_a_call_is_reserved(by: str) -> None:
 
 @virtual_clock
 async def test_the_next_model_may_answer_as_long_as_what_is_left_pays_for() -> None:
-    first = Scripted([broken_off(Usage(requests=1, input_tokens=10, output_tokens=400))], name="first")
-    second = Scripted(["Done."], name="second")
-    result = await spend(Fallback(first, second), budget_of(1_000), max_tokens=800)
+    first = ScriptedModel([broken_off(Usage(requests=1, input_tokens=10, output_tokens=400))], name="first")
+    second = ScriptedModel(["Done."], name="second")
+    result = await spend(FallbackModel(first, second), budget_of(1_000), max_tokens=800)
     assert isinstance(result, Success)
     assert second.requests[0].max_tokens is not None
     assert 550 < second.requests[0].max_tokens < 590
@@ -220,7 +235,7 @@ async def test_a_model_that_asks_the_next_one_waits_for_nobody_who_waits_for_its
         await asyncio.sleep(1)  # the other run has reserved by then, and waits for its place
         return broken_off(Usage(requests=1, input_tokens=10, output_tokens=400))
 
-    model = RateLimited(Fallback(Scripted([cut, "One."]), Scripted(["Two."])), concurrency=1)
+    model = RateLimitedModel(FallbackModel(ScriptedModel([cut, "One."]), ScriptedModel(["Two."])), max_concurrency=1)
     budget = budget_of(1_150)
     async with asyncio.timeout(60):
         results = await asyncio.gather(spend(model, budget), spend(model, budget))

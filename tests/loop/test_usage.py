@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from journeyman import Limits, Output, ProviderError, Reflection, Rejected, Submit, run, tool
+from journeyman import Limits, Output, ProviderError, Reflection, Rejected, SubmitTool, run, tool
 from journeyman.agent import Observability
 from journeyman.events import ModelResponded
 from journeyman.model import Response
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.result import ToolStats
 from journeyman.types import Price, StopReason, ToolResult, ToolUse, Usage
 from tests.loop.parts import PLAIN, REFLECTED, fail, preview
@@ -157,7 +157,7 @@ async def test_unknown_names_share_one_entry(stage: Stage) -> None:  # R77, D34
 
 
 async def test_reflection_and_submit_are_counted_apart_from_tools(stage: Stage) -> None:  # R77, R78
-    output = Output(Report, name="draft", reflection=Reflection(preview, submit=Submit(name="hand_in")))
+    output = Output(Report, name="draft", reflection=Reflection(preview, submit=SubmitTool(name="hand_in")))
     answers = [call("draft", total=7), call("hand_in"), [call("draft", total=1), call("draft", total="x")]]
     model = stage.model([call("look"), *answers, call("draft", total=2), call("hand_in")])
     result = await run(reporter(model, output=output), "Go.")
@@ -179,7 +179,7 @@ async def test_durations_add_up_by_tool() -> None:  # R77
         await asyncio.sleep(seconds)
 
     naps = [call("nap", seconds=1.5), call("oversleep", seconds=99), call("nap", seconds=2)]
-    result = await run(talker(Scripted([naps, "Done."]), tools=[nap, oversleep]), "Go.")
+    result = await run(talker(ScriptedModel([naps, "Done."]), tools=[nap, oversleep]), "Go.")
     durations = {name: stats.duration_s for name, stats in result.metadata.tools.items()}
     assert durations == pytest.approx({"nap": 3.5, "oversleep": 4})
     assert result.metadata.tools["oversleep"].errors == {"timeout": 1}

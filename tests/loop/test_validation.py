@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, field_serializer
 from journeyman import Agent, ErrorCode, Limits, Output, Rejected, ToolResult, run, validation_context
 from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
-from journeyman.loop import from_checker
+from journeyman.loop import validator_from
 from journeyman.models.scripted import call
 from tests.loop.parts import Unspeakable, end_of
 from tests.play import Recorder, Report, Stage, context_of, failed, raising, report, reporter, succeeded
@@ -147,7 +147,7 @@ async def test_a_function_that_returns_or_raises_can_be_made_a_validator(stage: 
         """The total is small."""
         return check(bill)
 
-    validator = from_checker(check if kind == "sync" else check_later)
+    validator = validator_from(check if kind == "sync" else check_later)
     name = "check" if kind == "sync" else "check_later"
     text = await feedback(stage, bill(total=9), validator)
     assert text.startswith(f"Validation failed: {name} (The total is small.)\nlarge\n")

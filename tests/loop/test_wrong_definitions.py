@@ -6,19 +6,31 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Callbacks, Chat, Host, Output, Reflection, Settings, Subagents, Tasks, run, run_sync
+from journeyman import (
+    Agent,
+    Callbacks,
+    Chat,
+    ModelSettings,
+    Output,
+    Reflection,
+    Runtime,
+    Subagents,
+    Tasks,
+    run,
+    run_sync,
+)
 from journeyman.endings import InvalidInputContext
 from journeyman.errors import DefinitionError, SubagentMisused
-from journeyman.models.scripted import FromFunction, Scripted
+from journeyman.models.scripted import FunctionModel, ScriptedModel
 from journeyman.output import PerRun
 from journeyman.toolbox import deferred_tools
 from tests.play import Report, Stage, context_of, failed, look, talker
 
-HELPER = Agent(name="helper", model=Scripted([]))
+HELPER = Agent(name="helper", model=ScriptedModel([]))
 
 
 def settings(**given: Any) -> dict[str, Any]:  # noqa: ANN401 - what a caller may pass
-    return {"settings": Settings(**given)}
+    return {"settings": ModelSettings(**given)}
 
 
 def of_none() -> None: ...
@@ -36,15 +48,15 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "extra fields": (settings(extra=5), ["INVALID_EXTRA"], "Pass a dict"),
     "a compaction": ({"compaction": 3}, ["INVALID_SECTION"], "compaction is 3."),
     "a strategy": ({"compaction": [3]}, ["INVALID_COMPACTION"], "ClearToolResults()"),
-    "a policy": ({"budget": [3]}, ["INVALID_ARGUMENT"], "check(spent)"),
+    "a policy": ({"budget_policies": [3]}, ["INVALID_ARGUMENT"], "check(spent)"),
     "a run state": ({"run_state": 3}, ["INVALID_FUNCTION"], "run_state is 3, not a function."),
     "an attempt state": ({"attempt_state": of_none}, ["INVALID_FUNCTION"], "attempt_state, of_none, cannot be called"),
-    "a projection": ({"project": of_two}, ["INVALID_FUNCTION"], "the States"),
-    "a conversion": ({"convert": "x"}, ["INVALID_FUNCTION"], "the messages"),
-    "a guard": ({"stop_guard": of_two}, ["INVALID_FUNCTION"], "a Stopping"),
+    "a projection": ({"final_state": of_two}, ["INVALID_FUNCTION"], "the States"),
+    "a conversion": ({"transform_messages": "x"}, ["INVALID_FUNCTION"], "the messages"),
+    "a guard": ({"stop_guard": of_two}, ["INVALID_FUNCTION"], "a StopContext"),
     "a factory of guards": ({"stop_guard": PerRun(of_none)}, ["INVALID_FUNCTION"], "its task"),  # pyright: ignore[reportArgumentType]
     "who hears messages": ({"on_message": of_none}, ["INVALID_FUNCTION"], "a Message"),
-    "a middleware": ({"middlewares": [of_none]}, ["INVALID_FUNCTION"], "what comes next"),
+    "a middleware": ({"tool_middleware": [of_none]}, ["INVALID_FUNCTION"], "what comes next"),
     "a gate": ({"gate": 5}, ["INVALID_ARGUMENT"], "gate is 5."),
     "a misspelt tool": ({"stop_after": ["lok"]}, ["INVALID_STOP_AFTER"], "Did you mean 'look'? Use one of: look."),
     "a rule of stops": ({"stop_after": ["look", of_none]}, ["INVALID_STOP_AFTER"], "its result"),
@@ -53,7 +65,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "a prompt of texts": ({"prompt": ["a"]}, ["INVALID_PROMPT"], "Pass Text('a')."),
     "a prompt": ({"prompt": 3}, ["INVALID_SECTION"], "prompt is 3."),
     "a prompt of nothing": ({"prompt": of_none}, ["INVALID_PROMPT"], "the input"),
-    "an error prompt": ({"error_prompt": of_none}, ["INVALID_PROMPT"], "a Rejection"),
+    "an error prompt": ({"error_prompt": of_none}, ["INVALID_PROMPT"], "an ErrorPromptContext"),
     "a validator": ({"validators": [of_none]}, ["INVALID_VALIDATOR"], "of_none, cannot be called with an output"),
     "a validator of two": ({"validators": [of_two]}, ["INVALID_VALIDATOR"], "and no more"),
     "a reflection": ({"output": Output(Report, reflection=Reflection(of_two))}, ["INVALID_REFLECTION"], "a draft"),  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
@@ -61,7 +73,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "an agent as tools": ({"tools": HELPER}, ["INVALID_SECTION"], "Subagents(agent)"),
     "an unentered server": ({"tools": Tasks()}, ["INVALID_SECTION"], "async with mcp(…) as tools"),
     "a bare type": ({"output": Report}, ["INVALID_SECTION"], "Write output=Output(Report)."),
-    "a feedback": ({"feedback": "tool"}, ["INVALID_SECTION"], "'result' or 'text'"),
+    "a feedback": ({"feedback_role": "tool"}, ["INVALID_SECTION"], "'result' or 'text'"),
     "instructions": ({"instructions": "Be brief."}, ["UNKNOWN_NAME"], "Write system='Be brief.'."),
     "an output type": ({"output_type": Report}, ["UNKNOWN_NAME"], "Write output=Output(Report)."),
     "dependencies": ({"deps_type": int}, ["UNKNOWN_NAME"], "Write deps=int."),
@@ -89,9 +101,9 @@ def test_an_agent_names_all_that_is_wrong_also_beside_a_name_that_it_lacks() -> 
         lambda: talker(
             "claude",
             instructions="Be brief.",
-            settings=Settings(thinking="ultra", tool_choice="required", stop="END", cache="yes"),  # pyright: ignore[reportArgumentType]
+            settings=ModelSettings(thinking="ultra", tool_choice="required", stop="END", cache="yes"),  # pyright: ignore[reportArgumentType]
             run_state=3,
-            budget=[3],
+            budget_policies=[3],
             stop_after=["lok"],
         )
     )
@@ -112,7 +124,7 @@ def test_a_function_that_may_take_more_or_less_is_accepted() -> None:  # D44
 # -- what is passed to a run ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["callbacks", "on_event", "host", "abort", "history", "max_attempts"])
+@pytest.mark.parametrize("name", ["callbacks", "on_event", "runtime", "abort", "history", "max_attempts"])
 async def test_a_wrong_argument_is_a_failure_and_no_exception(stage: Stage, name: str) -> None:  # D44, R38
     wrong: Any = {name: 3.5}
     failure = failed(await run(talker(stage.model(["Never."])), "Go.", **wrong))
@@ -121,10 +133,15 @@ async def test_a_wrong_argument_is_a_failure_and_no_exception(stage: Stage, name
 
 
 async def test_all_wrong_arguments_and_the_input_are_told_at_once(stage: Stage) -> None:  # D44
-    wrong: Any = {"callbacks": Callbacks(on_success=3), "host": Host(gate=3, journal=4), "abort": True, "input": 5}  # pyright: ignore[reportArgumentType]
+    wrong: Any = {
+        "callbacks": Callbacks(on_success=3),
+        "runtime": Runtime(gate=3, journal=4),
+        "abort": True,
+        "input": 5,
+    }  # pyright: ignore[reportArgumentType]
     issues = context_of(await run(talker(stage.model(["Never."])), **wrong), InvalidInputContext).issues
     assert [words.split()[0] for words in issues] == [
-        *("Callbacks.on_success", "abort", "Host.journal", "Host.gate"),
+        *("Callbacks.on_success", "abort", "Runtime.journal", "Runtime.gate"),
         "it",
     ]
 
@@ -144,9 +161,9 @@ async def test_run_sync_in_a_running_loop_says_what_to_use() -> None:
 
 
 def test_a_chat_refuses_all_that_is_wrong_at_once() -> None:  # D44
-    wrong: Any = {"host": 3, "callbacks": print, "on_event": 4, "history": 5}
+    wrong: Any = {"runtime": 3, "callbacks": print, "on_event": 4, "history": 5}
     assert [problem.message.split()[0] for problem in refused(lambda: Chat(HELPER, **wrong)).problems] == [
-        *("history", "host", "callbacks", "on_event")
+        *("history", "runtime", "callbacks", "on_event")
     ]
 
 
@@ -166,14 +183,14 @@ def test_subagents_refuse_what_they_could_not_use_when_they_are_made_and_later()
 
 
 async def test_a_subagent_is_not_run_with_wrong_arguments() -> None:  # D44
-    wrong: Any = {"host": 3, "abort": True}
-    with pytest.raises(SubagentMisused, match=r"host is 3\..* abort is True"):
+    wrong: Any = {"runtime": 3, "abort": True}
+    with pytest.raises(SubagentMisused, match=r"runtime is 3\..* abort is True"):
         await Subagents(HELPER).run("helper", "Go.", **wrong)
 
 
 async def test_a_model_for_a_subagent_may_be_made_by_an_async_function() -> None:
-    async def made(name: str) -> Scripted:
-        return Scripted(f"I am {name}.")
+    async def made(name: str) -> ScriptedModel:
+        return ScriptedModel(f"I am {name}.")
 
     outcome = await Subagents(HELPER, create_model=made).execute({"agent": "helper", "task": "Go.", "model": "big"})
     assert "I am big." in outcome.to_json()
@@ -186,7 +203,7 @@ async def test_a_function_that_makes_no_model_is_told() -> None:
 
 
 async def test_the_output_of_background_work_may_be_a_folder(tmp_path: Path) -> None:
-    helper = Agent(name="helper", model=Scripted("Done."))
+    helper = Agent(name="helper", model=ScriptedModel("Done."))
     async with Tasks(notify=lambda text, info: None) as tasks:
         given = Subagents(helper, tasks=tasks, background_output=tmp_path / "out")
         await given.execute({"agent": "helper", "task": "Go.", "background": True})
@@ -196,7 +213,7 @@ async def test_the_output_of_background_work_may_be_a_folder(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("answer", [None, 3, [3], {"text": "x"}, object()])
 async def test_a_function_that_gives_no_answer_is_told_so(answer: Any) -> None:  # noqa: ANN401 - a wrong answer
-    failure = failed(await run(talker(FromFunction(lambda request: answer)), "Go."))
+    failure = failed(await run(talker(FunctionModel(lambda request: answer)), "Go."))
     assert failure.code == "API_ERROR"
     assert "which is not an answer. Give a text" in str(failure)
 

@@ -10,7 +10,7 @@ from typing import Any
 from journeyman import Agent, Chat
 from journeyman.events import Event, QuestionAsked
 from journeyman.mcp import mcp
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 
 NUMBERS = {"a": 5, "b": 3}
 
@@ -18,7 +18,7 @@ NUMBERS = {"a": 5, "b": 3}
 async def main(address: str) -> None:
     async with mcp({"suite": address}) as tools:
         calls = [call(each.name, NUMBERS if each.name == "add_numbers" else {}) for each in tools]
-        agent = Agent(name="tester", model=Scripted([*calls, "Done."]), tools=tools)
+        agent = Agent(name="tester", model=ScriptedModel([*calls, "Done."]), tools=tools)
         async with Chat(agent) as chat:
 
             def answer(event: Event, chat: Chat[Any, Any] = chat) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from journeyman import Abort, Agent, Failure, ToolResult, run
 from journeyman.events import Event, ToolProgress
 from journeyman.mcp import Stdio, mcp
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.tools.tools import AnyTool
 from journeyman.types import ToolUse
 from tests.play import answered
@@ -73,7 +73,9 @@ async def stopped_at_progress(tools: list[AnyTool], given: ToolUse) -> Failure:
         if isinstance(event, ToolProgress):
             abort.abort("enough")
 
-    result = await run(Agent(name="tester", model=Scripted([given]), tools=tools), "Go.", abort=abort, on_event=stop)
+    result = await run(
+        Agent(name="tester", model=ScriptedModel([given]), tools=tools), "Go.", abort=abort, on_event=stop
+    )
     assert isinstance(result, Failure)
     return result
 

@@ -13,7 +13,7 @@ from journeyman.events import Event, ToolProgress
 from journeyman.mcp import connection, mcp
 from journeyman.mcp.stdio import StdioTransport
 from journeyman.mcp.tools import unique_names
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.tools.tools import AnyTool
 from tests.cli.program import Warm
 from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress, until
@@ -29,7 +29,7 @@ async def test_an_agent_calls_a_tool_that_is_untrusted_and_to_be_called_once_wha
     small: Small,
 ) -> None:
     async with mcp({"small": small.at("server")}) as (echo,):
-        model = Scripted([call("echo", {"word": "hello"}), "Done."])
+        model = ScriptedModel([call("echo", {"word": "hello"}), "Done."])
         result = await run(Agent(name="tester", model=model, tools=[echo]), "Go.")
     assert (result.unwrap(), result.history[2].content) == ("Done.", (ToolResult("hello", tool_use_id="call_1_0"),))
     assert (echo.name, echo.description, echo.input_schema) == ("echo", "Does echo.", WORD)
@@ -154,7 +154,7 @@ async def test_a_call_is_an_error_when_its_block_is_left(small: Small) -> None:
     async with AsyncExitStack() as stack:
         (echo,) = await stack.enter_async_context(mcp({"small": small.at("sour")}))
         has_begun = asyncio.Event()
-        agent = Agent(name="tester", model=Scripted([call("echo", {"word": "linger"}), "Done."]), tools=[echo])
+        agent = Agent(name="tester", model=ScriptedModel([call("echo", {"word": "linger"}), "Done."]), tools=[echo])
 
         def note(event: Event) -> None:
             if isinstance(event, ToolProgress):
@@ -265,7 +265,7 @@ async def _results_are_structured_once_and_pictures_are_pictures(named: Mapping[
     assert isinstance(pixel, Image)
     assert (words, "image/png" in repr(pixel.source)) == (Text("a pixel"), True)
     twice = say(call("meet", {}, id="a"), call("meet", {}, id="b"))
-    result = await run(Agent(name="tester", model=Scripted([twice, "Done."]), tools=[named["meet"]]), "Go.")
+    result = await run(Agent(name="tester", model=ScriptedModel([twice, "Done."]), tools=[named["meet"]]), "Go.")
     assert [block.text for block in result.history[2].content if isinstance(block, ToolResult)] == ["met", "met"]
 
 

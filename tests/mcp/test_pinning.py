@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Host, run
+from journeyman import Agent, Runtime, run
 from journeyman.errors import PinsDiffer
 from journeyman.mcp import mcp, pin
 from journeyman.mcp.pins import Definition, Offer, Pins, differences, pinned
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.permission.taint import TaintGate
 from journeyman.tools.tools import AnyTool
 from tests.mcp.small import Small, by_name
@@ -59,8 +59,8 @@ async def test_what_nobody_has_pinned_is_untrusted_throughout(small: Small, file
     pay = make_tool("pay", "paid", into=paid, effect="once")
 
     async def pay_with(tools: Sequence[AnyTool]) -> None:
-        model = Scripted([call("pay", to="mallory@evil.example"), "Done."])
-        await run(Agent(name="clerk", model=model, tools=[*tools, pay]), "Go.", host=Host(gate=TaintGate()))
+        model = ScriptedModel([call("pay", to="mallory@evil.example"), "Done."])
+        await run(Agent(name="clerk", model=model, tools=[*tools, pay]), "Go.", runtime=Runtime(gate=TaintGate()))
 
     async with mcp({"small": small.at("server")}) as tools:
         await pay_with(tools)

@@ -13,7 +13,7 @@ from journeyman import Agent, Chat, ToolResult
 from journeyman.events import Event, QuestionAnswered, QuestionAsked
 from journeyman.mcp import Target, mcp
 from journeyman.mcp.elicitation import DECLINE, MAX_QUESTIONS, SKIP, CallQuestions
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.cli.program import Warm
 from tests.mcp.small import ASKING, Small
 from tests.play import answered
@@ -44,7 +44,7 @@ class User:
 async def told(target: Target, user: User, **arguments: object) -> Any:  # noqa: ANN401  JSON
     """Return what the server says that it was answered."""
     async with mcp({"shop": target}) as tools:
-        agent = Agent(name="buyer", model=Scripted([call("ask", arguments), "Done."]), tools=tools)
+        agent = Agent(name="buyer", model=ScriptedModel([call("ask", arguments), "Done."]), tools=tools)
         async with Chat(agent) as chat:
             chat.subscribe(lambda event: user.hear(event, chat))
             assert (await chat.prompt("Go.")).unwrap() == "Done."
@@ -240,7 +240,7 @@ async def test_a_question_of_a_call_that_is_stopped_is_taken_back_and_the_server
     events: list[Event] = []
     waits = asyncio.Event()
     async with mcp({"shop": older}) as tools:
-        script = Scripted([call("ask", {"form": ORDER}), call("ask", {"form": ORDER}), "Done."])
+        script = ScriptedModel([call("ask", {"form": ORDER}), call("ask", {"form": ORDER}), "Done."])
         async with Chat(Agent(name="buyer", model=script, tools=tools)) as chat:
 
             def hear(event: Event) -> None:
@@ -267,7 +267,7 @@ def _result(chat: Chat[Any, Any]) -> str:
 
 async def test_the_time_of_the_user_is_part_of_the_time_of_the_call(older: str) -> None:
     async with mcp({"shop": older}, call_timeout_s=0.5) as tools:
-        agent = Agent(name="buyer", model=Scripted([call("ask", {"form": ORDER}), "Done."]), tools=tools)
+        agent = Agent(name="buyer", model=ScriptedModel([call("ask", {"form": ORDER}), "Done."]), tools=tools)
         async with Chat(agent) as chat:
             chat.subscribe(lambda event: None)
             assert (await chat.prompt("Go.")).unwrap() == "Done."
@@ -280,7 +280,7 @@ async def test_what_two_chats_might_be_asked_is_asked_of_neither(older: str) -> 
         waits, users = asyncio.Event(), [User("small"), User("large")]
         chats: list[Chat[str, str]] = []
         for _ in users:
-            model = Scripted([call("ask", {"form": ORDER}), "Done."])
+            model = ScriptedModel([call("ask", {"form": ORDER}), "Done."])
             chats.append(await stack.enter_async_context(Chat(Agent(name="buyer", model=model, tools=tools))))
         first, second = chats
         first.subscribe(lambda event: waits.set() if isinstance(event, QuestionAsked) else None)

@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from journeyman import Message, Model, ModelUnavailable, Price, ProviderError, Settings, Text
+from journeyman import Message, Model, ModelSettings, ModelUnavailable, Price, ProviderError, Text
 from journeyman.connect import connect
 from journeyman.model import Collector, Part, Prefix, Request, Response, ToolSpec, price_of
 from journeyman.model import context_window_of as window_of
@@ -27,7 +27,7 @@ def request(
     max_tokens: int | None = 1_000,
     **settings: Any,  # noqa: ANN401 - as Settings
 ) -> Request:
-    chosen = Settings(max_tokens=max_tokens, **settings)
+    chosen = ModelSettings(max_tokens=max_tokens, **settings)
     return Request(prefix=Prefix(system=system, tools=(QUERY,)), messages=messages or (HELLO,), settings=chosen)
 
 

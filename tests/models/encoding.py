@@ -6,7 +6,7 @@ import orjson
 from hypothesis import strategies as st
 
 from journeyman import ToolResult
-from journeyman.model import CachePolicy, Prefix, Request, Settings, ToolSpec
+from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ToolSpec
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import OpenAIChatModel, OpenAIModel
 from journeyman.types import Block, JsonObject, Message, Opaque, Text, Thinking, ToolUse
@@ -22,12 +22,12 @@ def request(
     *messages: Message,
     system: tuple[Text, ...] = (),
     tools: tuple[ToolSpec, ...] = (QUERY,),
-    settings: Settings | None = None,
+    settings: ModelSettings | None = None,
     cache: CachePolicy = "off",
     max_tokens: int | None = None,
 ) -> Request:
     prefix = Prefix(system=system, tools=tools)
-    settings = settings or Settings(cache=cache)
+    settings = settings or ModelSettings(cache=cache)
     return Request(prefix=prefix, messages=messages or (HELLO,), settings=settings, max_tokens=max_tokens)
 
 

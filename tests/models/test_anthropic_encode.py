@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman import Agent, DefinitionError, ProviderError, Tool
-from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel
+from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ThinkingLevel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai import OpenAIModel
 from journeyman.types import JsonObject, Message, Opaque, Text, Thinking, ToolResult, ToolUse
@@ -57,7 +57,7 @@ BASH = Tool(
     "Run a command.",
     {"type": "object", "anyOf": [{}]},
     print,
-    forms={"anthropic": {"type": "bash_20250124", "cache": 1}},
+    provider_schemas={"anthropic": {"type": "bash_20250124", "cache": 1}},
 )
 ODD: list[JsonObject] = [
     {"type": "object", "properties": {"größe": {}}},
@@ -140,8 +140,10 @@ def test_marks_change_nothing_else_and_are_never_too_many(
     prefix = Prefix(system=system, tools=(QUERY,))
     assert requests
     for messages in requests:
-        marked = orjson.loads(SONNET.body(Request(prefix=prefix, messages=messages, settings=Settings(cache=cache))))
-        plain = Request(prefix=prefix, messages=messages, settings=Settings(cache="off"))
+        marked = orjson.loads(
+            SONNET.body(Request(prefix=prefix, messages=messages, settings=ModelSettings(cache=cache)))
+        )
+        plain = Request(prefix=prefix, messages=messages, settings=ModelSettings(cache="off"))
         assert without_marks(marked) == orjson.loads(SONNET.body(plain))
         assert len(marked_places(marked)) <= 4
         assert faults_of(SONNET, marked) == []
@@ -266,7 +268,7 @@ ADAPTIVE = {"type": "adaptive"}
 def test_thinking_is_asked_for_in_the_models_own_way(
     name: str, thinking: ThinkingLevel | int | None, expected: JsonObject
 ) -> None:
-    body = sent(model=AnthropicModel(name), settings=Settings(thinking=thinking))
+    body = sent(model=AnthropicModel(name), settings=ModelSettings(thinking=thinking))
     assert {key: value for key, value in body.items() if key in ("thinking", "output_config")} == expected
     assert faults_of(SONNET, body) == []
 
@@ -275,7 +277,7 @@ def test_thinking_is_asked_for_in_the_models_own_way(
     ("limit", "budget"), [(4_000, 2_000), (2_000, 1_744), (1_280, 1_024), (1_279, None), (300, None)]
 )
 def test_a_lowered_limit_lowers_the_thinking_budget_or_leaves_it_out(limit: int, budget: int | None) -> None:
-    body = sent(model=AnthropicModel("claude-haiku-4-5"), settings=Settings(thinking=2_000), max_tokens=limit)
+    body = sent(model=AnthropicModel("claude-haiku-4-5"), settings=ModelSettings(thinking=2_000), max_tokens=limit)
     assert body.get("thinking", {}).get("budget_tokens") == budget
     assert faults_of(SONNET, body) == []
 
@@ -283,15 +285,15 @@ def test_a_lowered_limit_lowers_the_thinking_budget_or_leaves_it_out(limit: int,
 def test_a_thinking_budget_is_at_least_what_the_api_asks_for_and_leaves_room_for_the_answer() -> None:
     model = AnthropicModel("claude-haiku-4-5")
     for budget in (1_024, 1_999):
-        body = sent(model=model, settings=Settings(thinking=budget, max_tokens=2_000))
+        body = sent(model=model, settings=ModelSettings(thinking=budget, max_tokens=2_000))
         assert body["thinking"] == {"type": "enabled", "budget_tokens": budget}
     for budget in (1_023, 2_000):
         with pytest.raises(ProviderError, match=f"A thinking budget of {budget} is not between 1024 and max_tokens"):
-            sent(model=model, settings=Settings(thinking=budget, max_tokens=2_000))
+            sent(model=model, settings=ModelSettings(thinking=budget, max_tokens=2_000))
 
 
 def test_extra_fields_are_sent_as_they_are_and_objects_are_put_together() -> None:
-    settings = Settings(
+    settings = ModelSettings(
         thinking="high",
         extra={"thinking": {"display": "summarized"}, "output_config": {"format": {"type": "x"}}, "max_tokens": 5},
     )

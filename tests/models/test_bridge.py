@@ -436,7 +436,7 @@ async def test_settings_that_the_provider_does_not_take_are_refused() -> None:
     async with OpenAiApi([]) as api:
         model = over(api, "openai-responses:gpt-4o")
         error = await refusal_of(model, stop=("END",))
-        assert str(error).endswith("takes no stop over the bridge. Leave it out of Settings.")
+        assert str(error).endswith("takes no stop over the bridge. Leave it out of ModelSettings.")
         assert "does not take top_k" in str(await refusal_of(model, extra={"top_k": 3}))
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Output, Price, Success, Text, ToolContext, Usage, run, tool
 from journeyman.cli.show.lines import usage_sentence
 from journeyman.connect import connect
-from journeyman.model import CachePolicy, Settings
+from journeyman.model import CachePolicy, ModelSettings
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.result import dump_document, result_document
 from tests.play import existing, succeeded
@@ -77,7 +77,7 @@ async def recorded(cache: CachePolicy) -> tuple[list[bytes], Success[Report]]:
             tools=[read, note],
             output=Output(Report),
             validators=[not_empty],
-            settings=Settings(cache=cache, thinking="low"),
+            settings=ModelSettings(cache=cache, thinking="low"),
         )
         result = succeeded(await run(agent, "Read it all."))
         return [request.raw for request in api.requests], result

@@ -15,14 +15,14 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from journeyman import Abort, Agent, Failure, Host, Limits, Output, Result, ToolContext, run, run_sync, tool
+from journeyman import Abort, Agent, Failure, Limits, Output, Result, Runtime, ToolContext, run, run_sync, tool
 from journeyman.endings import ApiErrorContext, RateLimitContext
 from journeyman.errors import CassetteError, NotRecorded, ProviderError, Usage
 from journeyman.events import Event, ModelRetried, TextDelta, ToolFinished
-from journeyman.model import Model, Part, Price, Request, Restarted, Retried, Settings
+from journeyman.model import Model, ModelSettings, Part, Price, Request, Restarted, Retried
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.cassette.cassette import Cassette, Mode
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.cassette.cassette import Cassette, CassetteMode
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools.redaction import Secret
 from journeyman.types import Base64, Image, Text, Thinking, ToolResult
 from tests.play import failed, succeeded, virtual_clock
@@ -86,7 +86,7 @@ reporter = Agent(
     output=Output(Report, reflection=lambda report: f"{report.city}: {report.degrees}"),
     validators=[not_too_hot],
     run_state=lambda input: 0,
-    project=lambda states: states.run,
+    final_state=lambda states: states.run,
 )
 
 CONVERSATION = (
@@ -134,7 +134,7 @@ def timeless(value: Any) -> Any:  # noqa: ANN401 - of results and events alike
 
 
 async def play(agent: AnyAgent, cassette: Cassette, model: Model | str | None = None, text: str = "Go.") -> Result[Any]:
-    return await run(agent, text, host=Host(model=cassette.model(model or agent.model), journal=cassette.journal))
+    return await run(agent, text, runtime=Runtime(model=cassette.model(model or agent.model), journal=cassette.journal))
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -143,13 +143,13 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 def record(path: Path, answers: Sequence[Answer], *, agent: AnyAgent | None = None, text: str = "Go.") -> None:
     with Cassette(path, "all") as cassette:
-        asyncio.run(play(agent or forecaster, cassette, Scripted(answers), text))
+        asyncio.run(play(agent or forecaster, cassette, ScriptedModel(answers), text))
 
 
-forecaster = Agent(name="forecaster", model=Scripted([]), system="You look.", tools=[look, fall])
+forecaster = Agent(name="forecaster", model=ScriptedModel([]), system="You look.", tools=[look, fall])
 
 
-def ask(path: Path, *, agent: AnyAgent = forecaster, text: str = "Go.", mode: Mode = "none") -> Result[Any]:
+def ask(path: Path, *, agent: AnyAgent = forecaster, text: str = "Go.", mode: CassetteMode = "none") -> Result[Any]:
     """Replay as another process would: with nothing but the file."""
     with Cassette(path, mode) as cassette:
         return asyncio.run(play(agent, cassette, "scripted:scripted", text))
@@ -164,8 +164,8 @@ async def test_a_recording_replays_with_the_same_bodies_history_events_result(pa
     async with MessagesApi(list(CONVERSATION)) as api:
         wire = AnthropicModel("claude-sonnet-5-5", api_key="sk-ant-0123456789", base_url=api.url, price=price)
         with Cassette(path, "once") as cassette:
-            host = Host(model=cassette.model(wire), journal=cassette.journal)
-            first = succeeded(await run(reporter, "Where?", on_event=recorded.append, host=host))
+            runtime = Runtime(model=cassette.model(wire), journal=cassette.journal)
+            first = succeeded(await run(reporter, "Where?", on_event=recorded.append, runtime=runtime))
     assert len(api.requests) == len(CONVERSATION)
 
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
@@ -173,7 +173,9 @@ async def test_a_recording_replays_with_the_same_bodies_history_events_result(pa
     replayed: list[Event] = []
     with Cassette(path, "none") as cassette:
         tap = Tap(cassette.model("anthropic:claude-sonnet-5-5"), wire)
-        second = await run(reporter, "Where?", on_event=replayed.append, host=Host(model=tap, journal=cassette.journal))
+        second = await run(
+            reporter, "Where?", on_event=replayed.append, runtime=Runtime(model=tap, journal=cassette.journal)
+        )
     assert tap.bodies == [request.body for request in api.requests]
     assert second.history == first.history
     assert timeless(replayed) == timeless(recorded)
@@ -210,7 +212,7 @@ def test_a_failed_run_fails_again_in_the_same_way(path: Path) -> None:
 @virtual_clock
 async def test_a_retry_is_replayed_without_its_wait(path: Path) -> None:
     loop = asyncio.get_running_loop()
-    script = Scripted([ProviderError("Later.", kind="overloaded", retry_after_s=30), "Now."])
+    script = ScriptedModel([ProviderError("Later.", kind="overloaded", retry_after_s=30), "Now."])
     with Cassette(path, "all") as cassette:
         started = loop.time()
         await play(forecaster, cassette, script)
@@ -218,7 +220,7 @@ async def test_a_retry_is_replayed_without_its_wait(path: Path) -> None:
     events: list[Event] = []
     with Cassette(path) as cassette:
         started = loop.time()
-        result = await run(forecaster, "Go.", on_event=events.append, host=Host(model=cassette.model()))
+        result = await run(forecaster, "Go.", on_event=events.append, runtime=Runtime(model=cassette.model()))
         assert loop.time() == started
     assert result.unwrap() == "Now."
     assert [event.message for event in events if isinstance(event, ModelRetried)] == ["Later."]
@@ -248,8 +250,8 @@ def test_what_a_model_tells_of_its_own_retries_is_told_again(path: Path) -> None
     events: list[list[object]] = [[], []]
     for told in events:
         with Cassette(path) as cassette:
-            host = Host(model=cassette.model(Patient(Scripted(["Now."]))))
-            run_sync(forecaster, "Go.", host=host, on_event=told.append).unwrap()
+            runtime = Runtime(model=cassette.model(Patient(ScriptedModel(["Now."]))))
+            run_sync(forecaster, "Go.", runtime=runtime, on_event=told.append).unwrap()
     assert timeless(events[0]) == timeless(events[1])
     (retried,) = [event for event in events[1] if isinstance(event, ModelRetried)]
     assert (retried.message, retried.kind, retried.delay_s) == ("Busy.", "overloaded", 0.5)
@@ -269,7 +271,7 @@ async def test_timing_is_kept_and_replayed_at_once_or_in_real_time(path: Path) -
         await asyncio.sleep(5)
         return "rested"
 
-    agent = Agent(name="a", model=FromFunction(slowly), tools=[doze])
+    agent = Agent(name="a", model=FunctionModel(slowly), tools=[doze])
     took: list[float] = []
     for realtime in (False, False, True):
         started = loop.time()
@@ -365,7 +367,7 @@ request 1: tools["look"].description differs (and 11 more) (a.jsonl, line 3; - r
 + tools["smell"].input_schema.type: "object"
 + tools["smell"].name: "smell"\
 """)
-    assert differing(path, system=LONG, settings=Settings(thinking="high")) == snapshot("""\
+    assert differing(path, system=LONG, settings=ModelSettings(thinking="high")) == snapshot("""\
 request 1: settings.thinking differs (a.jsonl, line 3; - recorded, + now):
 + settings.thinking: "high"\
 """)
@@ -408,8 +410,8 @@ def test_a_miss_is_not_retried(path: Path) -> None:
     record(path, ["Once."])
     events: list[Event] = []
     with Cassette(path) as cassette:
-        host = Host(model=cassette.model())
-        run_sync(replace(forecaster, retries=5), "Else.", on_event=events.append, host=host)
+        runtime = Runtime(model=cassette.model())
+        run_sync(replace(forecaster, request_retries=5), "Else.", on_event=events.append, runtime=runtime)
     assert len(cassette.misses) == 1
     assert not [event for event in events if isinstance(event, ModelRetried)]
 
@@ -417,7 +419,7 @@ def test_a_miss_is_not_retried(path: Path) -> None:
 def test_what_was_not_asked_for_can_be_asserted(path: Path) -> None:
     record(path, [call("look", city="Oslo", id="1"), "Clouds."])
     with Cassette(path) as cassette:
-        run_sync(replace(forecaster, gate=None), "Something else.", host=Host(model=cassette.model()))
+        run_sync(replace(forecaster, gate=None), "Something else.", runtime=Runtime(model=cassette.model()))
     looking = "call '1' of look in attempt/1/iteration/1 (line 5)"
     assert cassette.unused == ("request 1 (line 3)", "request 2 (line 6)", looking)
 
@@ -428,7 +430,7 @@ def test_what_was_not_asked_for_can_be_asserted(path: Path) -> None:
 def test_once_records_where_there_is_no_file_and_replays_where_there_is(tmp_path: Path) -> None:
     path = tmp_path / "cassettes" / "a.jsonl"
     for replaying in (False, True):
-        script = Scripted(["Hello."])
+        script = ScriptedModel(["Hello."])
         with Cassette(path) as cassette:
             assert cassette.is_replaying is replaying
             assert asyncio.run(play(forecaster, cassette, script)).unwrap() == "Hello."
@@ -444,7 +446,7 @@ def test_new_replays_what_is_known_and_adds_what_is_not(path: Path) -> None:
     record(path, [call("look", city="Oslo", id="1"), "Clouds."])
     before = path.read_bytes().splitlines()
     looked.clear()
-    script = Scripted(["Sun."])
+    script = ScriptedModel(["Sun."])
     with Cassette(path, "new") as cassette:
         assert asyncio.run(play(forecaster, cassette, script)).unwrap() == "Clouds."
         assert (script.requests, looked, len(cassette.unused)) == ([], [], 0)
@@ -458,7 +460,7 @@ def test_all_records_anew_and_leaves_the_old_file_until_it_is_complete(path: Pat
     record(path, ["Old."])
     old = path.read_bytes()
     with Cassette(path, "all") as cassette:
-        assert asyncio.run(play(forecaster, cassette, Scripted(["New."]))).unwrap() == "New."
+        assert asyncio.run(play(forecaster, cassette, ScriptedModel(["New."]))).unwrap() == "New."
         assert path.read_bytes() == old
     assert ask(path).unwrap() == "New."
     with Cassette(path, "all"):
@@ -472,10 +474,10 @@ def test_a_process_that_dies_while_it_records_leaves_the_old_file(path: Path, tm
     old = path.read_bytes()
     program = f"""
 import os
-from journeyman import Agent, Host, run_sync, tool
+from journeyman import Agent, Runtime, run_sync, tool
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.tools.redaction import Secret
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 
 @tool
 def die() -> str:
@@ -483,8 +485,8 @@ def die() -> str:
     os._exit(9)
 
 with Cassette({str(path)!r}, "all") as cassette:
-    agent = Agent(name="a", model=Scripted([call("die")]), tools=[die])
-    run_sync(agent, "Go.", host=Host(model=cassette.model(agent.model), journal=cassette.journal))
+    agent = Agent(name="a", model=ScriptedModel([call("die")]), tools=[die])
+    run_sync(agent, "Go.", runtime=Runtime(model=cassette.model(agent.model), journal=cassette.journal))
 """
     done = subprocess.run([sys.executable, "-c", program], check=False)
     assert (done.returncode, path.read_bytes()) == (9, old)
@@ -506,8 +508,8 @@ def test_a_replay_runs_no_tool_and_puts_back_results_errors_and_states(path: Pat
     looked.clear()
     events: list[Event] = []
     with Cassette(path) as cassette:
-        host = Host(model=cassette.model(), journal=cassette.journal)
-        result = succeeded(run_sync(agent, "Go.", on_event=events.append, host=host))
+        runtime = Runtime(model=cassette.model(), journal=cassette.journal)
+        result = succeeded(run_sync(agent, "Go.", on_event=events.append, runtime=runtime))
     assert (result.state, looked) == (2, [])
     assert result.metadata.tools["fall"].errors == {"raised": 1}
     texts = [event.tool_result for event in events if isinstance(event, ToolFinished)]
@@ -531,7 +533,7 @@ def replace_tool(one: Any, **options: Any) -> Any:  # noqa: ANN401 - any tool
 def test_a_call_that_was_not_recorded_runs_only_if_it_is_pure(path: Path, effect: str, runs: bool) -> None:
     with Cassette(path) as cassette:  # without the journal
         looks = [call("look", city="Oslo", id="1"), call("look", city="Rome", id="2")]
-        run_sync(forecaster, "Go.", host=Host(model=cassette.model(Scripted([looks, "Done."]))))
+        run_sync(forecaster, "Go.", runtime=Runtime(model=cassette.model(ScriptedModel([looks, "Done."]))))
     looked.clear()
     result = ask(path, agent=replace(forecaster, tools=[replace_tool(look, effect=effect, parallel=True), fall]))
     assert looked == (["Oslo", "Rome"] if runs else [])
@@ -554,7 +556,7 @@ def test_a_state_that_is_no_json_says_so_while_it_is_recorded(tmp_path: Path) ->
 
     agent = replace(forecaster, run_state=unstorable, tools=[change])
     with Cassette(tmp_path / "a.jsonl") as cassette:
-        result = asyncio.run(play(agent, cassette, Scripted([call("change", id="1")])))
+        result = asyncio.run(play(agent, cassette, ScriptedModel([call("change", id="1")])))
     assert "What came of attempt/1/iteration/1/call/1 cannot be recorded" in str(result)
     assert "Keep values in the run's states that Pydantic can write as JSON." in str(result)
 
@@ -566,12 +568,14 @@ def asker(helper: AnyAgent, cassette: Cassette, effect: Any) -> Agent[str, str]:
         looked.append("delegate")
         return str((await play(helper, cassette, text=task)).unwrap())
 
-    return Agent(name="lead", model=Scripted([call("delegate", task="Look.", id="1"), "Thanks."]), tools=[delegate])
+    return Agent(
+        name="lead", model=ScriptedModel([call("delegate", task="Look.", id="1"), "Thanks."]), tools=[delegate]
+    )
 
 
 @pytest.mark.parametrize(("effect", "again"), [("idempotent", ["delegate"]), ("once", [])])
 async def test_an_agent_that_is_called_runs_again_unless_it_must_not(path: Path, effect: str, again: list[str]) -> None:
-    helper = replace(forecaster, model=Scripted([call("look", city="Oslo", id="1"), "Clouds."]))
+    helper = replace(forecaster, model=ScriptedModel([call("look", city="Oslo", id="1"), "Clouds."]))
     for expected in (["delegate", "Oslo"], again):
         looked.clear()
         with Cassette(path) as cassette:
@@ -598,7 +602,7 @@ async def test_runs_that_ask_the_same_at_the_same_time_each_keep_to_one_recorded
         served.append(len(served))
         return served[-1]
 
-    agent = Agent(name="drawer", model=FromFunction(number), tools=[draw])
+    agent = Agent(name="drawer", model=FunctionModel(number), tools=[draw])
     texts: list[list[str]] = []
     for _ in range(2):
         with Cassette(path) as cassette:
@@ -610,11 +614,11 @@ async def test_runs_that_ask_the_same_at_the_same_time_each_keep_to_one_recorded
 
 
 def test_equal_requests_are_answered_in_the_order_in_which_they_were(path: Path) -> None:
-    script = Scripted(["One.", "Two.", "Three."])
+    script = ScriptedModel(["One.", "Two.", "Three."])
     for _ in range(2):
         with Cassette(path) as cassette:
             model = cassette.model(script)
-            said = [run_sync(forecaster, "Go.", host=Host(model=model)).unwrap() for _ in range(3)]
+            said = [run_sync(forecaster, "Go.", runtime=Runtime(model=model)).unwrap() for _ in range(3)]
         assert said == ["One.", "Two.", "Three."]
 
 
@@ -628,8 +632,8 @@ async def test_an_answer_that_nobody_waited_for_ends_the_replay_where_it_ended(p
     async with MessagesApi([stall(answer("One.", "Two."), after_events=5), answer("Whole.")]) as api:
         wire = AnthropicModel("claude-sonnet-5-5", api_key="key", base_url=api.url)
         with Cassette(path) as cassette:
-            host = Host(model=cassette.model(wire))
-            assert isinstance(await run(agent, "Go.", on_event=stop, abort=abort, host=host), Failure)
+            runtime = Runtime(model=cassette.model(wire))
+            assert isinstance(await run(agent, "Go.", on_event=stop, abort=abort, runtime=runtime), Failure)
         assert lines_of(path)[-1]["stopped"] is True
         with Cassette(path) as cassette:
             assert "request 1: its answer ends here" in str(await play(agent, cassette))
@@ -640,7 +644,7 @@ async def test_an_answer_that_nobody_waited_for_ends_the_replay_where_it_ended(p
 
 
 async def test_an_answer_that_broke_off_breaks_off_again(path: Path) -> None:
-    agent = Agent(name="a", model="anthropic:claude-sonnet-5-5", retries=0)
+    agent = Agent(name="a", model="anthropic:claude-sonnet-5-5", request_retries=0)
     results: list[Result[Any]] = []
     async with MessagesApi([cut(answer("One.", "Two."), after_events=5)]) as api:
         wire = AnthropicModel("claude-sonnet-5-5", api_key="key", base_url=api.url)
@@ -739,7 +743,7 @@ def test_users_take_out_more_by_texts_patterns_and_functions_or_nothing_at_all(p
     redact: list[Secret] = ["Ada", re.compile(r"\d{3}-\d{4}"), without_cities]
     for mode in ("all", "none"):
         with Cassette(path, mode, redact=redact, redact_known=False) as cassette:
-            script = Scripted([f"Ada in Bern, 555-1234, {secret}"])
+            script = ScriptedModel([f"Ada in Bern, 555-1234, {secret}"])
             said = asyncio.run(play(forecaster, cassette, script, "Ada, 555-4321, Bern"))
     assert said.unwrap() == f"[redacted] in a city, [redacted], {secret}"
 

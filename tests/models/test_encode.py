@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from journeyman import Document, ProviderError, ToolResult, Usage
-from journeyman.model import Settings, ThinkingLevel
+from journeyman.model import ModelSettings, ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import (
     LM_STUDIO,
@@ -363,7 +363,7 @@ def test_a_request_begins_with_the_bytes_of_the_one_before(  # M8
 
 
 def test_a_request_has_these_fields() -> None:
-    settings = Settings(max_tokens=1_000, tool_choice="any")
+    settings = ModelSettings(max_tokens=1_000, tool_choice="any")
     system = (Text("Be brief."), Text(""), Text("Be right.", cache_mark=True))
     stops = replace(settings, stop=("END",))
     asked = {"system": system, "max_tokens": 2_000}
@@ -417,12 +417,12 @@ def on(endpoint: Endpoint, name: str = "some-model") -> OpenAIChatModel:
 
 ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
 LEFT_OUT = "left out"
-BUDGET = Settings(thinking=2_000)
-LOW_QUIETLY = Settings(thinking="low", extra={"reasoning": {"exclude": True}, "tools": [{"type": "x"}], "seed": 1})
+BUDGET = ModelSettings(thinking=2_000)
+LOW_QUIETLY = ModelSettings(thinking="low", extra={"reasoning": {"exclude": True}, "tools": [{"type": "x"}], "seed": 1})
 QUERY_SENT = {"name": "query", "description": "Run a query.", "parameters": QUERY.input_schema}
 CHAT_QUERY: Json = {"type": "function", "function": QUERY_SENT}
-ROUTED, HIGH, EFFORT = on(OPENROUTER, "openai/gpt-6-astra"), Settings(thinking="high"), {"effort": "high"}
-MORE = Settings(extra={"include": [LOGPROBS, ENCRYPTED]})
+ROUTED, HIGH, EFFORT = on(OPENROUTER, "openai/gpt-6-astra"), ModelSettings(thinking="high"), {"effort": "high"}
+MORE = ModelSettings(extra={"include": [LOGPROBS, ENCRYPTED]})
 NO_STREAM = OpenAIChatModel("m", endpoint=VLLM, streaming=False)
 ONE_BY_ONE = OpenAIModel("gpt-5", endpoint=replace(OPENAI, parallel_tool_calls=False))
 # The API refuses tools with any effort but `none`, also with the default one (GitHub: BerriAI/litellm#34569).
@@ -441,13 +441,13 @@ FIELDS: dict[str, tuple[AnyModel, Json, Json]] = {
     "a budget that is too low": (on(OPENROUTER), {"settings": BUDGET, "max_tokens": 256}, {"reasoning": LEFT_OUT}),
     "an endpoint that knows better": (ROUTED, {"settings": HIGH}, {"reasoning": EFFORT, "tools": [CHAT_QUERY]}),
     "tools or reasoning": (NEVER_BOTH, {}, {"reasoning_effort": "none"}),
-    "tools and none": (NEVER_BOTH, {"settings": Settings(thinking="off")}, {"reasoning_effort": "none"}),
+    "tools and none": (NEVER_BOTH, {"settings": ModelSettings(thinking="off")}, {"reasoning_effort": "none"}),
     "reasoning without tools": (NEVER_BOTH, {"tools": ()}, {"reasoning_effort": LEFT_OUT}),
     "a model that reasons": (OpenAIModel("gpt-5"), {}, {"include": [ENCRYPTED], "reasoning": LEFT_OUT}),
     "a model that does not": (OpenAIModel("gpt-4o"), {}, {"include": LEFT_OUT}),
     "a model that nobody knows": (OpenAIModel("a-deployment-of-who-knows-what"), {}, {"include": LEFT_OUT}),
     "more to include": (GPT, {"settings": MORE}, {"include": [ENCRYPTED, LOGPROBS]}),
-    "nothing to include": (GPT, {"settings": Settings(extra={"include": []})}, {"include": []}),
+    "nothing to include": (GPT, {"settings": ModelSettings(extra={"include": []})}, {"include": []}),
     "only what is asked for": (OpenAIModel("gpt-4o"), {"settings": MORE}, {"include": [LOGPROBS, ENCRYPTED]}),
     "calls in parallel": (GPT, {}, {"parallel_tool_calls": LEFT_OUT, "store": False}),
     "calls one by one": (ONE_BY_ONE, {}, {"parallel_tool_calls": False}),
@@ -475,9 +475,9 @@ def test_a_request_without_system_and_tools_has_neither_field() -> None:
 @each
 def test_a_budget_lowers_the_longest_answer(model: AnyModel) -> None:
     assert limit_of(model, max_tokens=500) == 500
-    assert limit_of(model, settings=Settings(max_tokens=300), max_tokens=500) == 300
-    assert limit_of(model, settings=Settings(max_tokens=500), max_tokens=300) == 300
-    assert limit_of(model, settings=Settings(max_tokens=300)) == 300
+    assert limit_of(model, settings=ModelSettings(max_tokens=300), max_tokens=500) == 300
+    assert limit_of(model, settings=ModelSettings(max_tokens=500), max_tokens=300) == 300
+    assert limit_of(model, settings=ModelSettings(max_tokens=300)) == 300
 
 
 @pytest.mark.parametrize(
@@ -512,18 +512,18 @@ def test_the_longest_answer_defaults_to_the_documented_maximum(
 
 @each
 def test_a_choice_of_tools_is_sent_only_where_there_are_some(model: AnyModel) -> None:
-    none = Settings(tool_choice="none")
+    none = ModelSettings(tool_choice="none")
     assert body_of(model, settings=none)["tool_choice"] == ({"type": "none"} if model is SONNET else "none")
     for choice in ("none", "any"):
-        body = body_of(model, tools=(), settings=Settings(tool_choice=choice))
+        body = body_of(model, tools=(), settings=ModelSettings(tool_choice=choice))
         assert not body.keys() & {"tools", "tool_choice"}
-    assert "tool_choice" not in body_of(model, settings=Settings(tool_choice="auto"))
+    assert "tool_choice" not in body_of(model, settings=ModelSettings(tool_choice="auto"))
 
 
 @each
 def test_the_providers_own_tools_follow_ours(model: AnyModel) -> None:
     search: JsonObject = {"type": "web_search_20250305" if model is SONNET else "web_search", "name": "web_search"}
-    settings = Settings(extra={"tools": [search]}, cache="off")
+    settings = ModelSettings(extra={"tools": [search]}, cache="off")
     ours = body_of(model)["tools"]
     assert body_of(model, settings=settings)["tools"] == [*ours, search]
     assert body_of(model, tools=(), settings=settings)["tools"] == [search]
@@ -538,31 +538,35 @@ WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 6400
 @pytest.mark.parametrize(
     ("model", "settings", "said"),
     [
-        (AnthropicModel("claude-opus-5-5"), Settings(thinking="off"), ALWAYS),
-        (SONNET, Settings(thinking=2_000), NO_BUDGET),
-        (AnthropicModel("claude-haiku-4-5"), Settings(thinking=1_023), WRONG_BUDGET),
-        (AnthropicModel("claude-haiku-4-5"), Settings(thinking=2_000, max_tokens=2_000), "2000 is not between 1024"),
+        (AnthropicModel("claude-opus-5-5"), ModelSettings(thinking="off"), ALWAYS),
+        (SONNET, ModelSettings(thinking=2_000), NO_BUDGET),
+        (AnthropicModel("claude-haiku-4-5"), ModelSettings(thinking=1_023), WRONG_BUDGET),
+        (
+            AnthropicModel("claude-haiku-4-5"),
+            ModelSettings(thinking=2_000, max_tokens=2_000),
+            "2000 is not between 1024",
+        ),
         *[
             row
             for adapter in (OpenAIChatModel, OpenAIModel)
             for row in (
-                (adapter("o3"), Settings(thinking="off"), f"openai:o3 {ALWAYS}"),
-                (adapter("gpt-4.1"), Settings(thinking="low"), "openai:gpt-4.1 takes no effort for reasoning"),
-                (adapter("gpt-5-pro"), Settings(thinking="low"), PRO),
-                (adapter("o3"), Settings(thinking=2_000), f"openai:o3 {NO_BUDGET}"),
+                (adapter("o3"), ModelSettings(thinking="off"), f"openai:o3 {ALWAYS}"),
+                (adapter("gpt-4.1"), ModelSettings(thinking="low"), "openai:gpt-4.1 takes no effort for reasoning"),
+                (adapter("gpt-5-pro"), ModelSettings(thinking="low"), PRO),
+                (adapter("o3"), ModelSettings(thinking=2_000), f"openai:o3 {NO_BUDGET}"),
             )
         ],
-        (OpenAIModel("gpt-5"), Settings(stop=("END",)), STOPS),
-        (SONNET, Settings(extra={"messages": []}), "Settings.extra has ['messages']"),
-        (CHAT, Settings(extra={"messages": []}), "Settings.extra has ['messages']"),
-        (CHAT, Settings(extra={"stream": []}), "Settings.extra has ['stream']"),
-        (GPT, Settings(extra={"input": []}), "Settings.extra has ['input']"),
-        (GPT, Settings(extra={"previous_response_id": "r"}), "Settings.extra has ['previous_response_id']"),
-        *[(model, Settings(extra={"x": {1, 2}}), "cannot be written as JSON") for model in MODELS],  # pyright: ignore[reportArgumentType]
+        (OpenAIModel("gpt-5"), ModelSettings(stop=("END",)), STOPS),
+        (SONNET, ModelSettings(extra={"messages": []}), "ModelSettings.extra has ['messages']"),
+        (CHAT, ModelSettings(extra={"messages": []}), "ModelSettings.extra has ['messages']"),
+        (CHAT, ModelSettings(extra={"stream": []}), "ModelSettings.extra has ['stream']"),
+        (GPT, ModelSettings(extra={"input": []}), "ModelSettings.extra has ['input']"),
+        (GPT, ModelSettings(extra={"previous_response_id": "r"}), "ModelSettings.extra has ['previous_response_id']"),
+        *[(model, ModelSettings(extra={"x": {1, 2}}), "cannot be written as JSON") for model in MODELS],  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_settings_that_the_api_would_refuse_are_refused_before_anything_is_sent(
-    model: AnyModel, settings: Settings, said: str
+    model: AnyModel, settings: ModelSettings, said: str
 ) -> None:
     with pytest.raises(ProviderError) as caught:
         body_of(model, settings=settings, tools=())
@@ -595,7 +599,7 @@ def test_settings_that_the_api_would_refuse_are_refused_before_anything_is_sent(
 def test_a_level_of_thinking_becomes_the_effort_that_the_model_knows(
     adapter: type[OpenAIChatModel | OpenAIModel], name: str, level: ThinkingLevel, effort: str
 ) -> None:
-    body = body_of(adapter(name), settings=Settings(thinking=level), tools=())
+    body = body_of(adapter(name), settings=ModelSettings(thinking=level), tools=())
     assert body.get("reasoning_effort", body.get("reasoning")) in (effort, {"effort": effort})
     assert faults_of(adapter(name), body) == []
 
@@ -700,7 +704,7 @@ def test_a_model_without_tools_is_not_asked_to_use_some(adapter: type[OpenAIChat
     assert len(conversation_of(body_of(model, tools=()))) == 1
 
 
-PLAIN_SAMPLING = Settings(temperature=0.2, top_p=0.9)
+PLAIN_SAMPLING = ModelSettings(temperature=0.2, top_p=0.9)
 WITH_STOP = replace(PLAIN_SAMPLING, stop=("END",))
 WITH_SEED = replace(WITH_STOP, seed=7)
 SAMPLED: Json = {"temperature": 0.2, "top_p": 0.9}
@@ -719,7 +723,7 @@ SAMPLED: Json = {"temperature": 0.2, "top_p": 0.9}
     ],
 )
 def test_how_words_are_chosen_is_said_by_the_names_of_the_api(
-    model: AnyModel, settings: Settings, fields: Json
+    model: AnyModel, settings: ModelSettings, fields: Json
 ) -> None:
     plain, said = body_of(model, tools=()), body_of(model, settings=settings, tools=())
     assert {name: said[name] for name in said if name not in plain} == fields
@@ -728,18 +732,34 @@ def test_how_words_are_chosen_is_said_by_the_names_of_the_api(
 @pytest.mark.parametrize(
     ("model", "settings", "said"),
     [
-        (SONNET, Settings(temperature=0), "claude-sonnet-5-5 takes no temperature. Leave it out of Settings, or"),
-        (AnthropicModel("claude-opus-4-7"), Settings(temperature=1, top_p=0.5), "takes no temperature and no top_p."),
-        (AnthropicModel("claude-haiku-4-5"), Settings(seed=7), "takes no seed over the Messages API. Leave it out of"),
-        (AnthropicModel("claude-haiku-4-5"), Settings(temperature=0.1, thinking=2_000), "temperature while it reasons"),
-        (GPT, Settings(seed=7, stop=("END",)), "takes no seed and no stop over the Responses API."),
-        (OpenAIModel("gpt-5"), Settings(temperature=0.5), "openai:gpt-5 takes no temperature while it reasons."),
-        (OpenAIModel("gpt-5.1"), Settings(top_p=0.5, thinking="low"), "takes no top_p while it reasons"),
-        (OpenAIChatModel("o3"), Settings(temperature=0.5), "openai:o3 takes no temperature while it reasons."),
+        (
+            SONNET,
+            ModelSettings(temperature=0),
+            "claude-sonnet-5-5 takes no temperature. Leave it out of ModelSettings, or",
+        ),
+        (
+            AnthropicModel("claude-opus-4-7"),
+            ModelSettings(temperature=1, top_p=0.5),
+            "takes no temperature and no top_p.",
+        ),
+        (
+            AnthropicModel("claude-haiku-4-5"),
+            ModelSettings(seed=7),
+            "takes no seed over the Messages API. Leave it out of",
+        ),
+        (
+            AnthropicModel("claude-haiku-4-5"),
+            ModelSettings(temperature=0.1, thinking=2_000),
+            "temperature while it reasons",
+        ),
+        (GPT, ModelSettings(seed=7, stop=("END",)), "takes no seed and no stop over the Responses API."),
+        (OpenAIModel("gpt-5"), ModelSettings(temperature=0.5), "openai:gpt-5 takes no temperature while it reasons."),
+        (OpenAIModel("gpt-5.1"), ModelSettings(top_p=0.5, thinking="low"), "takes no top_p while it reasons"),
+        (OpenAIChatModel("o3"), ModelSettings(temperature=0.5), "openai:o3 takes no temperature while it reasons."),
     ],
 )
 def test_a_way_to_choose_words_that_a_model_has_not_is_refused_and_never_dropped(
-    model: AnyModel, settings: Settings, said: str
+    model: AnyModel, settings: ModelSettings, said: str
 ) -> None:
     with pytest.raises(ProviderError) as caught:
         body_of(model, settings=settings, tools=())

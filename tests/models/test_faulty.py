@@ -6,7 +6,7 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Failure, ProviderError, Success, Usage, run
 from journeyman.model import Collector
-from journeyman.models import Faulty, Scripted
+from journeyman.models import FaultyModel, ScriptedModel
 from journeyman.models.faulty import FAULTS, Fault, FaultKind
 from journeyman.models.scripted import call, say
 from journeyman.types import NOTHING_USED, Message, Text, ToolUse
@@ -25,7 +25,7 @@ class Asked:
     used: Usage = NOTHING_USED
 
 
-async def ask(model: Faulty, *messages: Message) -> Asked:
+async def ask(model: FaultyModel, *messages: Message) -> Asked:
     collector = Collector()
     try:
         response = await asking.ask(model, *messages, into=collector)
@@ -34,8 +34,8 @@ async def ask(model: Faulty, *messages: Message) -> Asked:
     return Asked(response.content, used=response.usage)
 
 
-def faulty(kind: FaultKind, *, seed: int = 1) -> Faulty:
-    return Faulty(Scripted([LOOKS], repeat=True), seed, rate=1, faults=[kind])
+def faulty(kind: FaultKind, *, seed: int = 1) -> FaultyModel:
+    return FaultyModel(ScriptedModel([LOOKS], repeat=True), seed, rate=1, faults=[kind])
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def faulty(kind: FaultKind, *, seed: int = 1) -> Faulty:
     [("refused", "network", None), ("rate_limited", "rate_limited", 429), ("overloaded", "overloaded", 529)],
 )
 async def test_a_request_that_is_turned_away_used_nothing(kind: FaultKind, error_kind: str, status: int | None) -> None:
-    model = Faulty(Scripted([]), 1, rate=1, faults=[kind], retry_after_s=3)
+    model = FaultyModel(ScriptedModel([]), 1, rate=1, faults=[kind], retry_after_s=3)
     asked = await ask(model)
     assert asked.error is not None
     assert (asked.error.kind, asked.error.status, asked.error.retry_after_s) == (error_kind, status, 3)
     assert asked.used == NOTHING_USED
     assert model.made == [Fault(1, kind)]
-    assert "a fault that Faulty made, seed 1." in str(asked.error)
+    assert "a fault that FaultyModel made, seed 1." in str(asked.error)
 
 
 @pytest.mark.parametrize(("kind", "error_kind"), [("cut", "stream_cut"), ("idle", "stream_idle")])
@@ -92,7 +92,7 @@ async def test_an_empty_answer_says_nothing_and_still_costs() -> None:
 
 
 async def test_a_fault_that_does_not_fit_the_answer_is_not_made() -> None:
-    model = Faulty(Scripted(["Hi."], repeat=True), 1, rate=1, faults=["damaged_arguments", "repeated_ids"])
+    model = FaultyModel(ScriptedModel(["Hi."], repeat=True), 1, rate=1, faults=["damaged_arguments", "repeated_ids"])
     for _ in range(4):
         assert (await ask(model)).content == (Text("Hi."),)
     assert model.made == []
@@ -101,7 +101,7 @@ async def test_a_fault_that_does_not_fit_the_answer_is_not_made() -> None:
 @virtual_clock
 async def test_the_same_seed_makes_the_same_faults() -> None:  # X39
     async def made(seed: int) -> list[Fault]:
-        model = Faulty(Scripted([LOOKS], repeat=True), seed, rate=0.5)
+        model = FaultyModel(ScriptedModel([LOOKS], repeat=True), seed, rate=0.5)
         for _ in range(60):
             await ask(model)
         return model.made
@@ -113,7 +113,7 @@ async def test_the_same_seed_makes_the_same_faults() -> None:  # X39
 
 
 async def test_without_a_rate_nothing_fails() -> None:
-    model = Faulty(Scripted([LOOKS], repeat=True), 1, rate=0)
+    model = FaultyModel(ScriptedModel([LOOKS], repeat=True), 1, rate=0)
     for _ in range(20):
         assert (await ask(model)).content == LOOKS.content
     assert model.made == []
@@ -124,7 +124,7 @@ async def test_a_run_bears_every_fault_or_says_why_not() -> None:  # X39
     look = make_tool("look", "found {what}")
     outcomes: set[str] = set()
     for seed in range(40):
-        model = Faulty(Scripted([LOOKS, LOOKS, "Done."], repeat=True), seed, rate=0.4)
+        model = FaultyModel(ScriptedModel([LOOKS, LOOKS, "Done."], repeat=True), seed, rate=0.4)
         recorder = Recorder()
         result = await run(Agent(name="tester", model=model, tools=[look]), "Go.", on_event=recorder)
         check_balance(recorder.events)
@@ -137,7 +137,7 @@ async def test_a_run_bears_every_fault_or_says_why_not() -> None:  # X39
 
 def test_faults_that_do_not_exist_and_rates_that_are_none_are_refused() -> None:
     with pytest.raises(DefinitionError) as caught:
-        Faulty(Scripted([]), 1, rate=2, faults=["fire"])  # pyright: ignore[reportArgumentType] - the mistake in question
+        FaultyModel(ScriptedModel([]), 1, rate=2, faults=["fire"])  # pyright: ignore[reportArgumentType] - the mistake in question
     assert [problem.message for problem in caught.value.problems] == ["rate is 2.", "faults is ['fire']."]
     with pytest.raises(DefinitionError, match="Choose from: refused, "):
-        Faulty(Scripted([]), 1, faults=[])
+        FaultyModel(ScriptedModel([]), 1, faults=[])

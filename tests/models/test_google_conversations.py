@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from journeyman import Agent, Chat, Price, Settings, run, tool
+from journeyman import Agent, Chat, ModelSettings, Price, run, tool
 from journeyman.compaction import Compaction
 from journeyman.models.google import GoogleModel
 from journeyman.types import Message, Opaque, Text, Thinking, ToolResult, ToolUse, Usage
@@ -50,7 +50,12 @@ async def test_a_shortened_conversation_has_the_user_first_and_no_result_without
     async with GeminiApi([*steps, answer("Done.")]) as api, made(api.url) as model:
         compaction = Compaction([KeepTheEnd()], window_tokens=3_000)
         agent = Agent(
-            name="a", model=model, tools=[look], compaction=compaction, settings=Settings(max_tokens=500), retries=0
+            name="a",
+            model=model,
+            tools=[look],
+            compaction=compaction,
+            settings=ModelSettings(max_tokens=500),
+            request_retries=0,
         )
         result = succeeded(await run(agent, "Look at everything."))
     lengths = [len(each.body["contents"]) for each in api.requests]  # pyright: ignore[reportArgumentType]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.errors import ProviderError
-from journeyman.model import Settings, ToolSpec
+from journeyman.model import ModelSettings, ToolSpec
 from journeyman.models.google import GoogleModel
 from journeyman.models.google.encode import DUMMY_SIGNATURE
 from journeyman.types import (
@@ -196,15 +196,15 @@ def test_a_choice_of_tools_is_a_mode_and_strict_schemas_are_enforced() -> None: 
 
     strict = strict_tool(closed(name=PLAIN))
     assert mode() is None
-    assert mode(settings=Settings(tool_choice="any")) == "ANY"
-    assert mode(settings=Settings(tool_choice="none")) == "NONE"
-    assert mode(tools=(), settings=Settings(tool_choice="any")) is None
+    assert mode(settings=ModelSettings(tool_choice="any")) == "ANY"
+    assert mode(settings=ModelSettings(tool_choice="none")) == "NONE"
+    assert mode(tools=(), settings=ModelSettings(tool_choice="any")) is None
     assert mode(tools=(QUERY, strict)) == "VALIDATED"
     assert mode(tools=(strict_tool({"type": "object", "properties": {"x": PLAIN}}),)) is None
 
 
 def test_how_words_are_chosen_is_said_in_the_generation_config() -> None:
-    body = body_of(LATE, settings=Settings(temperature=0.2, top_p=0.9, seed=7, stop=("END",), max_tokens=100))
+    body = body_of(LATE, settings=ModelSettings(temperature=0.2, top_p=0.9, seed=7, stop=("END",), max_tokens=100))
     sampling = {"temperature": 0.2, "topP": 0.9, "seed": 7, "stopSequences": ["END"]}
     assert body["generationConfig"] == {"maxOutputTokens": 100, **sampling}
 
@@ -212,14 +212,14 @@ def test_how_words_are_chosen_is_said_in_the_generation_config() -> None:
 def test_the_users_own_fields_go_where_the_api_looks_for_them() -> None:  # section 2
     safety = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
     extra: Json = {"temperature": 0.5, "safetySettings": safety, "thinkingConfig": {"includeThoughts": False}}
-    body = body_of(LATE, settings=Settings(max_tokens=100, thinking="low", extra={**extra, "labels": {"a": "b"}}))
+    body = body_of(LATE, settings=ModelSettings(max_tokens=100, thinking="low", extra={**extra, "labels": {"a": "b"}}))
     thinking = {"thinkingLevel": "LOW", "includeThoughts": False}
     assert body["generationConfig"] == {"maxOutputTokens": 100, "thinkingConfig": thinking, "temperature": 0.5}
     assert (body["safetySettings"], body["labels"]) == (safety, {"a": "b"})
 
 
 def test_hosted_tools_stand_beside_functions() -> None:  # section 5: 7 taken
-    body = body_of(LATE, settings=Settings(extra={"tools": [{"googleSearch": {}}]}))
+    body = body_of(LATE, settings=ModelSettings(extra={"tools": [{"googleSearch": {}}]}))
     assert [sorted(tool) for tool in body["tools"]] == [["functionDeclarations"], ["googleSearch"]]
     assert body["toolConfig"] == {"includeServerSideToolInvocations": True}
 
@@ -227,7 +227,7 @@ def test_hosted_tools_stand_beside_functions() -> None:  # section 5: 7 taken
 @pytest.mark.parametrize("key", ["contents", "systemInstruction"])
 def test_what_the_agent_makes_is_not_taken_from_settings(key: str) -> None:
     with pytest.raises(ProviderError, match=key) as caught:
-        body_of(LATE, settings=Settings(extra={key: []}))
+        body_of(LATE, settings=ModelSettings(extra={key: []}))
     assert caught.value.kind == "bad_request"
 
 
@@ -246,7 +246,7 @@ def test_what_the_agent_makes_is_not_taken_from_settings(key: str) -> None:
     ],
 )
 def test_thinking_is_asked_for_as_the_model_takes_it(name: str, thinking: Any, sent: Json | None) -> None:  # noqa: ANN401
-    body = body_of(GoogleModel(name, api_key="k"), settings=Settings(thinking=thinking))
+    body = body_of(GoogleModel(name, api_key="k"), settings=ModelSettings(thinking=thinking))
     assert body["generationConfig"].get("thinkingConfig") == sent
 
 
@@ -257,17 +257,17 @@ def test_thinking_is_asked_for_as_the_model_takes_it(name: str, thinking: Any, s
         ("gemini-3-flash-preview", 2_000, "takes no thinking budget. Ask for a level"),
         ("gemini-2.5-pro", "off", "always reasons"),
         ("gemini-2.5-flash", 100, "A thinking budget of 100 is not between 512 and 24576"),
-        ("gemini-2.0-flash", "low", "does not reason. Leave Settings.thinking at None"),
+        ("gemini-2.0-flash", "low", "does not reason. Leave ModelSettings.thinking at None"),
     ],
 )
 def test_thinking_that_the_model_cannot_do_is_refused_here(name: str, thinking: Any, words: str) -> None:  # noqa: ANN401
     with pytest.raises(ProviderError, match=words) as caught:
-        body_of(GoogleModel(name, api_key="k"), settings=Settings(thinking=thinking))
+        body_of(GoogleModel(name, api_key="k"), settings=ModelSettings(thinking=thinking))
     assert caught.value.kind == "bad_request"
 
 
 def test_the_thoughts_leave_room_for_the_answer() -> None:  # section 2: thoughts count into maxOutputTokens
-    settings = Settings(thinking="high")
+    settings = ModelSettings(thinking="high")
     body = body_of(EARLY, settings=settings, max_tokens=4_000)
     assert body["generationConfig"]["thinkingConfig"]["thinkingBudget"] == 3_000
     assert "thinkingConfig" not in body_of(EARLY, settings=settings, max_tokens=400)["generationConfig"]

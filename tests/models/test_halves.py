@@ -10,7 +10,7 @@ from journeyman import Agent, Chat, run
 from journeyman.connect import connect
 from journeyman.durable import Durable
 from journeyman.events import TextDelta
-from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import ToolUse
 from tests.models.asking import Json
 from tests.models.raw_server import RawServer, http
@@ -109,18 +109,18 @@ async def test_arguments_with_half_a_pair_are_arguments(name: str) -> None:
 
 
 async def test_a_script_may_hold_halves() -> None:
-    script = Scripted([call("note", text=HALF, id="1"), say(HALF)])
+    script = ScriptedModel([call("note", text=HALF, id="1"), say(HALF)])
     assert (await run(Agent(name="bot", model=script, tools=[note]), HALF)).unwrap() == "half ?."
 
 
 async def test_durable_runs_and_chats_take_halves_and_names_with_halves_are_refused(tmp_path: Path) -> None:
-    bot = Agent(name="bot", model=FromFunction(lambda _: HALF))
+    bot = Agent(name="bot", model=FunctionModel(lambda _: HALF))
     async with Durable(tmp_path / "runs.db") as durable:
         for _ in range(2):  # the second time it is the same run
             assert (await durable.run(bot, HALF, id="a")).unwrap() == "half ?."
         waiting = await durable.start(bot, HALF, id="b")
         await waiting.steer(HALF)
-        for option in ("queue", "dedup", "id"):
+        for option in ("queue", "idempotency_key", "id"):
             with pytest.raises(ValueError, match=f"The {option} .* cannot be used"):
                 await durable.start(bot, "x", **cast("dict[str, Any]", {option: HALF}))
         async with Chat.open(bot, durable, id="c", create=True) as talk:

@@ -9,19 +9,19 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, DefinitionError, ErrorCode, Host, Limits, Price, Settings, Success, run
+from journeyman import Agent, DefinitionError, ErrorCode, Limits, ModelSettings, Price, Runtime, Success, run
 from journeyman.errors import ProviderError
 from journeyman.events import Event, HostedToolRan, ModelResponded
-from journeyman.hosted import CodeExecution, FileSearch, Found, HostedTool, Location, WebSearch, hosted_calls
+from journeyman.hosted import CodeExecution, FileSearch, HostedTool, Location, SearchHit, WebSearch, hosted_calls
 from journeyman.model import Model, facts_of
-from journeyman.models import Fallback, price_for
+from journeyman.models import FallbackModel, price_for
 from journeyman.models.anthropic.client import on_vertex
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.google import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import VLLM
 from journeyman.models.openai.responses import OpenAIModel
-from journeyman.models.scripted import Scripted, say
+from journeyman.models.scripted import ScriptedModel, say
 from journeyman.types import Message, Opaque, Text, Usage
 from tests.contracts import makers
 from tests.models.asking import Json, ask
@@ -95,7 +95,7 @@ SCRIPTED_CODE: Final[list[Json]] = [
 
 
 def agent(model: Model, *hosted: HostedTool, **more: Any) -> Agent[str, str]:  # noqa: ANN401 - what an agent takes
-    return Agent(name="searcher", model=model, system="Search.", settings=Settings(hosted=hosted), **more)
+    return Agent(name="searcher", model=model, system="Search.", settings=ModelSettings(hosted=hosted), **more)
 
 
 async def played(searcher: Agent[str, str], *, history: Sequence[Message] = ()) -> tuple[Success[str], list[Event]]:
@@ -103,7 +103,7 @@ async def played(searcher: Agent[str, str], *, history: Sequence[Message] = ()) 
     return succeeded(await run(searcher, "What sells in May?", on_event=events.append, history=history)), events
 
 
-def told(events: Sequence[Event]) -> list[tuple[str, str, str, tuple[Found, ...], str | None]]:
+def told(events: Sequence[Event]) -> list[tuple[str, str, str, tuple[SearchHit, ...], str | None]]:
     calls = [event.call for event in events if isinstance(event, HostedToolRan)]
     return [(call.tool, call.asked, call.output, call.found, call.error) for call in calls]
 
@@ -143,7 +143,7 @@ async def test_anthropic_searches_and_runs_code_and_pauses_in_between() -> None:
         },
         {"type": "code_execution_20250825", "name": "code_execution"},
     ]
-    found = tuple([Found(title=title, url=f"https://example.com/{n}") for n, title in enumerate(("May", "June"))])
+    found = tuple([SearchHit(title=title, url=f"https://example.com/{n}") for n, title in enumerate(("May", "June"))])
     assert told(events) == [("web_search", "umbrellas", "", found, None), ("code_execution", "ls", "a.txt", (), None)]
     kinds = [type(event) for event in events if isinstance(event, HostedToolRan | ModelResponded)]
     assert kinds == [ModelResponded, ModelResponded, HostedToolRan, HostedToolRan]
@@ -173,10 +173,10 @@ async def test_responses_search_run_code_and_look_into_files() -> None:
         "file_search_call.results",
     ]
     assert told(events) == [
-        ("web_search", "umbrellas", "", (Found(url="https://example.com/0"),), None),
+        ("web_search", "umbrellas", "", (SearchHit(url="https://example.com/0"),), None),
         ("web_search", "https://example.com/0", "", (), None),
         ("code_execution", "print(2)", "2", (), None),
-        ("file_search", "rain", "", (Found(title="rain.txt", text="It rains."),), None),
+        ("file_search", "rain", "", (SearchHit(title="rain.txt", text="It rains."),), None),
     ]
     used = used_by(ended)
     assert (used.web_searches, used.code_executions, used.file_searches) == (1, 1, 1)  # to open a page is no search
@@ -202,7 +202,7 @@ async def test_a_search_model_of_chat_completions_cites_its_pages() -> None:
     approximate = {"type": "approximate", "approximate": {"city": "Berlin", "country": "DE"}}
     assert body_of(api, 0)["web_search_options"] == {"search_context_size": "high", "user_location": approximate}
     assert "tools" not in body_of(api, 0)
-    assert told(events) == [("web_search", "", "", (Found(title="May", url="https://example.com/0"),), None)]
+    assert told(events) == [("web_search", "", "", (SearchHit(title="May", url="https://example.com/0"),), None)]
     assert used_by(ended).web_searches == 1
 
 
@@ -224,7 +224,7 @@ async def test_gemini_searches_and_runs_code_beside_tools() -> None:
     assert body["toolConfig"]["includeServerSideToolInvocations"] is True
     assert told(events) == [
         ("code_execution", "print(2)", "2", (), None),
-        ("web_search", "umbrellas\nrain", "", (Found(title="May", url="https://example.com/0"),), None),
+        ("web_search", "umbrellas\nrain", "", (SearchHit(title="May", url="https://example.com/0"),), None),
     ]
     sent_back = body_of(api, 1)["contents"][1]["parts"]
     assert [min(part.keys() - {"thoughtSignature"}) for part in sent_back] == [
@@ -283,9 +283,9 @@ LACKING: Final[dict[str, tuple[Model, HostedTool, str]]] = {
         FileSearch(stores=("a",)),
         "it has no hosted file_search",
     ),
-    "one of two lacks it": (Fallback(claude(), OpenAIModel("gpt-5.2")), CodeExecution(), ""),
+    "one of two lacks it": (FallbackModel(claude(), OpenAIModel("gpt-5.2")), CodeExecution(), ""),
     "neither of two lacks it all": (
-        Fallback(claude(), OpenAIModel("gpt-5.2")),
+        FallbackModel(claude(), OpenAIModel("gpt-5.2")),
         WebSearch(context_size="low"),
         "its hosted web_search has no context_size",
     ),
@@ -302,7 +302,7 @@ async def test_what_a_model_lacks_is_said_before_any_call(name: str) -> None:
         agent(model, hosted)
     assert [problem.code for problem in raised.value.problems] == ["NOT_HOSTED"]
     assert words in str(raised.value)
-    ended = failed(await run(agent(Scripted([say("Hm.")]), hosted), "Hi.", host=Host(model=model)))
+    ended = failed(await run(agent(ScriptedModel([say("Hm.")]), hosted), "Hi.", runtime=Runtime(model=model)))
     assert ended.error.code == ErrorCode.MODEL_UNAVAILABLE
     assert words in str(ended.error)
 
@@ -340,7 +340,7 @@ def test_claude_elsewhere_has_what_is_documented_there() -> None:
 )
 def test_wrong_hosted_tools_are_named(hosted: Any, words: str) -> None:  # noqa: ANN401 - the mistakes
     with pytest.raises(DefinitionError) as raised:
-        Agent(name="searcher", model=Scripted([]), settings=Settings(hosted=hosted))
+        Agent(name="searcher", model=ScriptedModel([]), settings=ModelSettings(hosted=hosted))
     assert {problem.code for problem in raised.value.problems} == {"INVALID_HOSTED"}
     assert words in str(raised.value)
 
@@ -405,7 +405,7 @@ def test_what_is_no_call_is_left_out(block: str) -> None:
 
 
 async def test_a_model_without_facts_is_asked() -> None:
-    succeeded(await run(agent(Scripted([say("Hm.")]), WebSearch()), "Hi."))
+    succeeded(await run(agent(ScriptedModel([say("Hm.")]), WebSearch()), "Hi."))
 
 
 async def test_settings_for_one_request_are_checked_as_well() -> None:

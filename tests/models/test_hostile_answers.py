@@ -10,7 +10,7 @@ from typing import TypeAlias
 import orjson
 import pytest
 
-from journeyman import Agent, Model, Settings, run
+from journeyman import Agent, Model, ModelSettings, run
 from journeyman.connect import connect
 from journeyman.endings import UnusableAnswerContext
 from journeyman.errors import ProviderError, UnusableAnswer
@@ -256,7 +256,7 @@ NEGATIVE = [
 )
 async def test_a_run_says_why_an_answer_was_not_taken(sent: Callable[[], Sent], reason: str, limit: int | None) -> None:
     async with RawServer(http(stream_of(sent()))) as server:
-        agent = Agent(name="a", model=model_at(server.url), settings=Settings(max_tokens=1_000))
+        agent = Agent(name="a", model=model_at(server.url), settings=ModelSettings(max_tokens=1_000))
         result = failed(await run(agent, "Hello"))
     assert isinstance(result.error.context, UnusableAnswerContext)
     assert (result.error.code, result.error.context.limit) == ("INVALID_RESPONSE", limit)

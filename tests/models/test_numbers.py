@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Agent, Host, Tool, run
+from journeyman import Agent, Runtime, Tool, run
 from journeyman.gate import DecisionCodec, GateRequest, Rewrite
 from journeyman.json_numbers import WrittenNumber, read_json, write_json
 from journeyman.model import Prefix
@@ -16,7 +16,7 @@ from journeyman.models.anthropic.decode import Decoder as AnthropicDecoder
 from journeyman.models.google.decode import Decoder as GoogleDecoder
 from journeyman.models.google.encode import Codec, encode
 from journeyman.models.openai.chat_decode import Decoder as ChatDecoder
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.types import JsonObject, Message, Text, ToolUse
 from tests.models.decoding import AnyDecoder, fed, summed
 
@@ -66,9 +66,9 @@ async def test_a_gate_rewrites_numbers_as_they_are() -> None:
         return "ok"
 
     schema: JsonObject = {"type": "object", "properties": {"wei": {"type": "integer"}}}
-    model = Scripted([call("send", wei=25_000_000_000_000_000_001), "Sent."])
+    model = ScriptedModel([call("send", wei=25_000_000_000_000_000_001), "Sent."])
     agent = Agent(name="clerk", model=model, tools=[Tool("send", "Send wei.", schema, send)])
-    (await run(agent, "Go.", host=Host(gate=Limit()))).unwrap()
+    (await run(agent, "Go.", runtime=Runtime(gate=Limit()))).unwrap()
     assert got == [{"wei": 25_000_000_000_000_000_001, "most": 2**70}]
     decision = Rewrite({"wei": 2**70})
     assert DecisionCodec().decode(DecisionCodec().encode(decision)) == decision

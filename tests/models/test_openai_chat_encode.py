@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from journeyman import Document, Message, ProviderError, ToolResult, Usage
-from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel, ToolSpec
+from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ThinkingLevel, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint
 from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
@@ -42,7 +42,7 @@ def messages_of(*messages: Message, endpoint: Endpoint = OPENAI) -> list[Json]:
     return sent(*messages, model=on(endpoint, "gpt-4.1"))["messages"]
 
 
-def refused(settings: Settings, model: OpenAIChatModel = GPT, **more: Any) -> str:  # noqa: ANN401 - as request
+def refused(settings: ModelSettings, model: OpenAIChatModel = GPT, **more: Any) -> str:  # noqa: ANN401 - as request
     with pytest.raises(ProviderError) as caught:
         sent(model=model, settings=settings, **more)
     assert caught.value.kind == "bad_request"
@@ -82,24 +82,24 @@ NO_EFFORT = on(replace(VLLM, effort_field=None))
 @pytest.mark.parametrize(
     ("model", "thinking", "said"),
     [
-        (GPT, "low", "openai:gpt-4.1 takes no effort for reasoning. Leave Settings.thinking at None."),
+        (GPT, "low", "openai:gpt-4.1 takes no effort for reasoning. Leave ModelSettings.thinking at None."),
         (on(OPENAI, "o3"), 2_000, "openai:o3 takes no thinking budget. Ask for a level, such as thinking='medium'."),
         (NO_EFFORT, "low", "vllm:some-model has no known field for the effort of reasoning."),
         (on(OPENROUTER), 9_000, "A thinking budget of 9000 is not between 1 and max_tokens, which is 8192."),
     ],
 )
 def test_reasoning_that_a_model_does_not_have_is_refused(model: OpenAIChatModel, thinking: Thought, said: str) -> None:
-    assert refused(Settings(thinking=thinking), model, tools=()).startswith(said)
+    assert refused(ModelSettings(thinking=thinking), model, tools=()).startswith(said)
 
 
 def test_models_that_do_not_reason_with_tools_are_not_asked_for_both() -> None:
-    said = refused(Settings(thinking="high"), on(OPENAI, "gpt-5.6"))
+    said = refused(ModelSettings(thinking="high"), on(OPENAI, "gpt-5.6"))
     assert "openai:gpt-5.6 cannot both reason and use tools over Chat Completions" in said
     assert "'openai:gpt-5.6'" in said
 
 
 def test_models_without_tools_over_chat_completions_say_where_they_have_them() -> None:
-    said = refused(Settings(), on(AZURE, "gpt-6-astra"))
+    said = refused(ModelSettings(), on(AZURE, "gpt-6-astra"))
     assert "azure:gpt-6-astra has no tools over Chat Completions" in said
     assert "'azure-responses:gpt-6-astra'" in said
 
@@ -265,7 +265,7 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 
 def marked_texts(*messages: Message, cache: CachePolicy = "auto", model: OpenAIChatModel = CLAUDE, **more: Any) -> Json:  # noqa: ANN401 - as request
     """Return the places of cache marks in a request, and the texts that are marked."""
-    body = sent(*messages, model=model, settings=Settings(cache=cache), **more)
+    body = sent(*messages, model=model, settings=ModelSettings(cache=cache), **more)
     places: Json = {}
     for index, message in enumerate(body["messages"]):
         for part in message["content"] if isinstance(message["content"], list) else ():
@@ -333,7 +333,7 @@ def test_a_request_marks_aside_begins_with_the_bytes_of_the_one_before() -> None
     prefix = Prefix(system=(Text("Be brief."),), tools=(QUERY,))
     turns = [user(Text("Hello", cache_mark=True)), assistant(Text("Hi."), ToolUse("call_1", "query"))]
     turns += [user(ToolResult("1", tool_use_id="call_1")), assistant(Text("One.")), user(Text("And?"))]
-    asked = [Request(prefix=prefix, messages=turns[:count], settings=Settings()) for count in (1, 3, 5)]
+    asked = [Request(prefix=prefix, messages=turns[:count], settings=ModelSettings()) for count in (1, 3, 5)]
     bodies = [CLAUDE.body(each).replace(b"," + orjson.dumps(MARK)[1:-1], b"") for each in asked]
     for before, after in pairwise(bodies):
         assert after.startswith(before.removesuffix(b"]}") + b",")
@@ -382,7 +382,7 @@ def _conversations(draw: st.DrawFn) -> list[Message]:
 )
 def test_any_conversation_is_one_the_api_takes(said: list[Message], endpoint: Endpoint, cache: CachePolicy) -> None:
     system = (Text("S", cache_mark=True), Text("T"))
-    body = sent(*said, model=on(endpoint, "gpt-4.1"), system=system, settings=Settings(cache=cache))
+    body = sent(*said, model=on(endpoint, "gpt-4.1"), system=system, settings=ModelSettings(cache=cache))
     service = Service(
         reasoning_field=endpoint.reasoning_field,
         extensions=frozenset({"usage"} if endpoint.tells_cost else ()),

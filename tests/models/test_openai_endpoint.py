@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from journeyman.connect import connect
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.model import Facts, Prefix, Request, Settings, ThinkingLevel, ToolSpec
+from journeyman.model import Facts, ModelSettings, Prefix, Request, ThinkingLevel, ToolSpec
 from journeyman.models.error_reports import error_within
 from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OPENROUTER, OpenAIChatModel, OpenAIModel
 from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpoint, known_of
@@ -41,7 +41,7 @@ def responses(name: str, **options: object) -> OpenAIModel:
     return model
 
 
-def body_of(endpoint: Endpoint, name: str, settings: Settings, *tools: ToolSpec) -> dict[str, Any]:
+def body_of(endpoint: Endpoint, name: str, settings: ModelSettings, *tools: ToolSpec) -> dict[str, Any]:
     """Return the body of a request over Chat Completions."""
     model = OpenAIChatModel(name, endpoint=endpoint, base_url="http://gpu.test")
     said = [Message("user", (Text("Hello."),))]
@@ -116,13 +116,13 @@ def test_the_endpoints_limits_win_over_those_that_are_known() -> None:
     ],
 )
 def test_a_level_becomes_the_best_word_there_is(endpoint: Endpoint, name: str, level: ThinkingLevel, word: str) -> None:
-    body = body_of(endpoint, name, Settings(thinking=level))
+    body = body_of(endpoint, name, ModelSettings(thinking=level))
     assert body.get("reasoning_effort", body.get("reasoning")) in (word, {"effort": word})
 
 
 def test_a_model_that_always_reasons_cannot_be_told_not_to() -> None:
     with pytest.raises(ProviderError) as caught:
-        body_of(OPENAI, "gpt-6-astra", Settings(thinking="off"))
+        body_of(OPENAI, "gpt-6-astra", ModelSettings(thinking="off"))
     assert str(caught.value) == "openai:gpt-6-astra always reasons. Ask for thinking='minimal' instead of 'off'."
 
 
@@ -141,9 +141,9 @@ def test_which_models_have_tools_over_chat_completions(endpoint: Endpoint, name:
     tool = ToolSpec(name="look", description="", input_schema={"type": "object"})
     said = {"no": "has no tools over Chat", "without reasoning": "cannot both reason and use tools", "yes": ""}[tools]
     with nullcontext() if tools == "yes" else pytest.raises(ProviderError, match=said):
-        body_of(endpoint, name, Settings(thinking="low"), tool)
+        body_of(endpoint, name, ModelSettings(thinking="low"), tool)
     if tools == "without reasoning":
-        assert body_of(endpoint, name, Settings(), tool)["reasoning_effort"] == "none"
+        assert body_of(endpoint, name, ModelSettings(), tool)["reasoning_effort"] == "none"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_an_error_within_an_answer_is_known_by_its_label(error: JsonValue, kind:
 
 def test_extra_fields_replace_ours_and_objects_are_put_together() -> None:
     extra: JsonObject = {"stream_options": {"include_obfuscation": False}, "store": [2], "d": None}
-    body = body_of(OPENAI, "gpt-4.1", Settings(extra=extra))
+    body = body_of(OPENAI, "gpt-4.1", ModelSettings(extra=extra))
     assert body["stream_options"] == {"include_usage": True, "include_obfuscation": False}
     assert (body["store"], body["d"]) == ([2], None)
 

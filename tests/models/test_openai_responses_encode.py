@@ -7,7 +7,7 @@ import orjson
 import pytest
 from hypothesis import given
 
-from journeyman import Document, Settings, ToolResult
+from journeyman import Document, ModelSettings, ToolResult
 from journeyman.models.openai.endpoint import AZURE, VLLM
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.types import Base64, Block, Image, JsonObject, Message, Role, Text, Thinking, ToolUse, Url
@@ -139,12 +139,12 @@ def test_a_schema_is_enforced_only_if_the_tool_and_the_service_want_that() -> No
 
 def test_extra_fields_are_sent_as_they_are_and_objects_are_put_together() -> None:
     extra: JsonObject = {"reasoning": {"summary": "auto"}, "prompt_cache_key": "k", "store": True, "background": False}
-    body = sent(settings=Settings(thinking="high", extra=extra))
+    body = sent(settings=ModelSettings(thinking="high", extra=extra))
     assert body["reasoning"] == {"effort": "high", "summary": "auto"}
     assert (body["prompt_cache_key"], body["store"], body["background"]) == ("k", True, False)
     assert faults_of(GPT, body) == []
 
 
 def test_the_cache_policy_changes_nothing_because_the_service_caches_by_itself() -> None:
-    bodies = {GPT.body(request(settings=Settings(cache=cache))) for cache in ("off", "auto", "explicit")}
+    bodies = {GPT.body(request(settings=ModelSettings(cache=cache))) for cache in ("off", "auto", "explicit")}
     assert len(bodies) == 1

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Tracer
 
-from journeyman import Host
+from journeyman import Runtime
 from journeyman.otel import OpenTelemetry
 from tests.support.otlp import Collector
 
@@ -29,8 +29,8 @@ class Sending:
     def telemetry(self, **options: Any) -> OpenTelemetry:  # noqa: ANN401 - those of an OpenTelemetry
         return OpenTelemetry(self.tracers, self.meters, **options)
 
-    def host(self, **options: Any) -> Host:  # noqa: ANN401 - the same
-        return Host(telemetry=self.telemetry(**options))
+    def runtime(self, **options: Any) -> Runtime:  # noqa: ANN401 - the same
+        return Runtime(telemetry=self.telemetry(**options))
 
     def received(self) -> Collector:
         """Send all that waits, and return what came."""

@@ -10,8 +10,8 @@ import pytest
 from journeyman import Agent, run
 from journeyman.durable import Durable
 from journeyman.mcp import Http, Stdio, mcp
-from journeyman.models.scripted import Scripted, call, say
-from journeyman.serve import agent_server, serve_http
+from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.serve import create_mcp_server, serve_mcp_http
 from tests.cli.program import Warm, assert_one_error_line, running
 from tests.otel.sending import Sending
 from tests.play import cancelled, succeeded
@@ -21,13 +21,13 @@ from tests.support.otlp import collecting
 
 AGENTS = """
 from journeyman import Agent, tool
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 
 @tool
 async def look() -> str:
     return "seen"
 
-scout = Agent(name="scout", model=Scripted([say(call("look")), "Done."]), tools=[look])
+scout = Agent(name="scout", model=ScriptedModel([say(call("look")), "Done."]), tools=[look])
 """
 
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_done_is_said_before_anything_runs(warm: Warm, scout: str
 
 def calling(tools: list[object]) -> Agent:
     asked = call("echo", input="Hello")
-    return Agent(name="lead", model=Scripted([say(asked), "Done."]), tools=tools)  # pyright: ignore[reportArgumentType]
+    return Agent(name="lead", model=ScriptedModel([say(asked), "Done."]), tools=tools)  # pyright: ignore[reportArgumentType]
 
 
 def assert_is_one_trace(sending: Sending) -> None:
@@ -131,10 +131,10 @@ def assert_is_one_trace(sending: Sending) -> None:
 async def test_a_run_that_is_served_over_http_is_a_part_of_its_clients_trace(sending: Sending) -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
-        serve_http(agent_server(echo, host=sending.host()), port=0, on_ready=ready.set_result)
+        serve_mcp_http(create_mcp_server(echo, runtime=sending.runtime()), port=0, on_ready=ready.set_result)
     )
     async with mcp({"guild": Http(await ready)}) as tools:
-        succeeded(await run(calling([*tools]), "Go.", host=sending.host()))
+        succeeded(await run(calling([*tools]), "Go.", runtime=sending.runtime()))
     await cancelled(serving)
     assert_is_one_trace(sending)
 
@@ -143,5 +143,5 @@ async def test_a_run_that_is_served_over_stdio_is_a_part_of_its_clients_trace(se
     words = command("echo", warm=warm)
     server = Stdio(words.command, (*words.args, "--otel"), env={**variables(sending.collector.url), "PYTHONUTF8": "1"})
     async with mcp({"guild": server}) as tools:
-        succeeded(await run(calling([*tools]), "Go.", host=sending.host()))
+        succeeded(await run(calling([*tools]), "Go.", runtime=sending.runtime()))
     assert_is_one_trace(sending)

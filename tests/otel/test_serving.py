@@ -11,7 +11,7 @@ NAMED = f"00-{TRACE}-{SPAN}-01"
 
 @pytest.mark.parametrize("path", ["runs", "chats/c/turns"])
 async def test_a_run_is_a_part_of_the_trace_that_its_request_names(sending: Sending, path: str) -> None:
-    async with serving([clerk()], host=sending.host()) as served:
+    async with serving([clerk()], runtime=sending.runtime()) as served:
         for traceparent in (NAMED, "00-nonsense", ""):
             status, _ = await served.ask("POST", f"/agents/clerk/{path}", {"input": "Hi."}, traceparent=traceparent)
             assert status == 200

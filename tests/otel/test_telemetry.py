@@ -15,11 +15,11 @@ from typing import Any, cast
 import pytest
 from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 
-from journeyman import Agent, Chat, Host, ProviderError, Rejected, Subagents, Tasks, Team, run, tool
+from journeyman import Agent, Chat, ProviderError, Rejected, Runtime, Subagents, Tasks, Team, run, tool
 from journeyman.durable import Durable
 from journeyman.gate import Deny
-from journeyman.model import Request, Response, Settings
-from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.model import ModelSettings, Request, Response
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.otel import OpenTelemetry, names
 from journeyman.record import Recordings
 from journeyman.store import Store
@@ -38,7 +38,7 @@ async def look(topic: str) -> str:
 
 
 def scout(*answers: Response | str | ProviderError, **options: Any) -> Agent[Any]:  # noqa: ANN401 - those of an Agent
-    return Agent(name="scout", model=Scripted(answers), tools=[look], **options)
+    return Agent(name="scout", model=ScriptedModel(answers), tools=[look], **options)
 
 
 def looked() -> Response:
@@ -46,7 +46,7 @@ def looked() -> Response:
 
 
 async def test_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions(sending: Sending) -> None:
-    succeeded(await run(scout(looked(), "Whales sing."), "Go.", host=sending.host()))
+    succeeded(await run(scout(looked(), "Whales sing."), "Go.", runtime=sending.runtime()))
     came = sending.received()
     assert came.tree() == [
         "invoke_agent scout",
@@ -94,7 +94,7 @@ async def test_cached_and_reasoning_tokens_and_the_cost_are_told(sending: Sendin
     usage = Usage(
         requests=1, input_tokens=7, output_tokens=9, cache_read_tokens=100, cache_write_tokens=20, reasoning_tokens=4
     )
-    await run(scout(say("Done.", usage=usage)), "Go.", host=sending.host())
+    await run(scout(say("Done.", usage=usage)), "Go.", runtime=sending.runtime())
     attributes = sending.received().one("chat scripted").attributes
     names = ("input_tokens", "output_tokens", "cache_read.input_tokens", "cache_write.input_tokens")
     told = [attributes[f"gen_ai.usage.{name}"] for name in (*names, "reasoning.output_tokens")]
@@ -102,7 +102,7 @@ async def test_cached_and_reasoning_tokens_and_the_cost_are_told(sending: Sendin
 
 
 async def test_figures_are_counted_by_operation_and_model(sending: Sending) -> None:
-    await run(scout(looked(), "Whales sing."), "Go.", host=sending.host())
+    await run(scout(looked(), "Whales sing."), "Go.", runtime=sending.runtime())
     figures = sending.received().metrics
     asked = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "scripted", "gen_ai.request.model": "scripted"}
     tool = {"gen_ai.tool.name": "look", "gen_ai.tool.type": "function", "gen_ai.agent.name": "scout"}
@@ -124,7 +124,7 @@ async def test_the_time_to_the_first_chunk_is_that_of_the_stream(sending: Sendin
     carrier = next(each for each in CARRIERS if each.name == "anthropic-events")
     async with carrier.play([say("Whales sing.")]) as played:
         agent = Agent(name="scout", model=played.model)
-        (await run(agent, "Go.", host=sending.host())).unwrap()
+        (await run(agent, "Go.", runtime=sending.runtime())).unwrap()
     came = sending.received()
     asked = came.named(f"chat {played.model.name}")[0]
     first_s = asked.attributes["gen_ai.response.time_to_first_chunk"]
@@ -135,10 +135,10 @@ async def test_the_time_to_the_first_chunk_is_that_of_the_stream(sending: Sendin
 
 
 async def test_a_request_says_how_the_model_picks_its_words_wherever_the_provider_has_that(sending: Sending) -> None:
-    flat = Settings(extra={"temperature": 1, "top_p": 0.5, "seed": 7, "top_k": "many"}, thinking="low")
-    within = Settings(extra={"generationConfig": {"temperature": 0.25, "topK": 40, "seed": True}})
+    flat = ModelSettings(extra={"temperature": 1, "top_p": 0.5, "seed": 7, "top_k": "many"}, thinking="low")
+    within = ModelSettings(extra={"generationConfig": {"temperature": 0.25, "topK": 40, "seed": True}})
     for settings in (flat, within):
-        (await run(scout("Done.", settings=settings), "Go.", host=sending.host())).unwrap()
+        (await run(scout("Done.", settings=settings), "Go.", runtime=sending.runtime())).unwrap()
     first, second = [span.attributes for span in sending.received().named("chat scripted")]
     names = ("temperature", "top_p", "top_k", "seed", "reasoning.level", "stream")
     assert [first.get(f"gen_ai.request.{name}") for name in names] == [1.0, 0.5, None, 7, "low", None]
@@ -167,7 +167,7 @@ def test_every_name_is_one_of_the_conventions() -> None:
 
 async def test_a_request_that_was_refused_counts_as_one_without_tokens(sending: Sending) -> None:
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
-    failed(await run(scout(busy, retries=0), "Go.", host=sending.host()))
+    failed(await run(scout(busy, request_retries=0), "Go.", runtime=sending.runtime()))
     figures = sending.received().metrics
     assert [point["error.type"] for point in figures["gen_ai.client.inference.duration"]] == ["overloaded"]
     assert len(figures["gen_ai.client.inference.usage.input_tokens"]) == 1
@@ -175,9 +175,9 @@ async def test_a_request_that_was_refused_counts_as_one_without_tokens(sending: 
 
 
 async def test_a_run_says_what_its_agent_is_for(sending: Sending) -> None:
-    helper = Agent(name="helper", description="Checks.", model=Scripted("Yes."))
+    helper = Agent(name="helper", description="Checks.", model=ScriptedModel("Yes."))
     lead = scout(say(call("subagent", agent="helper", task="Is it?")), "Done.", description="Looks things up.")
-    (await run(replace(lead, tools=[look, Subagents(helper)]), "Go.", host=sending.host())).unwrap()
+    (await run(replace(lead, tools=[look, Subagents(helper)]), "Go.", runtime=sending.runtime())).unwrap()
     told = {span.name: span.attributes.get("gen_ai.agent.description") for span in sending.received().spans}
     assert (told["invoke_agent scout"], told["invoke_agent helper"]) == ("Looks things up.", "Checks.")
 
@@ -201,9 +201,9 @@ async def test_spans_of_the_programs_own_code_are_below_what_they_are_part_of(se
         with sending.own.start_as_current_span("POST model"):
             return next(answers)
 
-    agent = Agent(name="scout", model=FromFunction(answer), tools=[fetch, count])
+    agent = Agent(name="scout", model=FunctionModel(answer), tools=[fetch, count])
     with sending.own.start_as_current_span("GET /ask"):
-        await run(agent, "Go.", host=sending.host())
+        await run(agent, "Go.", runtime=sending.runtime())
         assert get_current_span().get_span_context().span_id == int(_current(sending), 16)
     assert sending.received().tree() == [
         "GET /ask",
@@ -226,10 +226,12 @@ def _current(sending: Sending) -> str:
 
 
 async def test_runs_below_are_children_of_the_call_that_asked_for_them(sending: Sending) -> None:
-    helper = Agent(name="helper", model=FromFunction(_helped))
+    helper = Agent(name="helper", model=FunctionModel(_helped))
     tasks = [{"agent": "helper", "task": "a"}, {"agent": "helper", "task": "b"}]
-    lead = Agent(name="lead", model=Scripted([say(call("subagent", tasks=tasks)), "Done."]), tools=[Subagents(helper)])
-    await run(lead, "Go.", host=sending.host())
+    lead = Agent(
+        name="lead", model=ScriptedModel([say(call("subagent", tasks=tasks)), "Done."]), tools=[Subagents(helper)]
+    )
+    await run(lead, "Go.", runtime=sending.runtime())
     assert sending.received().tree() == [
         "invoke_agent lead",
         "  attempt 1",
@@ -245,11 +247,11 @@ async def _helped(request: Request) -> Response:
 
 
 async def test_work_that_nobody_waits_for_is_a_trace_of_its_own_with_a_link(sending: Sending) -> None:
-    helper = Agent(name="helper", model=FromFunction(_helped))
+    helper = Agent(name="helper", model=FunctionModel(_helped))
     starts = call("subagent", agent="helper", task="a", background=True, id="call_1")
     async with Tasks() as tasks:
-        lead = Agent(name="lead", model=Scripted([say(starts), "Done."]), tools=[Subagents(helper, tasks=tasks)])
-        await run(lead, "Go.", host=sending.host())
+        lead = Agent(name="lead", model=ScriptedModel([say(starts), "Done."]), tools=[Subagents(helper, tasks=tasks)])
+        await run(lead, "Go.", runtime=sending.runtime())
     came = sending.received()
     helped, asked = came.one("invoke_agent helper"), came.one("execute_tool subagent")
     assert helped.trace != asked.trace
@@ -258,15 +260,15 @@ async def test_work_that_nobody_waits_for_is_a_trace_of_its_own_with_a_link(send
 
 
 async def test_a_member_of_a_team_is_linked_with_the_call_that_made_it(sending: Sending) -> None:
-    helper = Agent(name="helper", description="Helps.", model=FromFunction(_helped))
+    helper = Agent(name="helper", description="Helps.", model=FunctionModel(_helped))
     async with Team("crew") as team:
         starts = call("subagent", agent="helper", task="Help.", name="ada", id="call_1")
         lead = Agent(
             name="lead",
-            model=Scripted([say(starts), "Ok.", "Done."]),
+            model=ScriptedModel([say(starts), "Ok.", "Done."]),
             tools=[Subagents(helper, team=team), *team.tools()],
         )
-        async with Chat(lead, host=sending.host()) as chat:
+        async with Chat(lead, runtime=sending.runtime()) as chat:
             await chat.prompt("Go.")
             while await team.news():
                 await chat.continue_()
@@ -277,7 +279,7 @@ async def test_a_member_of_a_team_is_linked_with_the_call_that_made_it(sending: 
 
 
 async def test_the_turns_of_a_chat_have_one_conversation_and_each_its_trace(sending: Sending) -> None:
-    async with Chat(scout("One.", "Two."), host=sending.host()) as chat:
+    async with Chat(scout("One.", "Two."), runtime=sending.runtime()) as chat:
         await chat.prompt("Go.")
         await chat.prompt("On.")
     turns = sending.received().named("invoke_agent scout")
@@ -295,7 +297,7 @@ async def test_a_conversation_that_is_kept_has_the_id_of_its_session(
             store = await stack.enter_async_context(Durable(tmp_path / "runs.db"))
         for answer in (looked(), "Two."):
             agent = scout(answer, "Whales sing.")
-            async with Chat.open(agent, store, id="whales", host=sending.host(), create=True) as chat:
+            async with Chat.open(agent, store, id="whales", runtime=sending.runtime(), create=True) as chat:
                 (await chat.prompt("Go.")).unwrap()
     came = sending.received()
     assert len(came.named("execute_tool look")) == 1
@@ -317,11 +319,11 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
     gate = make_gate(Deny("No."), "forbidden")
     uses = [call("slow"), call("broken"), call("forbidden"), call("unknown"), call("look")]
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
-    model = Scripted([busy, say(*uses), "Done.", "Done."])
+    model = ScriptedModel([busy, say(*uses), "Done.", "Done."])
 
     tools, validators = [slow, broken, forbidden, look], [raising(Rejected("Never."))]
-    agent = Agent(name="scout", model=model, tools=tools, gate=gate, validators=validators, retries=1)
-    failed(await run(agent, "Go.", host=sending.host(), max_attempts=2))
+    agent = Agent(name="scout", model=model, tools=tools, gate=gate, validators=validators, request_retries=1)
+    failed(await run(agent, "Go.", runtime=sending.runtime(), max_attempts=2))
     came = sending.received()
     errors = {span.name: span.attributes.get("error.type") for span in came.spans if span.status == 2}
     assert errors == {
@@ -345,8 +347,8 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
 
 async def test_all_spans_of_a_cancelled_run_end(sending: Sending) -> None:
     door = Door()
-    agent = Agent(name="scout", model=Scripted([say(call("wait"))]), tools=[door.tool()])
-    running = asyncio.create_task(run(agent, "Go.", host=sending.host()))
+    agent = Agent(name="scout", model=ScriptedModel([say(call("wait"))]), tools=[door.tool()])
+    running = asyncio.create_task(run(agent, "Go.", runtime=sending.runtime()))
     await cancelled(running, when=door.reached)
     came = sending.received()
     assert came.tree() == ["invoke_agent scout", "  attempt 1", "    chat scripted", "    execute_tool wait"]
@@ -363,17 +365,17 @@ class BrokenTracers(NoOpTracerProvider):
 
 
 async def test_a_provider_that_raises_costs_spans_and_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    host = Host(telemetry=OpenTelemetry(BrokenTracers()))
+    runtime = Runtime(telemetry=OpenTelemetry(BrokenTracers()))
     with caplog.at_level(logging.WARNING, "journeyman"):
-        result = await run(scout(looked(), "Whales sing."), "Go.", host=host)
+        result = await run(scout(looked(), "Whales sing."), "Go.", runtime=runtime)
     assert result.unwrap() == "Whales sing."
     (warning,) = caplog.records
     assert (warning.levelname, "RuntimeError: No more spans." in warning.getMessage()) == ("WARNING", True)
 
 
 async def test_what_is_no_telemetry_is_refused() -> None:
-    result = failed(await run(scout("Done."), "Go.", host=Host(telemetry=cast("Any", 42))))
-    assert "Host.telemetry is 42" in result.error.message
+    result = failed(await run(scout("Done."), "Go.", runtime=Runtime(telemetry=cast("Any", 42))))
+    assert "Runtime.telemetry is 42" in result.error.message
     assert "OpenTelemetry() of journeyman.otel" in result.error.message
 
 
@@ -382,7 +384,7 @@ async def test_what_is_no_telemetry_is_refused() -> None:
 
 async def test_nothing_that_is_said_goes_out_unless_it_is_asked_for(sending: Sending) -> None:
     agent = scout(looked(), "Whales sing.", system="Be brief about whales.")
-    await run(agent, "Tell me of whales.", host=sending.host())
+    await run(agent, "Tell me of whales.", runtime=sending.runtime())
     came = b"".join(sending.received().bodies)
     assert len(came) > 1_000
     assert b"hales" not in came
@@ -390,7 +392,7 @@ async def test_nothing_that_is_said_goes_out_unless_it_is_asked_for(sending: Sen
 
 async def test_content_has_the_shapes_of_the_conventions_and_no_secrets(sending: Sending) -> None:
     agent = scout(say("Hm.", call("look", topic=SECRET, id="call_1")), "Whales sing.", system="Be brief.")
-    await run(agent, f"My key is {SECRET}.", host=sending.host(content=True))
+    await run(agent, f"My key is {SECRET}.", runtime=sending.runtime(content=True))
     came = sending.received()
     assert SECRET.encode() not in b"".join(came.bodies)
     second = came.named("chat scripted")[1].attributes
@@ -414,8 +416,8 @@ _CONTENT = ("system_instructions", "input.messages", "output.messages", "tool.de
 @pytest.mark.parametrize("size", [10, 1_000, 100_000])
 async def test_content_is_cut_to_its_limit_and_stays_json(sending: Sending, size: int) -> None:
     answers = [*[say("x" * size, call("read")) for _ in range(8)], say("y" * size)]
-    agent = Agent(name="scout", model=Scripted(answers), tools=[make_tool("read", "ü" * size)], system="z" * size)
-    await run(agent, "w" * size, host=sending.host(content=True, max_content_bytes=4_000))
+    agent = Agent(name="scout", model=ScriptedModel(answers), tools=[make_tool("read", "ü" * size)], system="z" * size)
+    await run(agent, "w" * size, runtime=sending.runtime(content=True, max_content_bytes=4_000))
     values = {
         (name, value)
         for span in sending.received().spans
@@ -439,8 +441,8 @@ def test_a_limit_that_leaves_no_room_is_refused() -> None:
 
 
 async def test_a_run_may_be_recorded_and_told_at_once(sending: Sending, tmp_path: Path) -> None:
-    host = Host(telemetry=sending.telemetry(), record=tmp_path / "runs.db")
-    await run(scout(looked(), "Whales sing."), "Go.", host=host)
+    runtime = Runtime(telemetry=sending.telemetry(), recorder=tmp_path / "runs.db")
+    await run(scout(looked(), "Whales sing."), "Go.", runtime=runtime)
     assert len(sending.received().spans) == 5
     with Recordings(tmp_path / "runs.db") as recordings:
         found = recordings.find("last")
@@ -465,14 +467,14 @@ async def test_all_lives_of_a_durable_run_are_in_the_trace_that_stored_it(sendin
     async def answer(request: Request) -> Response:
         return answers[len(request.messages)]
 
-    agent = Agent(name="scout", model=FromFunction(answer), tools=[look, fetch])
+    agent = Agent(name="scout", model=FunctionModel(answer), tools=[look, fetch])
     async with Durable(tmp_path / "runs.db", on_event=telemetry.hear) as durable:
         with sending.own.start_as_current_span("GET /ask"):
-            first = asyncio.create_task(durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry)))
+            first = asyncio.create_task(durable.run(agent, "Go.", id="whales", runtime=Runtime(telemetry=telemetry)))
         await cancelled(first, when=begun)
     is_broken = False
     async with Durable(tmp_path / "runs.db", on_event=telemetry.hear) as durable:
-        result = await durable.run(agent, "Go.", id="whales", host=Host(telemetry=telemetry))
+        result = await durable.run(agent, "Go.", id="whales", runtime=Runtime(telemetry=telemetry))
     assert result.unwrap() == "Done."
     came = sending.received()
     whole = "\n".join(came.tree())

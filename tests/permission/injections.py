@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from journeyman import Host, Tool
+from journeyman import Runtime, Tool
 from journeyman.gate import Allow, Approval, Decision, Deny, Gate
 from journeyman.models.scripted import Answer, call
 from journeyman.types import Effect, JsonObject
@@ -80,8 +80,8 @@ async def played(suite: Suite, task: Task, injection: Call | None, gate: Gate, *
     wishes = [first, *([] if injection is None else [injection]), *rest]
     answers: list[Answer] = [call(name, id=f"c{n}", **arguments) for n, (name, arguments) in enumerate(wishes)]
     person = Person(task.calls)
-    host = Host(gate=gate, approve=person if is_there else None)
-    await play(tools, *answers, input=task.prompt, host=host)
+    runtime = Runtime(gate=gate, approver=person if is_there else None)
+    await play(tools, *answers, input=task.prompt, runtime=runtime)
     return Played(ran, person.asked)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Chat, Event, Host
+from journeyman import Agent, Chat, Event, Runtime
 from journeyman.cli.chat.asking import Asking
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.events import ApprovalRequested
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import AuditEntry, Permission
 from tests.permission.workshop import Approver, Workshop, play, request
@@ -28,7 +28,7 @@ EXTENTS: list[Extent] = ["session", "always"]
 async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
     verdict = instance_of(Ask, await gate.decide(wanted))
     return Approval(
-        request=wanted, question=verdict.question, digest=wanted.digest, offers=verdict.offers, rule=verdict.rule
+        request=wanted, question=verdict.question, question_id=wanted.digest, offers=verdict.offers, rule=verdict.rule
     )
 
 
@@ -38,12 +38,12 @@ async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
 @pytest.mark.parametrize("extent", EXTENTS)
 async def test_an_approval_is_bound_to_its_host(workshop: Workshop, extent: Extent) -> None:
     gate, approver = Permission(roots=[workshop.root]), Approver(Allow(extent))
-    await workshop.play(gate, call("fetch", url="https://example.org/a"), approve=approver)
+    await workshop.play(gate, call("fetch", url="https://example.org/a"), approver=approver)
     alike = ["https://example.org/b?c", "http://EXAMPLE.org:8080/"]
     others = ["https://www.example.org/", "https://example.com/", "https://example.org.evil.example/", "https://[::1]/"]
-    await workshop.play(gate, [call("fetch", url=url) for url in alike], approve=approver)
+    await workshop.play(gate, [call("fetch", url=url) for url in alike], approver=approver)
     assert (len(approver.asked), len(workshop.ran)) == (1, 3)
-    await workshop.play(gate, [call("fetch", url=url) for url in others], approve=Approver())
+    await workshop.play(gate, [call("fetch", url=url) for url in others], approver=Approver())
     assert len(workshop.ran) == 3
 
 
@@ -113,7 +113,7 @@ async def test_what_is_granted_by_a_later_answer_is_listed_too(tmp_path: Path) -
     for number, extent in enumerate(EXTENTS):
         approval = await question_of(gate, request("transfer", n=number))
         gate.settle(approval, None)
-        approvals.answer(approval.digest, Allow(extent))
+        approvals.answer(approval.question_id, Allow(extent))
     approvals.grant("network:example.org", "always")
     rules = ["transfer with exactly these arguments"] * 2
     assert sorted(approvals.granted().values()) == ["network:example.org", *rules]
@@ -129,7 +129,7 @@ async def test_the_user_of_a_chat_sees_the_rule(workshop: Workshop) -> None:
 
     agent = Agent(
         name="a",
-        model=Scripted([call("fetch", url="https://example.org/"), "Done."]),
+        model=ScriptedModel([call("fetch", url="https://example.org/"), "Done."]),
         tools=workshop.tools(),
         gate=Permission(roots=[workshop.root]),
     )
@@ -159,11 +159,11 @@ async def test_a_question_shows_the_end_of_a_long_command_too(tmp_path: Path, n_
 async def test_the_terminal_shows_the_end_of_a_long_command_too_and_the_rule(tmp_path: Path, command: str) -> None:
     wanted = request("bash", command=command, more=["row"] * 40, last=command)
     approval = await question_of(Permission(roots=[tmp_path]), wanted)
-    facts: dict[str, Any] = {"tool_use_id": "a", "tool_name": "bash", "arguments": wanted.arguments, "digest": "d"}
+    facts: dict[str, Any] = {"tool_use_id": "a", "tool_name": "bash", "arguments": wanted.arguments, "question_id": "d"}
     asked = ApprovalRequested(
         path=("a",), id="1", question=approval.question, offers=approval.offers, rule=approval.rule, **facts
     )
-    agent = Agent(name="a", model=Scripted([]))
+    agent = Agent(name="a", model=ScriptedModel([]))
     lines = [line.text for line in Asking(agent, lambda id, answer: None, lambda prompt: None, lambda: 40).add(asked)]
     *shown, not_all, rule = lines
     assert any("rm -rf ~ #end" in line for line in shown)
@@ -197,7 +197,7 @@ async def test_an_answer_from_a_thread_at_the_time_out_counts(tmp_path: Path, de
     while loop.time() < due_s:  # the loop is busy until the time is over
         pass
     clock_s[0] = 0.009
-    answer_in_a_thread(approvals, approval.digest, decision)
+    answer_in_a_thread(approvals, approval.question_id, decision)
     clock_s[0] = 0.011  # by now the question itself would have expired
     assert await waits == decision
     assert gate.settle(approval, decision) == decision
@@ -211,7 +211,7 @@ async def test_an_answer_to_a_run_that_ends_in_that_moment_waits_for_the_next(tm
     approval = await question_of(gate, wanted)
     waits = asyncio.create_task(approvals.wait(approval))
     await asyncio.sleep(0)
-    answer_in_a_thread(approvals, approval.digest, Allow())
+    answer_in_a_thread(approvals, approval.question_id, Allow())
     await cancelled(waits)
     assert (waiting(approvals), approvals.pending()) == ({}, ())
     assert await gate.decide(wanted) == Allow()
@@ -223,7 +223,7 @@ async def test_a_cancelled_wait_is_cancelled_also_if_the_answer_cannot_be_kept(t
     approval = await question_of(Permission(roots=[tmp_path], approvals=approvals), request("transfer", n=1))
     waits = asyncio.create_task(approvals.wait(approval))
     await asyncio.sleep(0)
-    answer_in_a_thread(approvals, approval.digest, Allow())
+    answer_in_a_thread(approvals, approval.question_id, Allow())
     (tmp_path / "approvals.json").write_text("damaged")
     await cancelled(waits)
     with pytest.raises(ApprovalsUnreadable):
@@ -236,7 +236,7 @@ async def test_a_question_that_nobody_answers_in_time_is_denied_and_leaves_nothi
     digests: list[str] = []
     for n in range(3):
         approval = await question_of(gate, request("transfer", n=n))
-        digests.append(approval.digest)
+        digests.append(approval.question_id)
         told = await approvals.wait(approval)
         assert told == Deny(f"nobody answered within 0.01s: {approval.question}")
     assert (len(digests), waiting(approvals)) == (3, {})
@@ -252,7 +252,7 @@ async def test_what_was_answered_and_what_was_cancelled_leaves_nothing(tmp_path:
     answered, cancelled = (asyncio.create_task(approvals.wait(each)) for each in (first, second))
     await asyncio.sleep(0)
     assert len(waiting(approvals)) == 2
-    approvals.answer(first.digest, Allow())
+    approvals.answer(first.question_id, Allow())
     cancelled.cancel()
     assert await answered == Allow()
     await asyncio.wait([cancelled])
@@ -279,8 +279,8 @@ async def test_two_processes_never_take_the_same_answer(tmp_path: Path) -> None:
     digests: list[str] = []
     for n in range(40):
         approval = await question_of(gate, request("transfer", n=n))
-        approvals.answer(approval.digest, Allow())
-        digests.append(approval.digest)
+        approvals.answer(approval.question_id, Allow())
+        digests.append(approval.question_id)
 
     def started() -> subprocess.Popen[str]:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -330,7 +330,7 @@ class Wrong:
 @pytest.mark.parametrize("wrong", ["allow", True, None, Allow, 1, [Allow()]], ids=str)
 async def test_a_gate_that_gives_no_verdict_denies(workshop: Workshop, wrong: object) -> None:
     for gate in (Wrong(wrong), Wrong(Ask("Really?"), wrong)):
-        host = Host(gate=gate, approve=Approver(Allow()))
-        result = await play(workshop.tools(), call("bash", command="touch trace"), host=host)
+        runtime = Runtime(gate=gate, approver=Approver(Allow()))
+        result = await play(workshop.tools(), call("bash", command="touch trace"), runtime=runtime)
         assert texts(result) == [f"Error: denied: the gate gave no verdict, but {type(wrong).__name__}"]
     assert (workshop.ran, workshop.trace()) == ([], set())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Host, Tool, tool
+from journeyman import Runtime, Tool, tool
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop
 from journeyman.models.scripted import call
@@ -38,7 +38,7 @@ PUSH = request("bash", command="git push")
 
 async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
     verdict = instance_of(Ask, await gate.decide(wanted))
-    return Approval(request=wanted, question=verdict.question, digest=wanted.digest, offers=verdict.offers)
+    return Approval(request=wanted, question=verdict.question, question_id=wanted.digest, offers=verdict.offers)
 
 
 async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
@@ -54,13 +54,13 @@ async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
 async def test_an_approval_is_for_one_call(workshop: Workshop) -> None:
     approver, gate = Approver(Allow()), Permission(roots=[workshop.root])
     touch = call("bash", command="touch a")
-    await workshop.play(gate, touch, [replace(touch, id="b"), replace(touch, id="c")], approve=approver)
+    await workshop.play(gate, touch, [replace(touch, id="b"), replace(touch, id="c")], approver=approver)
     assert (len(approver.asked), len(workshop.ran)) == (3, 3)
 
 
 async def test_a_question_shows_what_would_run(workshop: Workshop) -> None:
     approver, command = Approver(), "git push\n\u202e 世界 --force"
-    result = await workshop.play(Permission(roots=[workshop.root]), call("bash", command=command), approve=approver)
+    result = await workshop.play(Permission(roots=[workshop.root]), call("bash", command=command), approver=approver)
     question = "bash 'git push\\n\\u202e 世界 --force': the mode is balanced, and no rule allows it."
     assert [approval.question for approval in approver.asked] == [question]
     assert approver.asked[0].request.arguments == {"command": command}
@@ -71,18 +71,18 @@ async def test_a_question_shows_what_would_run(workshop: Workshop) -> None:
 async def test_an_approval_for_longer_is_for_the_same_key(workshop: Workshop, extent: Extent, n_asked: int) -> None:
     approver, gate = Approver(Allow(extent)), Permission(roots=[workshop.root])
     calls = [call("write", path=path, content=path) for path in ("a", "src/../a", "a")]
-    await workshop.play(gate, *calls, approve=approver)
+    await workshop.play(gate, *calls, approver=approver)
     assert (len(approver.asked), len(workshop.ran)) == (n_asked, 3)
-    await workshop.play(gate, call("write", path="b", content="x"), approve=approver)
+    await workshop.play(gate, call("write", path="b", content="x"), approver=approver)
     assert len(approver.asked) == n_asked + 1
 
 
 async def test_an_approved_command_is_no_approval_for_a_longer_one_or_elsewhere(workshop: Workshop) -> None:
     gate = Permission(roots=[workshop.root])
-    await workshop.play(gate, call("bash", command="touch a"), approve=Approver(Allow("session")))
+    await workshop.play(gate, call("bash", command="touch a"), approver=Approver(Allow("session")))
     approver = Approver()
     others = [{"command": "touch a b"}, {"command": "touch  a"}, {"command": "touch a", "folder": "src"}]
-    await workshop.play(gate, [call("bash", other) for other in others], approve=approver)
+    await workshop.play(gate, [call("bash", other) for other in others], approver=approver)
     assert len(approver.asked) == 3
 
 
@@ -96,7 +96,7 @@ def test_an_approval_of_two_places_is_none_of_one_with_a_colon_in_its_name(works
 @pytest.mark.parametrize("extent", ["session", "always"])
 async def test_outside_of_the_roots_every_approval_shrinks_to_one_call(workshop: Workshop, extent: Extent) -> None:
     approver, gate = Approver(Allow(extent)), Permission(mode="trust", roots=[workshop.root])
-    await workshop.play(gate, *[call("write", path=str(workshop.outside / "new"), content="x")] * 2, approve=approver)
+    await workshop.play(gate, *[call("write", path=str(workshop.outside / "new"), content="x")] * 2, approver=approver)
     assert len(approver.asked) == 2
 
 
@@ -104,7 +104,7 @@ async def test_outside_of_the_roots_every_approval_shrinks_to_one_call(workshop:
 async def test_an_answer_that_is_none_is_a_denial(workshop: Workshop, answer: object) -> None:
     approver = Approver(answer)  # pyright: ignore[reportArgumentType] - what an approver may give
     gate = Permission(roots=[workshop.root])
-    result = await workshop.play(gate, call("bash", command="touch trace"), approve=approver)
+    result = await workshop.play(gate, call("bash", command="touch trace"), approver=approver)
     assert texts(result)[0].startswith("Error: denied: ")
     assert workshop.trace() == set()
 
@@ -113,16 +113,16 @@ async def test_an_approver_that_fails_denies(workshop: Workshop) -> None:
     async def broken(approval: Approval) -> Decision:
         raise ValueError("no connection")
 
-    host = Host(gate=Permission(roots=[workshop.root]), approve=broken)
-    result = await play(workshop.tools(), call("bash", command="touch trace"), host=host)
+    runtime = Runtime(gate=Permission(roots=[workshop.root]), approver=broken)
+    result = await play(workshop.tools(), call("bash", command="touch trace"), runtime=runtime)
     assert (texts(result), workshop.trace()) == (["Error: denied: the gate failed: ValueError: no connection"], set())
 
 
 async def test_modified_arguments_run_if_no_deny_rule_forbids_them_and_the_model_is_told(workshop: Workshop) -> None:
     gate, asked = Permission(roots=[workshop.root], deny=["Bash(rm *)"]), call("bash", command="touch trace")
-    denied = await workshop.play(gate, asked, approve=Approver(Rewrite({"command": "ls; rm trace"})))
+    denied = await workshop.play(gate, asked, approver=Approver(Rewrite({"command": "ls; rm trace"})))
     assert (workshop.ran, texts(denied)) == ([], ["Error: denied: the rule Bash(rm *) forbids it."])
-    result = await workshop.play(gate, asked, approve=Approver(Rewrite({"command": "touch harmless"})))
+    result = await workshop.play(gate, asked, approver=Approver(Rewrite({"command": "touch harmless"})))
     assert workshop.trace() == {"project/harmless"}
     assert texts(result) == ['The call was made with other arguments: {"command":"touch harmless"}\n[0]']
 
@@ -154,9 +154,9 @@ async def test_without_an_approver_a_call_can_be_approved_for_later(workshop: Wo
     result = await workshop.play(Permission(roots=[workshop.root], approvals=opened()), touch)
     [pending] = opened().pending()
     assert texts(result) == [f"Error: denied: {pending.question} Nobody is there to approve it; it can be approved"
-                               f" later, as {pending.digest[:12]}."]  # fmt: skip
+                               f" later, as {pending.question_id[:12]}."]  # fmt: skip
     assert (pending.tool, pending.arguments, pending.path) == ("bash", {"command": "touch trace"}, ("tester",))
-    opened().answer(pending.digest, Allow())
+    opened().answer(pending.question_id, Allow())
     assert opened().pending() == ()
     await workshop.play(Permission(roots=[workshop.root], approvals=opened()), touch)
     assert workshop.trace() == {"project/trace"}
@@ -164,7 +164,7 @@ async def test_without_an_approver_a_call_can_be_approved_for_later(workshop: Wo
 
 async def test_a_used_approval_is_used_up(opened: Opener, tmp_path: Path) -> None:
     gate = Permission(roots=[tmp_path], approvals=opened())
-    opened().answer((await asked(gate)).digest, Allow())
+    opened().answer((await asked(gate)).question_id, Allow())
     assert await gate.decide(PUSH) == Allow()
     assert isinstance(await gate.decide(PUSH), Ask)
     assert isinstance(await Permission(roots=[tmp_path], approvals=opened()).decide(PUSH), Ask)
@@ -172,7 +172,7 @@ async def test_a_used_approval_is_used_up(opened: Opener, tmp_path: Path) -> Non
 
 async def test_an_approval_is_for_exactly_the_arguments_that_were_shown(opened: Opener, tmp_path: Path) -> None:
     gate = Permission(roots=[tmp_path], approvals=opened())
-    opened().answer((await asked(gate, request("bash", command="git push", timeout_s=1))).digest, Allow())
+    opened().answer((await asked(gate, request("bash", command="git push", timeout_s=1))).question_id, Allow())
     altered = [request("bash", command="git push", timeout_s=other) for other in (2, True, 1.0, "1")]
     altered += [request("bash", command="git push "), PUSH, request("sh", command="git push", timeout_s=1)]
     assert [type(await gate.decide(other)) for other in altered] == [Ask] * len(altered)
@@ -184,7 +184,7 @@ async def test_approvals_and_questions_expire(opened: Opener, tmp_path: Path) ->
     clock = Clock()
     approvals = opened(expires_s=60, now=clock)
     gate = Permission(roots=[tmp_path], approvals=approvals)
-    digest = (await asked(gate)).digest
+    digest = (await asked(gate)).question_id
     clock.now_s += 59
     approvals.answer(digest, Allow())
     clock.now_s += 61
@@ -215,14 +215,14 @@ async def test_an_answer_that_comes_too_late_is_a_denial(tmp_path: Path) -> None
 )
 async def test_answers_may_come_later(opened: Opener, tmp_path: Path, decision: Decision, verdict: Decision) -> None:
     gate = Permission(roots=[tmp_path], approvals=opened(), deny=["Bash(rm *)"])
-    opened().answer((await asked(gate)).digest, decision)
+    opened().answer((await asked(gate)).question_id, decision)
     assert await gate.decide(PUSH) == verdict
 
 
 async def test_what_is_approved_for_ever_is_until_it_is_revoked(opened: Opener, tmp_path: Path) -> None:
     approval = await asked(Permission(roots=[tmp_path], approvals=opened()))
     key = opened().pending()[0].key
-    opened().answer(approval.digest, Allow("always"))
+    opened().answer(approval.question_id, Allow("always"))
     again = Permission(roots=[tmp_path], approvals=opened())
     assert [await again.decide(PUSH), await again.decide(PUSH), await again.decide(PUSH)] == [Allow()] * 3
     opened().revoke(key)
@@ -233,7 +233,7 @@ async def test_what_is_approved_for_ever_is_until_it_is_revoked(opened: Opener, 
 async def test_what_is_outside_cannot_be_approved_for_ever_later_either(opened: Opener, tmp_path: Path) -> None:
     gate = Permission(roots=[tmp_path], approvals=opened())
     outside = request("write", path="/outside", content="")
-    opened().answer((await asked(gate, outside)).digest, Allow("always"))
+    opened().answer((await asked(gate, outside)).question_id, Allow("always"))
     assert await gate.decide(outside) == Allow()
     assert isinstance(await gate.decide(outside), Ask)
 
@@ -253,12 +253,12 @@ def pushing() -> tuple[list[str], asyncio.Event, Tool[..., Any]]:
 
 async def test_in_parallel_calls_an_approval_is_used_exactly_once(opened: Opener, tmp_path: Path) -> None:
     ran, _, push = pushing()
-    host = Host(gate=Permission(roots=[tmp_path], approvals=opened()))
+    runtime = Runtime(gate=Permission(roots=[tmp_path], approvals=opened()))
     pushes = [call("push", what="main", id=f"{n}") for n in range(5)]
-    await play([push], pushes, host=host)
+    await play([push], pushes, runtime=runtime)
     assert (ran, len(opened().pending())) == ([], 1)
-    opened().answer(opened().pending()[0].digest, Allow())
-    result = await play([push], pushes, host=host)
+    opened().answer(opened().pending()[0].question_id, Allow())
+    result = await play([push], pushes, runtime=runtime)
     assert (ran, sorted(text.partition(":")[0] for text in texts(result))) == (["main"], ["Error"] * 4 + ["pushed"])
 
 
@@ -271,10 +271,10 @@ async def test_a_run_can_wait_for_an_answer_from_elsewhere(workshop: Workshop) -
         waits.set()
         return await approvals.wait(approval)
 
-    playing = asyncio.create_task(play(workshop.tools(), touch, host=Host(gate=gate, approve=approve)))
+    playing = asyncio.create_task(play(workshop.tools(), touch, runtime=Runtime(gate=gate, approver=approve)))
     await waits.wait()
     assert workshop.trace() == set()
-    approvals.answer(approvals.pending()[0].digest, Allow())
+    approvals.answer(approvals.pending()[0].question_id, Allow())
     await playing
     assert (workshop.trace(), approvals.pending()) == ({"project/trace"}, ())
 
@@ -288,10 +288,10 @@ async def test_calls_that_are_alike_wait_for_an_answer_each(tmp_path: Path) -> N
         await both_wait.wait()
         return await answer
 
-    host = Host(gate=Permission(roots=[tmp_path], approvals=approvals), approve=approve)
-    playing = asyncio.create_task(play([push], [call("push", what="main", id=id) for id in "ab"], host=host))
+    runtime = Runtime(gate=Permission(roots=[tmp_path], approvals=approvals), approver=approve)
+    playing = asyncio.create_task(play([push], [call("push", what="main", id=id) for id in "ab"], runtime=runtime))
     await both_wait.wait()
-    digest = approvals.pending()[0].digest
+    digest = approvals.pending()[0].question_id
     approvals.answer(digest, Allow())
     await pushed.wait()
     assert ran == ["main"]
@@ -343,8 +343,8 @@ async def test_a_file_that_cannot_be_trusted_approves_nothing(tmp_path: Path, sp
     spoil(path)
     ran: list[int] = []
 
-    host = Host(gate=Permission(roots=[tmp_path], approvals=Approvals(path)), approve=Approver(Allow()))
-    result = await play([make_tool("mystery", into=ran)], call("mystery", n=1), host=host)
+    runtime = Runtime(gate=Permission(roots=[tmp_path], approvals=Approvals(path)), approver=Approver(Allow()))
+    result = await play([make_tool("mystery", into=ran)], call("mystery", n=1), runtime=runtime)
     assert ran == []
     assert f"ApprovalsUnreadable: The approvals in {path} cannot be used: " in texts(result)[0]
     with pytest.raises(ApprovalsUnreadable, match="Look at the file, or remove it"):
@@ -383,9 +383,9 @@ async def test_every_decision_is_one_line_of_the_audit(workshop: Workshop, tmp_p
     log = tmp_path / "audit.jsonl"
     gate = Permission(roots=[workshop.root], deny=["Bash(rm *)"], audit=log)
     calls = [call("read", path="missing"), call("bash", command="rm x\ny"), call("write", path="a", content="")]
-    await workshop.play(gate, calls, approve=Approver(Allow()))
+    await workshop.play(gate, calls, approver=Approver(Allow()))
     await workshop.play(gate, [call("fetch", url="https://example.org")])
-    await workshop.play(gate, [call("bash", command="ls")], approve=Approver(Stop("enough")))
+    await workshop.play(gate, [call("bash", command="ls")], approver=Approver(Stop("enough")))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     told = ["read read allow", "bash exec deny", "write write allow", "fetch network unanswered", "bash exec stop"]
     assert [f"{line['tool']} {line['capability']} {line['decision']}" for line in lines] == told

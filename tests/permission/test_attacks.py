@@ -4,7 +4,7 @@ import pytest
 
 from journeyman.gate import Allow, Deny
 from journeyman.models.scripted import call
-from journeyman.permission.permission import Mode, Permission
+from journeyman.permission.permission import Permission, PermissionMode
 from tests.permission.workshop import Approver, Workshop, request
 from tests.play import texts
 
@@ -111,10 +111,10 @@ COMMANDS = {
 @pytest.mark.share(one_in=2)
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=list(COMMANDS))
 async def test_no_rule_allows_a_command_that_is_not_plain(workshop: Workshop, command: str) -> None:
-    modes: dict[Mode, int] = {"balanced": 1, "strict": 0, "auto": 1}
+    modes: dict[PermissionMode, int] = {"balanced": 1, "strict": 0, "auto": 1}
     for mode, n_asked in modes.items():
         approver, gate = Approver(), Permission(mode=mode, allow=ALLOW, roots=[workshop.root])
-        result = await workshop.play(gate, call("bash", command=command), approve=approver)
+        result = await workshop.play(gate, call("bash", command=command), approver=approver)
         assert (workshop.ran, workshop.trace(), len(approver.asked)) == ([], set(), n_asked), mode
         assert texts(result)[0].startswith("Error: denied: "), mode
 
@@ -152,7 +152,7 @@ async def test_no_rule_allows_a_path_that_leads_elsewhere(workshop: Workshop, pa
     approver = Approver()
     path = f"{workshop.root}/{path}" if is_absolute and not path.startswith("~") else path
     gate = Permission(allow=ALLOW, roots=[workshop.root])
-    result = await workshop.play(gate, call("write", path=path, content="x"), approve=approver)
+    result = await workshop.play(gate, call("write", path=path, content="x"), approver=approver)
     assert (workshop.ran, workshop.trace()) == ([], set())
     assert texts(result)[0].startswith("Error: denied: ")
     assert len(approver.asked) == (0 if "\0" in path or len(path) > 4_000 else 1)
@@ -160,15 +160,17 @@ async def test_no_rule_allows_a_path_that_leads_elsewhere(workshop: Workshop, pa
 
 @pytest.mark.parametrize("mode", ["strict", "balanced", "auto", "trust", "plan"])
 @pytest.mark.parametrize("path", ["../outside/secret", "src/way-out/secret", "way-out/secret", "/etc/hostname"])
-async def test_every_mode_asks_before_it_reads_outside_of_the_roots(workshop: Workshop, mode: Mode, path: str) -> None:
+async def test_every_mode_asks_before_it_reads_outside_of_the_roots(
+    workshop: Workshop, mode: PermissionMode, path: str
+) -> None:
     approver = Approver()
     gate = Permission(mode=mode, allow=["Read(**)", "read"], roots=[workshop.root])
-    await workshop.play(gate, call("read", path=path), approve=approver)
+    await workshop.play(gate, call("read", path=path), approver=approver)
     assert (workshop.ran, len(approver.asked), approver.asked[0].offers) == ([], 1, ("once",))
 
 
 @pytest.mark.parametrize("mode", ["auto", "trust"])
-async def test_trust_ends_at_the_roots(workshop: Workshop, mode: Mode) -> None:
+async def test_trust_ends_at_the_roots(workshop: Workshop, mode: PermissionMode) -> None:
     gate = Permission(mode=mode, roots=[workshop.root])
     answers = [call("write", path=path, content="x") for path in ("inside", "../outside/trace", "way-out/trace")]
     result = await workshop.play(gate, answers)
@@ -200,7 +202,7 @@ URLS = {
 @pytest.mark.parametrize("url", URLS.values(), ids=list(URLS))
 async def test_no_rule_allows_a_host_that_may_be_another(workshop: Workshop, url: str) -> None:
     approver = Approver()
-    await workshop.play(Permission(allow=ALLOW, roots=[workshop.root]), call("fetch", url=url), approve=approver)
+    await workshop.play(Permission(allow=ALLOW, roots=[workshop.root]), call("fetch", url=url), approver=approver)
     assert (workshop.ran, len(approver.asked)) == ([], 1)
 
 
@@ -254,7 +256,7 @@ async def test_a_denied_program_is_found_anywhere(workshop: Workshop, command: s
     (workshop.root / "trace").write_text("still here")
     for approve in (None, Approver(Allow("always"))):
         gate = Permission(mode="trust", allow=["Bash(*)"], deny=["Bash(rm *)"], roots=[workshop.root])
-        result = await workshop.play(gate, call("bash", command=command), approve=approve)
+        result = await workshop.play(gate, call("bash", command=command), approver=approve)
         assert (workshop.ran, workshop.trace()) == ([], {"project/trace"})
         assert "the rule Bash(rm *) forbids it" in texts(result)[0]
 
@@ -275,7 +277,7 @@ async def test_a_denied_path_is_found_under_every_name(workshop: Workshop, path:
     (workshop.root / "secrets").mkdir()
     (workshop.root / "alias").symlink_to(workshop.root / "secrets")
     gate = Permission(mode="trust", allow=["Edit(**)"], deny=["Edit(secrets)"], roots=[workshop.root])
-    result = await workshop.play(gate, call("write", path=path, content="x"), approve=Approver(Allow()))
+    result = await workshop.play(gate, call("write", path=path, content="x"), approver=Approver(Allow()))
     assert workshop.ran == []
     assert "the rule Edit(secrets) forbids it" in texts(result)[0]
 
@@ -283,7 +285,7 @@ async def test_a_denied_path_is_found_under_every_name(workshop: Workshop, path:
 async def test_a_denied_name_is_found_at_any_depth(workshop: Workshop) -> None:
     gate = Permission(mode="trust", deny=["Read(**/.ssh/id_*)"], roots=[workshop.root])
     paths = (".ssh/id_rsa", "a/b/.ssh/id_rsa", "/x/.ssh/id_dsa", "~/.ssh/id_rsa")
-    result = await workshop.play(gate, [call("read", path=path) for path in paths], approve=Approver(Allow()))
+    result = await workshop.play(gate, [call("read", path=path) for path in paths], approver=Approver(Allow()))
     assert workshop.ran == []
     assert all("forbids it" in text for text in texts(result))
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Subagents, Tool, run
+from journeyman import Agent, DefinitionError, Failure, Runtime, Subagents, Tool, run
 from journeyman.endings import InvalidInputContext
 from journeyman.gate import Allow, Ask, Deny, GateRequest
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.permission import Approvals, Permission
 from journeyman.permission.capability import classify
 from journeyman.types import NOTHING_USED
 from tests.permission.workshop import request
 from tests.play import failed, instance_of, make_tool
 
-LOG = replace(request("log", path="x"), acts_as=None, foreign=True, server_names=("mcp__git__log", "mcp__git"))
+LOG = replace(request("log", path="x"), permission_kind=None, foreign=True, server_names=("mcp__git__log", "mcp__git"))
 
 
 def rules(where: str, *each: str) -> dict[str, Any]:
@@ -99,15 +99,18 @@ refund = make_tool("refund", "refunded {order}")
 
 
 def agent(name: str, **fields: object) -> Agent[str]:
-    return Agent(name=name, model=Scripted(["Done."]), **fields)  # pyright: ignore[reportArgumentType] - each test's own
+    return Agent(name=name, model=ScriptedModel(["Done."]), **fields)  # pyright: ignore[reportArgumentType] - each test's own
 
 
 @pytest.mark.parametrize("rule", ["refnud", "mcp__git__log", "TodoWrite", "refund_*"])
 @pytest.mark.parametrize("where", ["deny", "ask"])
 async def test_a_rule_about_no_tool_ends_the_run_before_anything_is_spent(rule: str, where: str) -> None:
     gate = Permission(mode="trust", **rules(where, rule))
-    for made, host in ((agent("a", tools=[refund], gate=gate), Host()), (agent("a", tools=[refund]), Host(gate=gate))):
-        ended = failed(await run(made, "Go.", host=host))
+    for made, runtime in (
+        (agent("a", tools=[refund], gate=gate), Runtime()),
+        (agent("a", tools=[refund]), Runtime(gate=gate)),
+    ):
+        ended = failed(await run(made, "Go.", runtime=runtime))
         assert isinstance(ended.error.context, InvalidInputContext)
         assert f"The permission's rule {rule!r} matches no kind" in ended.error.context.issues[0]
         assert ended.metadata.usage == NOTHING_USED

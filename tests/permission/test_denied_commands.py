@@ -82,7 +82,7 @@ async def test_what_cannot_be_told_is_asked_and_says_why() -> None:
 
 async def test_a_tool_of_ones_own_that_is_called_bash_is_asked_about_alike() -> None:
     gate = Permission(mode="trust", deny=["Bash(denied *)"], roots=[Path.cwd()])
-    own = replace(request("bash", command="bash build.sh"), acts_as=None)
+    own = replace(request("bash", command="bash build.sh"), permission_kind=None)
     assert isinstance(await gate.decide(own), Ask)
     assert await gate.decide(replace(own, arguments={"command": "ls"})) == Allow()
 

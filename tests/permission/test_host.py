@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Host, Limits, Tool, run, tool
+from journeyman import Agent, Failure, Limits, Runtime, Tool, run, tool
 from journeyman.endings import CancelledContext
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Gate, GateRequest, Rewrite, Stop, Verdict
-from journeyman.models.scripted import Answer, Scripted, call
+from journeyman.models.scripted import Answer, ScriptedModel, call
 from journeyman.types import ToolUse
 from tests.permission.workshop import Approver, play
 from tests.play import context_of, make_gate, make_tool, texts
@@ -41,7 +41,7 @@ class Ledger:
         return [pay]
 
     async def play(self, *answers: Answer, own: Gate | list[Gate] | None = None, **around: Any) -> Any:  # noqa: ANN401
-        return await play(self.tools(), *answers, gate=own, host=Host(**around))
+        return await play(self.tools(), *answers, gate=own, runtime=Runtime(**around))
 
 
 @pytest.fixture
@@ -68,11 +68,11 @@ UNFIT = (
 )
 async def test_an_approver_answers_a_question(ledger: Ledger, decision: Decision, paid: list[int], read: str) -> None:
     approver = Approver(decision)
-    result = await ledger.play(PAY, gate=Says(Ask("Pay 5?")), approve=approver)
+    result = await ledger.play(PAY, gate=Says(Ask("Pay 5?")), approver=approver)
     assert (ledger.paid, texts(result)) == (paid, [read])
     [approval] = approver.asked
     assert (approval.question, approval.request.arguments) == ("Pay 5?", {"amount": 5})
-    assert approval.digest == approval.request.digest
+    assert approval.question_id == approval.request.digest
 
 
 async def test_a_value_of_another_type_is_a_change(ledger: Ledger) -> None:
@@ -80,7 +80,7 @@ async def test_a_value_of_another_type_is_a_change(ledger: Ledger) -> None:
     async def tell(value: bool | int) -> str:
         return repr(value)
 
-    result = await play([tell], call("tell", value=True), host=Host(gate=Says(Rewrite({"value": 1}))))
+    result = await play([tell], call("tell", value=True), runtime=Runtime(gate=Says(Rewrite({"value": 1}))))
     assert texts(result) == ['The call was made with other arguments: {"value":1}\n1']
 
 
@@ -93,7 +93,7 @@ async def test_without_an_approver_a_question_is_a_denial_with_its_words(ledger:
 async def test_stop_ends_the_run(ledger: Ledger, asks: bool) -> None:
     gate = Says(Ask("Pay 5?") if asks else Stop("enough of this"))
     stopping = Approver(Stop("enough of this"))
-    result = await ledger.play([PAY, call("pay", amount=6, id="q")], gate=gate, approve=stopping)
+    result = await ledger.play([PAY, call("pay", amount=6, id="q")], gate=gate, approver=stopping)
     assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough of this", [])
     assert texts(result)[0] == "Error: denied: enough of this"
 
@@ -115,7 +115,7 @@ async def test_arguments_that_a_later_gate_changes_are_shown_to_the_earlier_ones
 
 async def test_an_approval_does_not_hold_for_what_another_gate_makes_of_the_call(ledger: Ledger) -> None:
     approver = Approver(Allow())
-    await ledger.play(PAY, own=Says(Ask("Sure?")), gate=Says(Rewrite({"amount": 9})), approve=approver)
+    await ledger.play(PAY, own=Says(Ask("Sure?")), gate=Says(Rewrite({"amount": 9})), approver=approver)
     assert [approval.request.arguments for approval in approver.asked] == [{"amount": 5}, {"amount": 9}]
 
 
@@ -142,32 +142,32 @@ async def test_a_gate_that_changes_what_it_is_shown_changes_nothing(ledger: Ledg
         approval.request.arguments["amount"] = 2
         return Allow()
 
-    await ledger.play(PAY, own=Meddler(), gate=after, approve=approve)
+    await ledger.play(PAY, own=Meddler(), gate=after, approver=approve)
     assert ([request.arguments for request in after.asked], ledger.paid) == ([{"amount": 5}], [5])
 
 
 async def test_arguments_that_json_can_hold_but_few_libraries_can_are_asked_about_all_the_same(ledger: Ledger) -> None:
     keep = make_tool("keep", "kept", effect="once")
     answer = ToolUse("k", "keep", f'{{"value": {{"n": {2**70}}}}}')
-    result = await play([keep], answer, host=Host(gate=Says(Ask("Keep?")), approve=Approver(Allow())))
+    result = await play([keep], answer, runtime=Runtime(gate=Says(Ask("Keep?")), approver=Approver(Allow())))
     assert texts(result) == ["kept"]
 
 
 # -- runs in runs ------------------------------------------------------------------------------------------------------
 
 
-def nested(ledger: Ledger, depth: int, answer: Answer, **around: Any) -> Agent:  # noqa: ANN401 - fields of a `Host`
+def nested(ledger: Ledger, depth: int, answer: Answer, **around: Any) -> Agent:  # noqa: ANN401 - fields of a `Runtime`
     """Return an agent whose only tool starts an agent like it, down to one that pays."""
     if depth == 0:
-        return Agent(name="d0", model=Scripted([answer, "Done."]), tools=ledger.tools())
+        return Agent(name="d0", model=ScriptedModel([answer, "Done."]), tools=ledger.tools())
     inner = nested(ledger, depth - 1, answer, **around)
 
     @tool(effect="pure")
     async def delegate() -> str:
-        result = await run(inner, "Go.", host=Host(**around))
+        result = await run(inner, "Go.", runtime=Runtime(**around))
         return "stopped" if isinstance(result, Failure) else " ".join(texts(result))
 
-    return Agent(name=f"d{depth}", model=Scripted([call("delegate"), "Done."]), tools=[delegate])
+    return Agent(name=f"d{depth}", model=ScriptedModel([call("delegate"), "Done."]), tools=[delegate])
 
 
 ASKS_TO_PAY = make_gate(Ask("Pay?"), "pay")
@@ -175,26 +175,30 @@ ASKS_TO_PAY = make_gate(Ask("Pay?"), "pay")
 
 async def test_the_gates_of_a_run_hold_for_every_run_below_it_and_the_root_is_asked(ledger: Ledger) -> None:
     approver, child_approver = Approver(Allow()), Approver(Allow())
-    await run(nested(ledger, 3, PAY, approve=child_approver), "Go.", host=Host(gate=ASKS_TO_PAY, approve=approver))
+    await run(
+        nested(ledger, 3, PAY, approver=child_approver), "Go.", runtime=Runtime(gate=ASKS_TO_PAY, approver=approver)
+    )
     assert [approval.request.path for approval in approver.asked] == [("d3", "d2", "d1", "d0")]
     assert (ledger.paid, child_approver.asked) == ([5], [])
 
 
 async def test_the_same_gate_above_and_below_is_asked_once_and_never_after_its_run(ledger: Ledger) -> None:
     gate = Says(Allow())
-    await run(nested(ledger, 1, PAY, gate=gate), "Go.", host=Host(gate=gate))
+    await run(nested(ledger, 1, PAY, gate=gate), "Go.", runtime=Runtime(gate=gate))
     await ledger.play(PAY)  # the guard has ended with its run
     assert [request.tool_name for request in gate.asked] == ["delegate", "pay"]
 
 
 async def test_a_run_below_passes_its_own_gate_and_then_those_above(ledger: Ledger) -> None:
     own, above = Says(Rewrite({"amount": 1})), Says(Allow())
-    await run(nested(ledger, 1, PAY, gate=own), "Go.", host=Host(gate=above))
+    await run(nested(ledger, 1, PAY, gate=own), "Go.", runtime=Runtime(gate=above))
     assert (ledger.paid, [request.arguments for request in above.asked]) == ([1], [{}, {"amount": 1}])
 
 
 async def test_a_stop_below_ends_the_outermost_run(ledger: Ledger) -> None:
-    result = await run(nested(ledger, 2, PAY), "Go.", host=Host(gate=ASKS_TO_PAY, approve=Approver(Stop("enough"))))
+    result = await run(
+        nested(ledger, 2, PAY), "Go.", runtime=Runtime(gate=ASKS_TO_PAY, approver=Approver(Stop("enough")))
+    )
     assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough", [])
 
 
@@ -248,7 +252,7 @@ async def test_the_count_is_looked_at_when_a_call_starts_and_not_when_it_is_queu
     player = Flaky(False, False)
     assert (await player.play(flaky(5)))[2:] == [FAILING] * 3
     parallel = Flaky(*[False] * 5)
-    await parallel.play(flaky(5), parallel=True, limits={"parallel_calls": 1})
+    await parallel.play(flaky(5), parallel=True, limits={"max_concurrency": 1})
     assert (player.n_run, parallel.n_run) == (2, 2)
 
 

@@ -7,13 +7,13 @@ from typing import Any, get_args
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Host, Subagents, Tool, ask_user, tool
+from journeyman import Agent, DefinitionError, Runtime, Subagents, Tool, ask_user, tool
 from journeyman.gate import READY_TOOLS, Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.mcp import mcp
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.permission.capability import classify
-from journeyman.permission.permission import Mode, Permission
-from journeyman.permission.rules import Root
+from journeyman.permission.permission import Permission, PermissionMode
+from journeyman.permission.rules import WorkingFolder
 from journeyman.skills import Skills
 from journeyman.toolbox import Workspace, deferred_tools, fetch_tool
 from journeyman.types import Effect, JsonObject
@@ -21,7 +21,7 @@ from tests.cli.program import Warm
 from tests.permission.workshop import play, request
 from tests.play import make_tool, texts
 
-MODES: tuple[Mode, ...] = get_args(Mode)
+MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
 # What a call of the ready tool of that name may look like.
@@ -63,21 +63,23 @@ def test_every_ready_tool_has_a_sample() -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("effect", EFFECTS)
 @pytest.mark.parametrize("untrusted", [False, True])
-async def test_a_tool_gets_nothing_for_its_name(tmp_path: Path, mode: Mode, effect: Effect, untrusted: bool) -> None:
+async def test_a_tool_gets_nothing_for_its_name(
+    tmp_path: Path, mode: PermissionMode, effect: Effect, untrusted: bool
+) -> None:
     gate = Permission(mode=mode, allow=ALLOW, roots=[tmp_path], in_plan=READY_TOOLS)
     impostors = Impostors(effect, untrusted=untrusted)
-    await play(impostors.tools, [*calls(), call("stranger")], host=Host(gate=gate))
+    await play(impostors.tools, [*calls(), call("stranger")], runtime=Runtime(gate=gate))
     assert {*impostors.ran} in ({*READY_TOOLS, "stranger"}, set())
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_tool_behind_call_tool_gets_nothing_for_its_name(tmp_path: Path, mode: Mode) -> None:
+async def test_a_tool_behind_call_tool_gets_nothing_for_its_name(tmp_path: Path, mode: PermissionMode) -> None:
     gate = Permission(mode=mode, allow=ALLOW, roots=[tmp_path], in_plan=READY_TOOLS)
     impostors = Impostors("once", untrusted=False)
     behind = [each for each in impostors.tools if each.name not in ("tool_search", "call_tool")]
     wanted = [call("call_tool", name=each.name, arguments=FITTING.get(each.name, {})) for each in behind]
     search = call("tool_search", query="select:" + ",".join([each.name for each in behind]))
-    await play(deferred_tools(behind), search, wanted, host=Host(gate=gate))
+    await play(deferred_tools(behind), search, wanted, runtime=Runtime(gate=gate))
     assert len(impostors.ran) == (len(wanted) if mode == "trust" else 0)
 
 
@@ -116,7 +118,7 @@ async def test_a_servers_tools_get_nothing_for_their_names(warm: Warm, tmp_path:
         assert {each.name for each in tools} == {*READY_TOOLS}
         for mode in MODES:
             gate = Permission(mode=mode, allow=ALLOW, roots=[tmp_path], in_plan=READY_TOOLS)
-            await play(tools, arguments, host=Host(gate=gate))
+            await play(tools, arguments, runtime=Runtime(gate=gate))
             expected = [*READY_TOOLS] if mode == "trust" else []
             assert sorted(log.read_text().split()) == sorted(expected), mode
             log.write_text("")
@@ -147,16 +149,16 @@ async def test_what_a_tool_of_that_name_must_not_do_holds_for_an_own_one(
     tmp_path: Path, wanted: GateRequest, verdict: type[Verdict]
 ) -> None:
     deny = ["Bash(rm *)", "Read(**/.env)", "WebFetch(evil.example)", "Subagent(root)", "transfer"]
-    roots = [tmp_path, Root(tmp_path / "kept", read_only=True)]
+    roots = [tmp_path, WorkingFolder(tmp_path / "kept", read_only=True)]
     gate = Permission(mode="trust", deny=deny, roots=roots)
-    assert isinstance(await gate.decide(replace(wanted, acts_as=None, behind={})), verdict)
+    assert isinstance(await gate.decide(replace(wanted, permission_kind=None, behind={})), verdict)
 
 
 # -- the ready tools, and those that act as them -----------------------------------------------------------------------
 
 
 def ready_tools(folder: Path) -> Sequence[Tool[..., Any]]:
-    helper = Agent(name="writer", model=Scripted(["Done."]))
+    helper = Agent(name="writer", model=ScriptedModel(["Done."]))
     search, call_it, *_ = deferred_tools([])
     (folder / "letters").mkdir()
     (folder / "letters" / "SKILL.md").write_text("---\nname: letters\ndescription: Write letters.\n---\n")
@@ -165,21 +167,23 @@ def ready_tools(folder: Path) -> Sequence[Tool[..., Any]]:
 
 def test_every_ready_tool_says_which_it_is_under_any_name(tmp_path: Path) -> None:
     tools = ready_tools(tmp_path)
-    assert [(each.name, each.acts_as) for each in tools] == [(each.name, each.name) for each in tools]
-    assert {each.acts_as for each in tools} == {*READY_TOOLS}
+    assert [(each.name, each.permission_kind) for each in tools] == [(each.name, each.name) for each in tools]
+    assert {each.permission_kind for each in tools} == {*READY_TOOLS}
     plain = [each for each in tools if type(each) is Tool]
-    assert [replace(each, name="other").acts_as for each in plain] == [each.name for each in plain]
+    assert [replace(each, name="other").permission_kind for each in plain] == [each.name for each in plain]
 
 
 async def test_a_ready_tool_is_known_under_another_name_and_behind_call_tool(tmp_path: Path) -> None:
     (bash,) = Workspace(tmp_path).tools("bash")
     gate = Permission(mode="strict", allow=["Bash(echo *)"], roots=[tmp_path])
     shell = replace(bash, name="shell")
-    told = await play([shell], [call("shell", command="echo a"), call("shell", command="ls")], host=Host(gate=gate))
+    told = await play(
+        [shell], [call("shell", command="echo a"), call("shell", command="ls")], runtime=Runtime(gate=gate)
+    )
     assert [text.split()[0] for text in texts(told)] == ["a", "Error:"]
     passed = [call("call_tool", name="shell", arguments={"command": text}) for text in ("echo a", "ls")]
     search = call("tool_search", query="select:shell")
-    told = await play(deferred_tools([shell]), search, passed, host=Host(gate=gate))
+    told = await play(deferred_tools([shell]), search, passed, runtime=Runtime(gate=gate))
     assert [text.split()[0] for text in texts(told)[1:]] == ["a", "Error:"]
 
 
@@ -188,9 +192,9 @@ async def test_a_tool_that_acts_as_a_ready_one_is_judged_as_that(tmp_path: Path)
 
     gate = Permission(mode="strict", allow=["Bash(git *)"], roots=[tmp_path])
     await play(
-        [make_tool("run_remotely", "ran", into=ran, effect="once", acts_as="bash")],
+        [make_tool("run_remotely", "ran", into=ran, effect="once", permission_kind="bash")],
         [call("run_remotely", command="git status"), call("run_remotely", command="rm x")],
-        host=Host(gate=gate),
+        runtime=Runtime(gate=gate),
     )
     assert ran == ["git status"]
 
@@ -199,9 +203,9 @@ def test_a_tool_acts_as_a_ready_one_or_none() -> None:
     async def run_it(command: str) -> None: ...
 
     with pytest.raises(DefinitionError, match=r"It acts as 'sh', which is no ready tool\. There are read, ls, grep"):
-        tool(run_it, acts_as="sh")  # pyright: ignore[reportCallIssue, reportArgumentType] - what users may write
+        tool(run_it, permission_kind="sh")  # pyright: ignore[reportCallIssue, reportArgumentType] - what users may write
 
 
 def test_what_a_call_resembles_is_told_beside_what_it_is() -> None:
-    action = classify(replace(request("bash", command="ls"), acts_as=None))
+    action = classify(replace(request("bash", command="ls"), permission_kind=None))
     assert [each.capability for each in action.readings()] == ["unknown", "exec"]

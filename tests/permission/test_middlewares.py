@@ -7,13 +7,13 @@ from typing import Any
 from journeyman import ToolResult, tool
 from journeyman.gate import Allow, GateRequest
 from journeyman.models.scripted import call
-from journeyman.tools.tools import Middleware, MiddlewareCall, Next
+from journeyman.tools.tools import CallNext, Middleware, MiddlewareCall
 from tests.permission import workshop
 from tests.play import make_tool, succeeded, texts, virtual_clock
 
 
 def tracing(name: str, trace: list[str]) -> Middleware:
-    async def middleware(call: MiddlewareCall, proceed: Next) -> ToolResult:
+    async def middleware(call: MiddlewareCall, proceed: CallNext) -> ToolResult:
         trace.append(f"{name} sees {call.arguments['n']}")
         result = await proceed(replace(call, arguments={"n": f"{call.arguments['n']}{name}"}))
         trace.append(f"{name} gets {result.text}")
@@ -31,7 +31,7 @@ fail = make_tool("fail", ValueError("broken"))
 async def play(*middlewares: Middleware, answer: Any = None, calls: Any = echo, **more: Any) -> list[str]:  # noqa: ANN401
     """Run an agent that makes one call, or what `answer` says, and return what came of it."""
     made = answer or (call("echo", n="0") if calls is echo else call(calls.name))
-    result = await workshop.play([calls], made, middlewares=middlewares, **more)
+    result = await workshop.play([calls], made, tool_middleware=middlewares, **more)
     succeeded(result)
     return texts(result)
 
@@ -45,7 +45,7 @@ async def test_the_first_is_outermost_and_the_inner_ones_see_what_it_changed() -
 async def test_one_that_answers_keeps_the_call_from_those_inside() -> None:
     trace: list[str] = []
 
-    async def answer(call: MiddlewareCall, proceed: Next) -> ToolResult:
+    async def answer(call: MiddlewareCall, proceed: CallNext) -> ToolResult:
         return ToolResult("from the cache")
 
     assert await play(tracing("a", trace), answer, tracing("c", trace)) == ["from the cachea"]
@@ -53,7 +53,7 @@ async def test_one_that_answers_keeps_the_call_from_those_inside() -> None:
 
 
 async def test_one_can_change_arguments_in_place_and_call_the_tool_again() -> None:
-    async def insist(call: MiddlewareCall, proceed: Next) -> ToolResult:
+    async def insist(call: MiddlewareCall, proceed: CallNext) -> ToolResult:
         first = await proceed(call)
         call.arguments["n"] = "again"
         return ToolResult(f"{first.text}{(await proceed(call)).text}")
@@ -71,7 +71,7 @@ async def test_one_can_time_a_call_and_the_tools_time_out_holds_for_all_of_it() 
         await asyncio.sleep(seconds)
         return "waited"
 
-    async def timed(call: MiddlewareCall, proceed: Next) -> ToolResult:
+    async def timed(call: MiddlewareCall, proceed: CallNext) -> ToolResult:
         started = clock()
         try:
             return await proceed(call)
@@ -86,7 +86,7 @@ async def test_one_can_time_a_call_and_the_tools_time_out_holds_for_all_of_it() 
 async def test_what_a_tool_raises_passes_through_all_of_them() -> None:
     seen: list[str] = []
 
-    async def watching(call: MiddlewareCall, proceed: Next) -> ToolResult:
+    async def watching(call: MiddlewareCall, proceed: CallNext) -> ToolResult:
         try:
             return await proceed(call)
         except ValueError as error:
@@ -98,7 +98,7 @@ async def test_what_a_tool_raises_passes_through_all_of_them() -> None:
 
 
 async def test_one_may_turn_a_failure_into_a_result() -> None:
-    async def forgiving(call: MiddlewareCall, proceed: Next) -> ToolResult:
+    async def forgiving(call: MiddlewareCall, proceed: CallNext) -> ToolResult:
         try:
             return await proceed(call)
         except ValueError:

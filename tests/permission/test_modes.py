@@ -11,8 +11,8 @@ from journeyman import DefinitionError
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, classify
-from journeyman.permission.permission import AuditEntry, Mode, Permission
-from journeyman.permission.rules import Root
+from journeyman.permission.permission import AuditEntry, Permission, PermissionMode
+from journeyman.permission.rules import WorkingFolder
 from journeyman.toolbox import Workspace
 from journeyman.types import JsonObject
 from tests.permission.workshop import request
@@ -27,7 +27,7 @@ CALLS: dict[str, GateRequest] = {
     "unknown": request("mystery", depth=3),
 }
 
-TABLE: dict[Mode, str] = {
+TABLE: dict[PermissionMode, str] = {
     "strict": "read search internal write? exec! network! unknown!",
     "balanced": "read search internal write? exec? network? unknown?",
     "auto": "read search internal write exec? network? unknown?",
@@ -47,7 +47,7 @@ def marked(verdict: Verdict) -> Literal["", "?", "!"]:
 
 
 @pytest.mark.parametrize("mode", TABLE)
-async def test_a_mode_decides_about_each_capability(tmp_path: Path, mode: Mode) -> None:
+async def test_a_mode_decides_about_each_capability(tmp_path: Path, mode: PermissionMode) -> None:
     gate = Permission(mode=mode, roots=[tmp_path])
     assert " ".join([f"{name}{marked(await gate.decide(call))}" for name, call in CALLS.items()]) == TABLE[mode]
 
@@ -107,7 +107,9 @@ async def test_strict_denies_outside_of_the_roots_what_it_denies_inside(tmp_path
 
 async def test_a_read_only_root_is_never_written_to(tmp_path: Path) -> None:
     (tmp_path / "vendor").mkdir()
-    gate = Permission(mode="trust", allow=["Edit(**)"], roots=[tmp_path, Root(tmp_path / "vendor", read_only=True)])
+    gate = Permission(
+        mode="trust", allow=["Edit(**)"], roots=[tmp_path, WorkingFolder(tmp_path / "vendor", read_only=True)]
+    )
     assert await gate.decide(request("write", path="a", content="")) == Allow()
     assert await gate.decide(request("read", "pure", path="vendor/a")) == Allow()
     denied = await gate.decide(request("write", path="vendor/a", content=""))
@@ -116,7 +118,7 @@ async def test_a_read_only_root_is_never_written_to(tmp_path: Path) -> None:
 
 async def test_a_root_inside_of_a_read_only_root_can_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "build").mkdir()
-    gate = Permission(mode="auto", roots=[Root(tmp_path, read_only=True), tmp_path / "build"])
+    gate = Permission(mode="auto", roots=[WorkingFolder(tmp_path, read_only=True), tmp_path / "build"])
     assert isinstance(await gate.decide(request("write", path="a", content="")), Deny)
     assert await gate.decide(request("write", path="build/a", content="")) == Allow()
 
@@ -124,7 +126,7 @@ async def test_a_root_inside_of_a_read_only_root_can_be_written_to(tmp_path: Pat
 async def test_the_programs_own_folders_need_nobodys_approval(tmp_path: Path) -> None:
     own, notes = tmp_path / "own", tmp_path / "notes"
     for mode in TABLE:
-        internal = [own, Root(notes, read_only=True)]
+        internal = [own, WorkingFolder(notes, read_only=True)]
         gate = Permission(mode=mode, roots=[tmp_path / "project"], internal=internal, deny=["Edit(**/key)"])
         wanted = [request("read", "pure", path=str(notes / "a"))]
         wanted += [request("write", path=str(path), content="") for path in (own / "a", notes / "a", own / "key")]

@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 import pytest
 
-from journeyman import Host
+from journeyman import Runtime
 from journeyman.gate import Allow, Ask, Deny
 from journeyman.models.scripted import call
 from journeyman.permission.approvals import Approvals
-from journeyman.permission.permission import Mode, Permission
+from journeyman.permission.permission import Permission, PermissionMode
 from journeyman.store import Store
 from journeyman.toolbox import Workspace, deferred_tools
 from journeyman.types import ToolUse
@@ -20,7 +20,7 @@ from tests.permission import workshop
 from tests.permission.workshop import Approver, play, request
 from tests.play import texts
 
-MODES: tuple[Mode, ...] = get_args(Mode)
+MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 SELF_APPROVED = json.dumps({"version": 1, "always": ["tool:transfer"]})
 
 
@@ -49,7 +49,7 @@ class Home:
             (self.root / name).unlink(missing_ok=True)
             os.link(self.root / file, self.root / name)
 
-    def gate(self, mode: Mode = "trust", **options: Any) -> Permission:  # noqa: ANN401 - of a `Permission`
+    def gate(self, mode: PermissionMode = "trust", **options: Any) -> Permission:  # noqa: ANN401 - of a `Permission`
         return Permission(
             mode=mode,
             roots=[self.root],
@@ -85,7 +85,7 @@ PATHS = [
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("tool", ["write", "edit"])
-async def test_no_file_tool_writes_what_decides_about_the_agent(home: Home, mode: Mode, tool: str) -> None:
+async def test_no_file_tool_writes_what_decides_about_the_agent(home: Home, mode: PermissionMode, tool: str) -> None:
     lock = next(home.root.glob("sessions.sqlite-*.lock")).name
     gate = home.gate(mode, allow=["Edit(**)", "Read(**)", tool], internal=[home.root / "own"])
     for path in [*PATHS, *[str(home.root / path) for path in PATHS], lock]:
@@ -105,7 +105,7 @@ async def test_a_real_workspace_leaves_them_as_they_are(home: Home) -> None:
     for path in PATHS:
         calls = [call("read", path=path), call("write", path=path, content=SELF_APPROVED)]
         for given, wanted in ((tools, calls), (deferred_tools(tools), [SEARCH, *[passed(each) for each in calls]])):
-            result = await play(given, *wanted, host=Host(gate=home.gate(), approve=Approver(Allow("always"))))
+            result = await play(given, *wanted, runtime=Runtime(gate=home.gate(), approver=Approver(Allow("always"))))
             assert texts(result)[-1].startswith("Error: denied: "), path
     assert home.kept() == before
     assert (home.root / "sessions.sqlite").read_bytes()[:16] == b"SQLite format 3\0"
@@ -157,7 +157,7 @@ INNOCENT = [
 
 
 @pytest.mark.parametrize("mode", ["auto", "trust", "balanced"])
-async def test_a_command_that_names_one_is_asked_about_in_every_mode(home: Home, mode: Mode) -> None:
+async def test_a_command_that_names_one_is_asked_about_in_every_mode(home: Home, mode: PermissionMode) -> None:
     gate = home.gate(mode, allow=["Bash(cat *)", "Bash(rm *)", "Bash(cp *)", "Bash(true *)", "Bash(tee *)"])
     for command in COMMANDS:
         home.link()
@@ -181,7 +181,7 @@ async def test_what_commands_do_unasked_in_a_real_bash_leaves_them_as_they_are(h
     (home.root / "x").write_text(SELF_APPROVED)
     bash, before = Workspace(home.root).tools("bash"), home.kept()
     wanted = [call("bash", command=command, timeout_s=5) for command in COMMANDS if "hard.json" not in command.split()]
-    result = await play(bash, wanted, host=Host(gate=home.gate()))
+    result = await play(bash, wanted, runtime=Runtime(gate=home.gate()))
     assert [text for text in texts(result) if not text.startswith("Error: denied: ")] == []
     assert home.kept() == before
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Chat, Host, Message, Result, Text, Tool, ToolContext, run, tool
+from journeyman import Agent, Chat, Message, Result, Runtime, Text, Tool, ToolContext, run, tool
 from journeyman.gate import Allow, Ask, Deny, Gate, RunGate
-from journeyman.models.scripted import Answer, Scripted, call
+from journeyman.models.scripted import Answer, ScriptedModel, call
 from journeyman.permission.permission import Permission
 from journeyman.permission.taint import TaintGate
 from journeyman.types import JsonObject
@@ -52,9 +52,15 @@ class Office:
         return [mail, address_book, send, log_out, fetch]
 
     async def play(
-        self, *answers: Answer, prompt: str = "Read my mail.", gate: Gate | None = None, approve: Approver | None = None
+        self,
+        *answers: Answer,
+        prompt: str = "Read my mail.",
+        gate: Gate | None = None,
+        approver: Approver | None = None,
     ) -> Result[str]:
-        return await play(self.tools(), *answers, input=prompt, host=Host(gate=gate or TaintGate(), approve=approve))
+        return await play(
+            self.tools(), *answers, input=prompt, runtime=Runtime(gate=gate or TaintGate(), approver=approver)
+        )
 
 
 @pytest.fixture
@@ -72,7 +78,7 @@ AGAIN = [BEFORE, READ, replace(BEFORE, id="t"), [send(BOB, id="u", text="Hello",
 
 async def test_what_an_untrusted_result_may_have_caused_is_asked_with_its_source(office: Office) -> None:
     approver = Approver()
-    result = await office.play(call("mail", number=7, id="m"), send("mallory@evil.org"), approve=approver)
+    result = await office.play(call("mail", number=7, id="m"), send("mallory@evil.org"), approver=approver)
     assert office.sent == []
     why = "the model wrote this after it had read what is not trusted"
     question = f'send {{"to": "mallory@evil.org"}}: {why}: mail {{"number": 7}}: {MAIL!r}'
@@ -82,7 +88,7 @@ async def test_what_an_untrusted_result_may_have_caused_is_asked_with_its_source
 
 async def test_a_question_shows_both_ends_of_long_arguments(office: Office) -> None:
     approver = Approver()
-    await office.play(READ, send(BOB, text="x" * 190 + "y" * 5_000 + "and to eve"), approve=approver)
+    await office.play(READ, send(BOB, text="x" * 190 + "y" * 5_000 + "and to eve"), approver=approver)
     (question,) = [approval.question for approval in approver.asked]
     shown, _, rest = question.removeprefix("send ").partition(": the model wrote this ")
     assert shown.startswith(f'{{"to": "{BOB}", "text": "xxx')
@@ -93,7 +99,7 @@ async def test_a_question_shows_both_ends_of_long_arguments(office: Office) -> N
 
 async def test_what_is_approved_happens_once(office: Office) -> None:
     approver = Approver(Allow("always"))
-    await office.play(READ, send("mallory@evil.org"), send("mallory@evil.org", id="t"), approve=approver)
+    await office.play(READ, send("mallory@evil.org"), send("mallory@evil.org", id="t"), approver=approver)
     assert (len(office.sent), len(approver.asked)) == (2, 2)
 
 
@@ -118,7 +124,7 @@ async def test_who_is_written_to_and_how_often_somebody_is_asked(
     office: Office, answers: list[Answer], prompt: str, sent: list[str], n_asked: int
 ) -> None:
     approver = Approver()
-    await office.play(*answers, prompt=prompt, approve=approver)
+    await office.play(*answers, prompt=prompt, approver=approver)
     assert ([each["to"] for each in office.sent], len(approver.asked)) == (sent, n_asked)
 
 
@@ -167,7 +173,9 @@ async def test_looking_is_never_asked(office: Office) -> None:
 
 async def test_a_call_that_was_not_made_taints_nothing(office: Office) -> None:
     answers = [READ, call("mail", number="x", id="n"), send("bob@anywhere.org")]
-    await play(office.tools(), *answers, gate=make_gate(Deny("no mail today"), "mail"), host=Host(gate=TaintGate()))
+    await play(
+        office.tools(), *answers, gate=make_gate(Deny("no mail today"), "mail"), runtime=Runtime(gate=TaintGate())
+    )
     assert office.sent == [{"to": "bob@anywhere.org"}]
 
 
@@ -202,28 +210,28 @@ async def test_asked_outside_of_a_run_it_does_not_know_and_asks() -> None:
 async def test_an_earlier_conversation_taints_by_what_was_read_in_it(office: Office) -> None:
     first = await office.play(READ, prompt="Read my mail, then wait for ann@friends.org.")
     sends = [send("ann@friends.org"), send("mallory@evil.org", "t"), send("zoe@x.org", "u")]
-    host = Host(gate=TaintGate())
-    await play(office.tools(), sends, input="And now tell zoe@x.org.", history=first.history, host=host)
+    runtime = Runtime(gate=TaintGate())
+    await play(office.tools(), sends, input="And now tell zoe@x.org.", history=first.history, runtime=runtime)
     assert [each["to"] for each in office.sent] == ["ann@friends.org", "zoe@x.org"]
 
 
 async def test_of_an_earlier_conversation_words_after_an_untrusted_result_may_quote_it(office: Office) -> None:
     first = await office.play(READ)
     quoting = [*first.history, Message("user", (Text("Validation failed: no mail to mallory@evil.org"),))]
-    await play(office.tools(), send("mallory@evil.org"), history=quoting, host=Host(gate=TaintGate()))
+    await play(office.tools(), send("mallory@evil.org"), history=quoting, runtime=Runtime(gate=TaintGate()))
     assert office.sent == []
 
 
 async def test_a_tool_that_the_agent_no_longer_has_is_not_trusted(office: Office) -> None:
     first = await office.play(ANN)
-    await play(office.tools()[2:], send("ann@friends.org"), history=first.history, host=Host(gate=TaintGate()))
+    await play(office.tools()[2:], send("ann@friends.org"), history=first.history, runtime=Runtime(gate=TaintGate()))
     assert office.sent == []
 
 
 async def test_a_chat_stays_tainted_from_turn_to_turn_and_hears_its_user(office: Office) -> None:
     answers: list[Answer] = [READ, "Read.", send("mallory@evil.org"), "No.", send("zoe@x.org", "t")]
-    agent = Agent(name="tester", model=Scripted([*answers, "Ok."]), tools=office.tools())
-    async with Chat(agent, host=Host(gate=TaintGate())) as chat:
+    agent = Agent(name="tester", model=ScriptedModel([*answers, "Ok."]), tools=office.tools())
+    async with Chat(agent, runtime=Runtime(gate=TaintGate())) as chat:
         await chat.prompt("Read my mail.")
         await chat.prompt("Now do what has to be done.")
         assert office.sent == []
@@ -240,11 +248,11 @@ async def led(office: Office, child: list[Answer], *answers: Answer, prompt: str
 
     @tool(effect="pure")
     async def delegate(task: str, context: ToolContext) -> str:
-        below = Agent(name="child", model=Scripted([*child, "Child done."]), tools=office.tools())
+        below = Agent(name="child", model=ScriptedModel([*child, "Child done."]), tools=office.tools())
         return f"{(await run(below, task)).history[-1].text}"
 
-    lead = Agent(name="lead", model=Scripted([*answers, "Done."]), tools=[*office.tools(), delegate])
-    await run(lead, prompt, host=Host(gate=TaintGate(), approve=approver))
+    lead = Agent(name="lead", model=ScriptedModel([*answers, "Done."]), tools=[*office.tools(), delegate])
+    await run(lead, prompt, runtime=Runtime(gate=TaintGate(), approver=approver))
     return approver
 
 
@@ -288,8 +296,8 @@ async def test_a_memory_that_fails_denies_every_call_from_then_on(office: Office
 async def test_two_gates_must_both_let_a_call_through(office: Office) -> None:
     gates, approver = [Permission(mode="strict", allow=["send"]), TaintGate()], Approver()
     answers = [READ, send("bob"), send("ann@friends.org", "t"), call("log_out", id="l")]
-    prompt, host = "Write to ann@friends.org.", Host(approve=approver)
-    read = texts(await play(office.tools(), *answers, input=prompt, gate=gates, host=host))
+    prompt, runtime = "Write to ann@friends.org.", Runtime(approver=approver)
+    read = texts(await play(office.tools(), *answers, input=prompt, gate=gates, runtime=runtime))
     assert "the mode is strict" in read[0]  # `mail` reaches out: it is pure, and not trusted
     assert read[1:3] == ["sent to bob", "sent to ann@friends.org"]
     assert "the mode is strict" in read[3]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Host, Tool
+from journeyman import Runtime, Tool
 from journeyman.gate import Allow
 from journeyman.models.scripted import Answer, call
 from journeyman.permission.capability import Action, classify
@@ -37,7 +37,7 @@ async def passes(prompt: str, arguments: JsonObject, *first: Answer, **declared:
     """Tell whether a call passes unasked after a mail was read."""
     ran: list[JsonObject] = []
     answers = [*first, call("mail", id="m"), call("act", id="a", **arguments)]
-    await play(tools(ran, **declared), *answers, input=prompt, host=Host(gate=TaintGate()))
+    await play(tools(ran, **declared), *answers, input=prompt, runtime=Runtime(gate=TaintGate()))
     return arguments in ran
 
 
@@ -139,8 +139,8 @@ async def test_what_a_trusted_result_and_an_untrusted_one_name_may_come_from_eit
 
     given = [*tools(ran), Tool("letter", "Read.", ANY, mail, effect="pure", untrusted=True, thread=False)]
     answers = [call("numbers", id="n"), call("letter", id="l"), call("act", id="a", key="evil-key-1")]
-    await play(given, *answers, host=Host(gate=TaintGate()))
-    await play(given, *answers, input="Show evil-key-1.", host=Host(gate=TaintGate()))
+    await play(given, *answers, runtime=Runtime(gate=TaintGate()))
+    await play(given, *answers, input="Show evil-key-1.", runtime=Runtime(gate=TaintGate()))
     assert ran == [{"key": "evil-key-1"}]
 
 
@@ -169,7 +169,7 @@ async def test_what_the_model_did_before_fixes_a_value_for_the_same_place(
 ) -> None:
     ran: list[JsonObject] = []
     answers = [call("act", id="b", **before), call("mail", id="m"), call("act", id="a", **after)]
-    await play(tools(ran), *answers, host=Host(gate=TaintGate()))
+    await play(tools(ran), *answers, runtime=Runtime(gate=TaintGate()))
     assert ran == [before, *([after] if repeated else [])]
 
 
@@ -201,7 +201,7 @@ async def test_a_look_inside_is_never_asked_about_whatever_its_tool_declares() -
 
     ran: list[JsonObject] = []
     answers = [call("mail", id="m"), call("act", id="a", query="password")]
-    await play(tools(ran), *answers, host=Host(gate=TaintGate(classify=knowing)))
+    await play(tools(ran), *answers, runtime=Runtime(gate=TaintGate(classify=knowing)))
     assert ran == [{"query": "password"}]
 
 
@@ -214,5 +214,5 @@ async def test_an_approval_is_for_one_call_and_no_confirmation_of_its_values_for
     ran: list[JsonObject] = []
     approver = Approver(Allow("always"))
     acts = [call("act", id=id, account=7) for id in "ab"]
-    await play(tools(ran), call("mail", id="m"), *acts, host=Host(gate=TaintGate(), approve=approver))
+    await play(tools(ran), call("mail", id="m"), *acts, runtime=Runtime(gate=TaintGate(), approver=approver))
     assert (ran, len(approver.asked)) == ([{"account": 7}] * 2, 2)

@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from journeyman import Agent, Host, Message, Result, Tool, run, tool
+from journeyman import Agent, Message, Result, Runtime, Tool, run, tool
 from journeyman.gate import READY_TOOLS, Approval, Decision, Deny, Gate, GateRequest, ReadyTool
-from journeyman.models.scripted import Answer, Scripted
+from journeyman.models.scripted import Answer, ScriptedModel
 from journeyman.types import Effect, JsonObject
 
 READY: dict[str, ReadyTool] = {name: name for name in READY_TOOLS}
@@ -32,7 +32,7 @@ def request(tool_name: str, effect: Effect = "once", *, untrusted: bool = False,
         arguments=arguments,
         effect=effect,
         untrusted=untrusted,
-        acts_as=READY.get(tool_name),
+        permission_kind=READY.get(tool_name),
         behind=READY if tool_name == "call_tool" else {},
     )
 
@@ -79,14 +79,14 @@ class Workshop:
     def _made(self) -> list[Tool[..., Any]]:
         """Made once for all tests: a tool takes milliseconds, and there are hundreds of attacks."""
 
-        @tool(effect="once", thread=False, acts_as="bash")
+        @tool(effect="once", thread=False, permission_kind="bash")
         def bash(command: str, folder: str = ".") -> str:
             self.ran.append({"command": command})
             shell = ["bash", "--norc", "-c", command]
             done = subprocess.run(shell, cwd=self.root / folder, capture_output=True, text=True, check=False)
             return f"{done.stdout}{done.stderr}[{done.returncode}]"
 
-        @tool(effect="idempotent", thread=False, acts_as="write")
+        @tool(effect="idempotent", thread=False, permission_kind="write")
         def write(path: str, content: str) -> str:
             self.ran.append({"path": path})
             target = self.root / Path(path).expanduser()
@@ -94,12 +94,12 @@ class Workshop:
             target.write_text(content)
             return "written"
 
-        @tool(effect="pure", thread=False, acts_as="read")
+        @tool(effect="pure", thread=False, permission_kind="read")
         def read(path: str) -> str:
             self.ran.append({"path": path})
             return (self.root / Path(path).expanduser()).read_text()
 
-        @tool(effect="pure", untrusted=True, thread=False, acts_as="fetch")
+        @tool(effect="pure", untrusted=True, thread=False, permission_kind="fetch")
         def fetch(url: str) -> str:
             """Fetch a page. Here: note that it was asked for."""
             self.ran.append({"url": url})
@@ -108,9 +108,9 @@ class Workshop:
         return [bash, write, read, fetch]
 
     async def play(
-        self, gate: Gate | Sequence[Gate], *answers: Answer, approve: Approver | None = None, input: str = "Go."
+        self, gate: Gate | Sequence[Gate], *answers: Answer, approver: Approver | None = None, input: str = "Go."
     ) -> Result[str]:
-        return await play(self.tools(), *answers, input=input, host=Host(gate=gate, approve=approve))
+        return await play(self.tools(), *answers, input=input, runtime=Runtime(gate=gate, approver=approver))
 
 
 async def play(
@@ -118,11 +118,11 @@ async def play(
     *answers: Answer,
     input: str = "Go.",
     history: Sequence[Message] = (),
-    host: Host | None = None,
+    runtime: Runtime | None = None,
     **fields: Any,  # noqa: ANN401 - of an `Agent`
 ) -> Result[str]:
-    agent = Agent(name="tester", model=Scripted([*answers, "Done."]), tools=tools, **fields)
-    return await run(agent, input, history=history, host=host)
+    agent = Agent(name="tester", model=ScriptedModel([*answers, "Done."]), tools=tools, **fields)
+    return await run(agent, input, history=history, runtime=runtime)
 
 
 _STUB = """#!/bin/sh

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Chat, Host, Output
+from journeyman import Agent, Chat, Output, Runtime
 from journeyman.events import Callbacks, Listener
 from journeyman.model import Model
 from journeyman.models.scripted import call
@@ -47,7 +47,7 @@ def talker(model: Model | str, **options: Any) -> Agent[str]:  # noqa: ANN401 - 
 def chatting(
     model: Model | str,
     *,
-    host: Host | None = None,
+    runtime: Runtime | None = None,
     history: Sequence[Message] = (),
     callbacks: Callbacks | None = None,
     on_event: Listener | None = None,
@@ -55,7 +55,7 @@ def chatting(
 ) -> Chat[Any, Any]:
     """Return a chat with an agent called `tester` that plays this model."""
     agent = Agent(name="tester", model=model, **fields)
-    return Chat(agent, host=host, history=history, callbacks=callbacks, on_event=on_event)
+    return Chat(agent, runtime=runtime, history=history, callbacks=callbacks, on_event=on_event)
 
 
 def script_of(chat: Chat[Any, Any]) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Models beside `Scripted` and those of a `Stage`; and the door at which whoever plays waits for the test."""
+"""Models beside `ScriptedModel` and those of a `Stage`; and the door at which whoever plays waits for the test."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,7 +10,7 @@ import pytest
 from journeyman import Result, tool
 from journeyman.chat import Turn
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Policy
+from journeyman.models.scripted import Answer, FunctionModel, Policy
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect
@@ -23,7 +23,7 @@ def n_answers(request: Request) -> int:
     return sum([message.role == "assistant" for message in request.messages])
 
 
-def following(*answers: Answer | Policy, repeat: bool = False) -> FromFunction:
+def following(*answers: Answer | Policy, repeat: bool = False) -> FunctionModel:
     """Return a model that knows by the conversation how far it is, so that it answers the same in every life."""
 
     def answer(request: Request) -> Answer | Awaitable[Answer]:
@@ -31,12 +31,12 @@ def following(*answers: Answer | Policy, repeat: bool = False) -> FromFunction:
         given = answers[min(number, len(answers) - 1) if repeat else number]
         return given(request) if callable(given) else given
 
-    return FromFunction(answer)
+    return FunctionModel(answer)
 
 
-def echo() -> FromFunction:
+def echo() -> FunctionModel:
     """Return a model that says what it was last told."""
-    return FromFunction(lambda request: f"<{request.messages[-1].text}>")
+    return FunctionModel(lambda request: f"<{request.messages[-1].text}>")
 
 
 async def hang(request: Request) -> Answer:

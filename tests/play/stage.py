@@ -5,7 +5,7 @@
         result = await run(agent, "Go.")
         assert stage.tool_results(1) == [ToolResult("found", tool_use_id="a")]
 
-A script holds what `Scripted` takes: texts, blocks, lists of them, `say(...)`, `ProviderError`s, functions of the
+A script holds what `ScriptedModel` takes: texts, blocks, lists of them, `say(...)`, `ProviderError`s, functions of the
 request; and `broken(...)`, an answer that stops half-way. Both halves show the same requests, as `Request`s in which
 the messages are *neutral* (see `neutral`). When the test is over, a broken rule of the API, a task or connection left
 over, fails it. `from tests.play.stage import stage as stage` in a `conftest.py` makes the fixture known to a folder.
@@ -23,7 +23,7 @@ import pytest
 from journeyman.errors import ProviderError
 from journeyman.model import Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted, UsageSeen
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.scripted import Answer, FromFunction, Policy, say
+from journeyman.models.scripted import Answer, FunctionModel, Policy, say
 from journeyman.types import Block, Message, Price, Text, ToolResult
 from tests.support.messages_answers import Reply
 from tests.support.messages_json import Json, as_text
@@ -155,13 +155,13 @@ class _InProcess:
         if isinstance(answer, Broken):
             yield _half(request, answer)
             return
-        async with FromFunction(lambda _: answer, name=self.name, price=self.facts.price).stream(request) as parts:
+        async with FunctionModel(lambda _: answer, name=self.name, price=self.facts.price).stream(request) as parts:
             yield parts
 
 
 async def _half(request: Request, answer: Broken) -> AsyncIterator[Part]:
     yield ResponseStarted("scripted", "", replace(answer.whole.usage, output_tokens=1))
-    begun = FromFunction(lambda _: answer.whole.content[: answer.after_blocks])
+    begun = FunctionModel(lambda _: answer.whole.content[: answer.after_blocks])
     async with begun.stream(request) as parts:
         async for part in parts:
             if not isinstance(part, ResponseStarted | UsageSeen | ResponseFinished):

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from journeyman import Agent, Host, Tool, ToolResult, run, tool
+from journeyman import Agent, Runtime, Tool, ToolResult, run, tool
 from journeyman.events import Listener
 from journeyman.gate import Allow, Gate, GateRequest, Verdict
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.tools.tools import AnyTool, ToolOptions
 from journeyman.types import JsonObject
 
@@ -46,11 +46,11 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 async def answered(
-    made: AnyTool, arguments: dict[str, object], *, on_event: Listener | None = None, host: Host | None = None
+    made: AnyTool, arguments: dict[str, object], *, on_event: Listener | None = None, runtime: Runtime | None = None
 ) -> ToolResult:
     """Call a tool as a model does, through a run and with JSON, and return what the model reads."""
-    agent = Agent(name="tester", model=Scripted([call(made.name, arguments), "Done."]), tools=[made])
-    result = await run(agent, "Go.", host=host, on_event=on_event)
+    agent = Agent(name="tester", model=ScriptedModel([call(made.name, arguments), "Done."]), tools=[made])
+    result = await run(agent, "Go.", runtime=runtime, on_event=on_event)
     assert result.unwrap() == "Done."
     (found,) = [block for block in result.history[2].content if isinstance(block, ToolResult)]
     return found

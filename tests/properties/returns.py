@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from journeyman import Escalate, Exceeded, KeepGoing, Message, Rejection, Spent, Text
+from journeyman import ContinueRun, ErrorPromptContext, FailRun, LimitExceeded, Message, Spending, Text
 from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Rewrite
 from journeyman.tools.context import States
 from tests.properties.acts import tool_value
@@ -38,8 +38,8 @@ def stops(act: Act, *_: object) -> bool:
     return act.kind == "stop"
 
 
-def exceeded(act: Act, spent: Spent) -> Exceeded | None:
-    return Exceeded(limit=1, used=2) if act.kind == "deny" else None
+def exceeded(act: Act, spent: Spending) -> LimitExceeded | None:
+    return LimitExceeded(limit=1, used=2) if act.kind == "deny" else None
 
 
 def converted(act: Act, messages: Sequence[Message]) -> list[Message]:
@@ -74,7 +74,7 @@ def prompted(act: Act, given: object) -> object:
             return "Look for it."
 
 
-def error_prompted(act: Act, rejection: Rejection) -> object:
+def error_prompted(act: Act, rejection: ErrorPromptContext) -> object:
     return f"Wrong: {rejection.feedback}." if act.kind == "fine" else prompted(act, None)
 
 
@@ -85,11 +85,11 @@ def projected(act: Act, states: States) -> object:
 def guarded(act: Act, stopping: object) -> object:
     match act.kind:
         case "keep going":
-            return KeepGoing("Go on.")
+            return ContinueRun("Go on.")
         case "blank":
-            return KeepGoing(" ")
+            return ContinueRun(" ")
         case "escalate":
-            return Escalate("it must not stop")
+            return FailRun("it must not stop")
         case _:
             return None
 

@@ -50,14 +50,14 @@ EVERYTHING = World(
     ),
     reflection=ReflectionPlan(site=SLOW),
     validators=(Site("sync"), Site("async", (Act("reject"), Act("slow", 0.5)))),
-    limits=Limits(attempts=2, iterations=3, parallel_calls=2),
-    retries=1,
+    limits=Limits(attempts=2, iterations=3, max_concurrency=2),
+    request_retries=1,
     gate=SLOW,
-    middlewares=(SLOW,),
+    tool_middleware=(SLOW,),
     error_prompt=SLOW,
     system=SLOW,
     callbacks={**dict.fromkeys(SLOW_CALLBACKS, SLOW), "on_model_response": Site()},
-    has_host_budget=True,
+    has_runtime_budget=True,
 )
 
 

@@ -13,7 +13,7 @@ from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine
 from journeyman.events import Event, QuestionAsked, TaskInfo
 from journeyman.inbox import Receipt
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from journeyman.tools.background import TaskContext
 from tests.support.busy import busy_threads
 from tests.support.shares import IS_WHOLE
@@ -25,7 +25,7 @@ N_TRIES = 40 if IS_WHOLE else 20
 
 
 def talker() -> Agent:
-    return Agent(name="talker", model=FromFunction(lambda request: "Well."))
+    return Agent(name="talker", model=FunctionModel(lambda request: "Well."))
 
 
 async def in_threads(act: Callable[[int], object], n: int = 3) -> None:
@@ -82,7 +82,7 @@ async def test_work_that_listens_to_its_signal_has_its_time_also_when_a_thread_s
     results: list[str] = []
 
     async def work(task: TaskContext) -> None:
-        ended = await run(Agent(name="w", model=FromFunction(_never)), "Go.", abort=task.abort)
+        ended = await run(Agent(name="w", model=FunctionModel(_never)), "Go.", abort=task.abort)
         results.append(ended.unwrap_or("aborted"))
 
     def act(number: int) -> None:
@@ -187,7 +187,7 @@ async def test_a_thread_may_answer_and_abort_at_any_step() -> None:
     ask = call("ask_user", question="Which colour?")
     with busy_threads():
         for number in range(N_TRIES):
-            agent = Agent(name="asker", model=Scripted([ask, "Blue it is."]), tools=[ask_user])
+            agent = Agent(name="asker", model=ScriptedModel([ask, "Blue it is."]), tools=[ask_user])
             async with Chat(agent, on_event=answering) as chat:
                 turn = chat.start("Paint.")
                 stopping = asyncio.create_task(asyncio.to_thread(turn.abort)) if number % 2 else None
@@ -214,7 +214,7 @@ def test_a_signal_of_a_thread_that_comes_as_the_loop_closes_raises_nothing() -> 
 @pytest.mark.parametrize("how", ["run", "durable run", "sub-agent", "tool that runs an agent"])
 async def test_an_abort_that_a_tool_has_seen_is_followed_by_no_model_request(how: str) -> None:
     """Though the event loop has not been told of it yet."""
-    abort, model = Abort(), Scripted([call("poll"), "never"])
+    abort, model = Abort(), ScriptedModel([call("poll"), "never"])
 
     @tool(thread=False)
     def poll() -> str:
@@ -231,8 +231,8 @@ async def test_an_abort_that_a_tool_has_seen_is_followed_by_no_model_request(how
 
     poller = Agent(name="poller", description="Polls.", model=model, tools=[poll])
     delegate = call("subagent", agent="poller", task="Go.")
-    lead = Agent(name="lead", model=Scripted([delegate, "never"]), tools=[Subagents(poller)])
-    asker = Agent(name="asker", model=Scripted([call("ask"), "never"]), tools=[ask])
+    lead = Agent(name="lead", model=ScriptedModel([delegate, "never"]), tools=[Subagents(poller)])
+    asker = Agent(name="asker", model=ScriptedModel([call("ask"), "never"]), tools=[ask])
     if how == "durable run":
         async with Durable(InMemoryEngine()) as durable:
             result = await durable.run(poller, "Go.", abort=abort)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from journeyman import Agent, Allowance, Budget, Failure, Host, Limits, Price, Settings, Success, Usage, run
+from journeyman import Agent, Allowance, Budget, Failure, Limits, ModelSettings, Price, Runtime, Success, Usage, run
 from journeyman.budget import SMALLEST_ANSWER_TOKENS, Grant
 from journeyman.endings import BudgetContext
 from journeyman.errors import BudgetRefused
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop
 
@@ -222,10 +222,10 @@ async def _runs(tokens: int, parts: list[float], parallel: int) -> Budget:
         usage = Usage(requests=1, input_tokens=1, output_tokens=int(part * request.max_tokens))
         return say(call("nothing"), usage=usage)
 
-    settings, limits = Settings(max_tokens=2_000), Limits(iterations=4)
-    agent = Agent(name="hero", model=FromFunction(answer), settings=settings, limits=limits, retries=0)
+    settings, limits = ModelSettings(max_tokens=2_000), Limits(iterations=4)
+    agent = Agent(name="hero", model=FunctionModel(answer), settings=settings, limits=limits, request_retries=0)
     async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(run(agent, "Go.", host=Host(budget=budget))) for _ in range(parallel)]
+        running = [tasks.create_task(run(agent, "Go.", runtime=Runtime(budget=budget))) for _ in range(parallel)]
     used = 0
     for task in running:
         used += _used_until_refused(task.result())

@@ -37,7 +37,7 @@ def endings(world: World, plan: Plan, *, one_in: int = 1, first: int = 0) -> Cou
 
 async def _nothing_is_reserved(record: RunRecord) -> None:
     """What the run used is settled with the budget it drew on, also when nothing was returned; the rest is free."""
-    budget = record.host.budget if record.host is not None else None
+    budget = record.runtime.budget if record.runtime is not None else None
     if budget is not None and record.replies is not None:
         replies = [reply for each in (record, *record.inside) for reply in each.replies or ()]
         used = sum(reply.usage.total_tokens for reply in replies)
@@ -49,9 +49,7 @@ async def _nothing_is_reserved(record: RunRecord) -> None:
 
 
 WITH_LIMIT = replace(EVERYTHING, limits=replace(EVERYTHING.limits, seconds=100.0))
-WITH_LIMIT_OF_THE_ATTEMPT = replace(
-    EVERYTHING, limits=replace(EVERYTHING.limits, each_attempt=Allowance(seconds=100.0))
-)
+WITH_LIMIT_OF_THE_ATTEMPT = replace(EVERYTHING, limits=replace(EVERYTHING.limits, per_attempt=Allowance(seconds=100.0)))
 STOPPED: dict[str, tuple[Plan, str]] = {
     "an abort is a failure": (stopped.abort, "EXECUTION_CANCELLED"),
     "a cancellation is raised": (stopped.cancel, "CancelledError"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Message, Price, ProviderError, Settings, Text, Usage
+from journeyman import Message, ModelSettings, Price, ProviderError, Text, Usage
 from journeyman.model import (
     BlockFinished,
     Collector,
@@ -21,7 +21,7 @@ from journeyman.model import (
     ResponseFinished,
     ResponseStarted,
 )
-from journeyman.models import Fallback, RateLimited, Swappable
+from journeyman.models import FallbackModel, RateLimitedModel, SwappableModel
 from tests.play import instance_of
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import CountingLoop
@@ -100,7 +100,7 @@ CALLS = st.builds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """What `RateLimited` takes."""
+    """What `RateLimitedModel` takes."""
 
     requests: int | None
     tokens: int | None
@@ -117,7 +117,7 @@ LIMITS = st.builds(
 
 async def _ask(model: Model, call: Call, number: int) -> None:
     text = f"{number} ".ljust(call.chars)
-    settings = Settings(max_tokens=200)
+    settings = ModelSettings(max_tokens=200)
     request = Request(prefix=Prefix(), messages=[Message("user", (Text(text),))], settings=settings)
     async with model.stream(request) as parts:
         async for _ in parts:
@@ -156,8 +156,8 @@ def test_no_minute_has_more_than_the_limits_and_nothing_is_left_behind(
     calls: tuple[Call, ...], limits: RateLimits
 ) -> None:
     noting = Noting((*calls, Call(begins_s=0, takes_s=0, chars=4, answer_tokens=0)))
-    limited = RateLimited(
-        noting, requests_per_minute=limits.requests, tokens_per_minute=limits.tokens, concurrency=limits.concurrency
+    limited = RateLimitedModel(
+        noting, requests_per_minute=limits.requests, tokens_per_minute=limits.tokens, max_concurrency=limits.concurrency
     )
 
     async def scenario() -> None:
@@ -193,8 +193,10 @@ def _cancelled_before(step: int) -> bool:
     """Cancel one of three calls before the step; return whether it was still under way."""
     calls = tuple(Call(begins_s=0, takes_s=5, chars=40, answer_tokens=10, fails=n == 0) for n in range(4))
     noting = Noting(calls)
-    limited = RateLimited(Fallback(noting, noting), requests_per_minute=2, tokens_per_minute=300, concurrency=1)
-    model = Swappable(limited)
+    limited = RateLimitedModel(
+        FallbackModel(noting, noting), requests_per_minute=2, tokens_per_minute=300, max_concurrency=1
+    )
+    model = SwappableModel(limited)
     reached: list[bool] = []
 
     async def scenario() -> None:
@@ -300,8 +302,8 @@ def _nested(models: list[Playing], cuts: list[bool]) -> Model:
     """Wrap the models, in order, in fallbacks within fallbacks and other wrappers."""
     wrapped: Model = models[-1]
     for model, cut in zip(reversed(models[:-1]), cuts, strict=False):
-        around = Fallback(Swappable(model), RateLimited(wrapped, tokens_per_minute=10**9))
-        wrapped = around if cut else Fallback(Fallback(model), wrapped)
+        around = FallbackModel(SwappableModel(model), RateLimitedModel(wrapped, tokens_per_minute=10**9))
+        wrapped = around if cut else FallbackModel(FallbackModel(model), wrapped)
     return wrapped
 
 
@@ -317,7 +319,7 @@ def test_the_usage_is_the_sum_of_all_that_were_asked_at_their_own_prices(
     collector = Collector()
 
     async def scenario() -> Usage:
-        request = Request(prefix=Prefix(), messages=[Message("user", (Text("Go."),))], settings=Settings())
+        request = Request(prefix=Prefix(), messages=[Message("user", (Text("Go."),))], settings=ModelSettings())
         try:
             async with _nested(models, cuts).stream(request) as parts:
                 async for part in parts:

@@ -12,7 +12,7 @@ import pytest
 
 from journeyman import Abort, Agent, Callbacks, Event, Listener, Success, run, stream, tool
 from journeyman.events import RunSucceeded
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.properties.played_model import PlayedModel
 from tests.properties.stopped_everywhere import EVERYTHING, SLOW, ending
 from tests.properties.world import Act, ReflectionPlan, Site, Stop, ToolPlan, World
@@ -80,7 +80,7 @@ def _with_act(where: str, act: Act, form: Literal["sync", "async"]) -> World:
         case "the reflection":
             changed = {"reflection": ReflectionPlan(site=site)}
         case "a middleware":
-            changed = {"middlewares": (site,)}
+            changed = {"tool_middleware": (site,)}
         case callback if callback.startswith("on_") and callback != "on_message":
             changed = {"callbacks": {**EVERYTHING.callbacks, callback: site}}
         case field:
@@ -90,11 +90,11 @@ def _with_act(where: str, act: Act, form: Literal["sync", "async"]) -> World:
 
 ASYNC_PLACES = (
     *("a tool", "a parallel tool", "a validator", "the reflection", "a middleware", "system", "prompt", "error_prompt"),
-    *("gate", "host_gate", "on_attempt_start", "on_iteration_start", "on_tool_call", "on_model_response"),
+    *("gate", "runtime_gate", "on_attempt_start", "on_iteration_start", "on_tool_call", "on_model_response"),
     *("on_tool_result", "on_layer_start", "on_layer_complete", "on_validation_failure"),
 )
 SYNC_PLACES = (
-    *("run_state", "attempt_state", "convert", "on_message"),
+    *("run_state", "attempt_state", "transform_messages", "on_message"),
     *(where for where in ASYNC_PLACES if where != "a parallel tool"),
 )
 PLACES = [*((where, "async") for where in ASYNC_PLACES), *((where, "sync") for where in SYNC_PLACES)]
@@ -127,7 +127,7 @@ def test_a_cancellation_that_a_function_swallows_is_that_functions(where: str) -
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
-@pytest.mark.parametrize("where", ["on_success", "project"])
+@pytest.mark.parametrize("where", ["on_success", "final_state"])
 def test_what_stops_a_finished_run_comes_too_late(where: str, how: How) -> None:  # A22: "or the finished result"
     record = run_world(_with_act(where, Act(how), "sync"))
     assert isinstance(record.events[-1], RunSucceeded)
@@ -283,10 +283,10 @@ async def test_a_signal_from_another_thread_never_hits_the_caller(where: str) ->
 
     agent = Agent(
         name="hero",
-        model=Scripted([call("look"), "Done."]),
+        model=ScriptedModel([call("look"), "Done."]),
         tools=[look],
         validators=[lambda text: fire("validator")],
-        project=lambda states: fire("project"),
+        final_state=lambda states: fire("project"),
     )
     result = await run(
         agent,

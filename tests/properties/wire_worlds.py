@@ -244,7 +244,7 @@ def fit_for_the_wire(world: World) -> World:
         "turns": turns,
         "tools": tuple(replace(plan, acts=tuple(map(_unhung_act, plan.acts))) for plan in world.tools),
         "validators": tuple(map(_unhung, world.validators)),
-        "middlewares": tuple(map(_unhung, world.middlewares)),
+        "tool_middleware": tuple(map(_unhung, world.tool_middleware)),
         "callbacks": {name: _unhung(site) for name, site in world.callbacks.items()},
     }
     if world.reflection is not None:
@@ -256,7 +256,7 @@ def fit_for_the_wire(world: World) -> World:
 def _unhurried(limits: Limits, *, hangs: bool) -> Limits:
     """Return the limits with time enough for what is real: sockets, and the machine."""
     seconds = 20.0 if hangs or limits.seconds is not None else None
-    return replace(limits, seconds=seconds, each_attempt=replace(limits.each_attempt, seconds=None))
+    return replace(limits, seconds=seconds, per_attempt=replace(limits.per_attempt, seconds=None))
 
 
 def _unhung(site: Site) -> Site:

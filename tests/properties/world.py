@@ -103,11 +103,11 @@ class World:
     reflection: ReflectionPlan | None = None
     validators: tuple[Site, ...] = ()
     limits: Limits = field(default_factory=Limits)
-    retries: int | None = 0
+    request_retries: int | None = 0
     price: Price | None = None
     max_tokens: int | None = None
-    nudge: bool = False
-    feedback: Literal["result", "text"] = "result"
+    reminder: bool = False
+    feedback_role: Literal["result", "text"] = "result"
     stop_after: Site | tuple[str, ...] = ()
     stop_guard: Site | None = None
     system: Site | None = None
@@ -115,18 +115,18 @@ class World:
     error_prompt: Site | None = None
     run_state: Site | None = None
     attempt_state: Site | None = None
-    project: Site | None = None
+    final_state: Site | None = None
     gate: Site | None = None
-    host_gate: Site | None = None
+    runtime_gate: Site | None = None
     approve: Site | None = None
-    middlewares: tuple[Site, ...] = ()
+    tool_middleware: tuple[Site, ...] = ()
     policy: Site | None = None
-    convert: Site | None = None
+    transform_messages: Site | None = None
     compaction: Site | None = None
     on_message: Site | None = None
     callbacks: Mapping[str, Site] = field(default_factory=dict[str, Site])
     is_journalled: bool = False
-    has_host_budget: bool = False
+    has_runtime_budget: bool = False
     tracks_tokens: bool = True
     given: tuple[Message, ...] = ()
     max_attempts: int | None = None
@@ -136,5 +136,12 @@ class World:
     @property
     def may_fail_inside(self) -> bool:
         """Whether a function that nothing protects may raise: that is `INTERNAL_ERROR`."""
-        unprotected = (self.run_state, self.attempt_state, self.stop_after, self.policy, self.convert, self.compaction)
+        unprotected = (
+            self.run_state,
+            self.attempt_state,
+            self.stop_after,
+            self.policy,
+            self.transform_messages,
+            self.compaction,
+        )
         return any(isinstance(site, Site) and site.may_raise for site in unprotected)

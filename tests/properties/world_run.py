@@ -12,13 +12,13 @@ from journeyman import (
     Allowance,
     Budget,
     Callbacks,
-    Host,
     InMemoryJournal,
     Listener,
     Message,
     Model,
+    ModelSettings,
     Output,
-    Settings,
+    Runtime,
     Text,
     Tool,
     ToolContext,
@@ -26,10 +26,10 @@ from journeyman import (
     tool,
 )
 from journeyman.agent import Observability
-from journeyman.budget import Spent
+from journeyman.budget import Spending
 from journeyman.gate import GateRequest
 from journeyman.output import TEXT, Reflection
-from journeyman.tools.tools import AnyTool, MiddlewareCall, Next
+from journeyman.tools.tools import AnyTool, CallNext, MiddlewareCall
 from journeyman.window import Shortened
 from tests.properties import returns
 from tests.properties.acts import Actor, tool_value, use_context
@@ -76,7 +76,7 @@ class WorldRun:
             callbacks=self._callbacks() if world.callbacks else None,
             listener=self.listener,
             watch=world.watch,
-            host=self._host(),
+            runtime=self._runtime(),
             abort=self.actor.abort,
             replies=replies,
             may_fail_inside=world.may_fail_inside,
@@ -108,10 +108,10 @@ class WorldRun:
                 self._named(self._site(site, returns.judged), number) for number, site in enumerate(world.validators)
             ],
             limits=world.limits,
-            settings=Settings(max_tokens=world.max_tokens),
-            retries=world.retries,
-            nudge=world.nudge and not is_text,
-            feedback=world.feedback,
+            settings=ModelSettings(max_tokens=world.max_tokens),
+            request_retries=world.request_retries,
+            reminder=world.reminder and not is_text,
+            feedback_role=world.feedback_role,
             stop_after=self._stop_after() if is_text else (),
             stop_guard=self._optional(world.stop_guard, returns.guarded) if is_text else None,
             system=self._optional(world.system, returns.prompted) or "",
@@ -126,14 +126,14 @@ class WorldRun:
             "error_prompt": self._optional(world.error_prompt, returns.error_prompted),
             "run_state": self._optional(world.run_state, returns.counted),
             "attempt_state": self._optional(world.attempt_state, returns.zero),
-            "project": self._optional(world.project, returns.projected),
-            "convert": self._optional(world.convert, returns.converted),
+            "final_state": self._optional(world.final_state, returns.projected),
+            "transform_messages": self._optional(world.transform_messages, returns.converted),
             "on_message": self._optional(world.on_message, returns.nothing),
         }
         several = {
             "gate": _Gate(self.actor, world.gate) if world.gate else None,
-            "middlewares": [_middleware(self.actor, site) for site in world.middlewares],
-            "budget": [_Policy(self.actor, world.policy)] if world.policy else [],
+            "tool_middleware": [_middleware(self.actor, site) for site in world.tool_middleware],
+            "budget_policies": [_Policy(self.actor, world.policy)] if world.policy else [],
             "compaction": [_Strategy(self.actor, world.compaction)] if world.compaction else [],
         }
         return {name: value for name, value in {**given, **several}.items() if value is not None}
@@ -174,15 +174,15 @@ class WorldRun:
         sites = self.world.callbacks
         return Callbacks(**{name: self._site(site, returns.nothing) for name, site in sites.items()})
 
-    def _host(self) -> Host:
+    def _runtime(self) -> Runtime:
         world = self.world
         unlimited = Allowance(tokens=LIMITLESS)
         approve: Any = self.actor.coroutine_function(world.approve, returns.decided) if world.approve else None
-        return Host(
+        return Runtime(
             journal=InMemoryJournal() if world.is_journalled else None,
-            gate=_Gate(self.actor, world.host_gate) if world.host_gate else None,
-            approve=approve,
-            budget=Budget(unlimited, scope="host", now=0.0) if world.has_host_budget else None,
+            gate=_Gate(self.actor, world.runtime_gate) if world.runtime_gate else None,
+            approver=approve,
+            budget=Budget(unlimited, scope="runtime", now=0.0) if world.has_runtime_budget else None,
         )
 
     # -- tools
@@ -217,7 +217,7 @@ class WorldRun:
     async def _nested_run(self, context: ToolContext) -> str:
         """Run another agent inside the tool, with the same signal; whatever cancels the tool may cancel it."""
         model = PlayedModel(_PAGES_TURNS)
-        inner = RunRecord(agent=self._page, input="Help.", abort=context.abort, host=Host(model=model))
+        inner = RunRecord(agent=self._page, input="Help.", abort=context.abort, runtime=Runtime(model=model))
         inner.replies, inner.was_cancelled, inner.is_nested = model.replies, True, True
         if self.actor.record is not None:
             self.actor.record.inside.append(inner)
@@ -273,7 +273,7 @@ class _Policy:
     def __init__(self, actor: Actor, site: Site) -> None:
         self._function = actor.function(Site("sync", site.acts), returns.exceeded)
 
-    def check(self, spent: Spent) -> Any:  # noqa: ANN401
+    def check(self, spent: Spending) -> Any:  # noqa: ANN401
         return self._function(spent)
 
 
@@ -291,7 +291,7 @@ class _Strategy:
 def _middleware(actor: Actor, site: Site) -> Any:  # noqa: ANN401
     next_act = actor.next_of(site.acts)
 
-    async def middleware(call: MiddlewareCall, proceed: Next) -> object:
+    async def middleware(call: MiddlewareCall, proceed: CallNext) -> object:
         act = next_act()
         await actor.do_async(act)
         match act.kind:

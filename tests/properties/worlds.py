@@ -220,9 +220,9 @@ def limits() -> SearchStrategy[Limits]:
         cost=maybe(st.sampled_from([0.001, 0.05, 1.0])),
         seconds=maybe(st.sampled_from([0.5, 5.0, 20.0])),
         calls=maybe(st.integers(1, 4)),
-        each_attempt=allowance,
+        per_attempt=allowance,
         extended_max_tokens=maybe(st.just(5_000)),
-        parallel_calls=st.integers(1, 3),
+        max_concurrency=st.integers(1, 3),
     )
 
 
@@ -286,11 +286,11 @@ def _world(output: OutputKind) -> SearchStrategy[World]:
         reflection=st.none() if output == "text" else maybe(reflections(), 2),
         validators=validators(),
         limits=limits(),
-        retries=st.sampled_from([None, 0, 1, 3]),
+        request_retries=st.sampled_from([None, 0, 1, 3]),
         price=maybe(prices, 3),
         max_tokens=maybe(st.sampled_from([100, 1_000])),
-        nudge=st.booleans(),
-        feedback=st.sampled_from(["result", "text"]),
+        reminder=st.booleans(),
+        feedback_role=st.sampled_from(["result", "text"]),
         stop_after=rarely(stop_after, nothing) if output == "text" else st.just(nothing),
         stop_guard=maybe(sites(Guarding)) if output == "text" else st.none(),
         system=maybe(prompts, 20),
@@ -298,18 +298,18 @@ def _world(output: OutputKind) -> SearchStrategy[World]:
         error_prompt=maybe(prompts, 10),
         run_state=maybe(sync_sites(), 20),
         attempt_state=maybe(sync_sites(), 20),
-        project=maybe(sync_sites(), 10),
+        final_state=maybe(sync_sites(), 10),
         gate=maybe(sites(Deciding), 10),
-        host_gate=maybe(sites(Deciding), 15),
+        runtime_gate=maybe(sites(Deciding), 15),
         approve=maybe(sites(Deciding), 2),
-        middlewares=rarely(st.lists(sites(Wrapping, Deciding), max_size=2).map(tuple), tuple[Site, ...](), 10),
+        tool_middleware=rarely(st.lists(sites(Wrapping, Deciding), max_size=2).map(tuple), tuple[Site, ...](), 10),
         policy=maybe(sites(Deciding), 20),
-        convert=maybe(sync_sites(), 20),
+        transform_messages=maybe(sync_sites(), 20),
         compaction=maybe(sites(), 15),
         on_message=maybe(sync_sites(), 10),
         callbacks=callbacks(),
         is_journalled=rarely(st.just(True), False),
-        has_host_budget=st.booleans(),
+        has_runtime_budget=st.booleans(),
         tracks_tokens=rarely(st.just(False), True),
         given=rarely(histories(), tuple[Message, ...](), 3),
         max_attempts=maybe(st.sampled_from([0, 1, 2, -1]), 20),
@@ -327,5 +327,5 @@ def _without_senseless_limits(world: World) -> World:
     """Leave out limits of money where the price is unknown: no such run begins."""
     if world.price is not None:
         return world
-    each = replace(world.limits.each_attempt, cost=None)
-    return replace(world, limits=replace(world.limits, cost=None, each_attempt=each))
+    each = replace(world.limits.per_attempt, cost=None)
+    return replace(world, limits=replace(world.limits, cost=None, per_attempt=each))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Host, ToolContext, run, tool
+from journeyman import Agent, Runtime, ToolContext, run, tool
 from journeyman.endings import START
 from journeyman.events import RecordingEnded
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.writer import MOST_WAITING
 from tests.cli.program import Warm
@@ -46,7 +46,7 @@ def _folder(path: Path) -> None:
 
 
 def answering() -> Agent:
-    return Agent(name="scout", model=Scripted([say("So.")]))
+    return Agent(name="scout", model=ScriptedModel([say("So.")]))
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -61,7 +61,7 @@ async def test_a_store_that_cannot_be_used_costs_one_warning(
     if path.is_file():
         path.chmod(0o600)
     before = path.read_bytes() if path.is_file() else b""
-    assert (await run(answering(), "?", host=Host(record=path))).unwrap() == "So."
+    assert (await run(answering(), "?", runtime=Runtime(recorder=path))).unwrap() == "So."
     [told] = warnings_of(caplog)
     assert told.startswith("nothing is recorded of scout: ")
     assert "runs.db" in told
@@ -80,12 +80,12 @@ async def test_a_full_disk_ends_recording_with_one_warning_and_an_event(
         return f"{n} " + "".join(chr(97 + (n * i * i) % 26) for i in range(50_000))
 
     answers = [*[say(call("fill", {"n": n}, id=f"c{n}")) for n in range(1, 6)], say("Filled.")]
-    agent = Agent(name="scout", model=Scripted(answers), tools=[fill])
+    agent = Agent(name="scout", model=ScriptedModel(answers), tools=[fill])
     with Recorder(path) as recorder:
-        await run(answering(), "?", host=Host(record=recorder))
+        await run(answering(), "?", runtime=Runtime(recorder=recorder))
         await recorder.flush()
         with no_room(path.parent, 4096):
-            succeeded(await run(agent, "?", on_event=heard, host=Host(record=recorder)))
+            succeeded(await run(agent, "?", on_event=heard, runtime=Runtime(recorder=recorder)))
             await recorder.flush()
     [told] = warnings_of(caplog)
     assert "nothing more is recorded in" in told
@@ -104,12 +104,12 @@ async def test_a_full_disk_costs_the_recordings_that_go_on_and_no_later_ones(
         cut.note("Note", (("cut",), START), text="before")
         await recorder.flush()
         with no_room(path.parent, 4096):
-            await run(answering(), f"? {long}", host=Host(record=recorder))
+            await run(answering(), f"? {long}", runtime=Runtime(recorder=recorder))
             await recorder.flush()
         cut.note("Note", (("cut",), START), text="after")
         assert cut.ended_early() is not None
         for text in ("first after", "second after"):
-            await run(answering(), text, host=Host(record=recorder))
+            await run(answering(), text, runtime=Runtime(recorder=recorder))
         await cut.end("success")
     [told] = warnings_of(caplog)
     assert "nothing more is recorded in" in told
@@ -133,9 +133,9 @@ async def test_a_slow_disk_costs_reports_of_progress_and_nothing_else(path: Path
                 ctx.progress(f"{n} done")
         return "reported"
 
-    agent = Agent(name="scout", model=Scripted([say(call("report", id="c1")), say("So.")]), tools=[report])
+    agent = Agent(name="scout", model=ScriptedModel([say(call("report", id="c1")), say("So.")]), tools=[report])
     with Recorder(path) as recorder:
-        (await run(agent, "?", host=Host(record=recorder))).unwrap()
+        (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap()
     with Recordings(path) as recordings:
         found = recordings.find("last")
         events = list(recordings.all_events(found))
@@ -167,9 +167,9 @@ async def test_what_another_program_keeps_for_a_while_is_written_afterwards(path
         return "released"
 
     answers = [say(call("hold", id="c1")), say(call("release", id="c2")), say("So.")]
-    agent = Agent(name="scout", model=Scripted(answers), tools=[hold, release])
+    agent = Agent(name="scout", model=ScriptedModel(answers), tools=[hold, release])
     with Recorder(path) as recorder, closing(sqlite3.connect(path, isolation_level=None)) as disk:
-        (await run(agent, "?", host=Host(record=recorder))).unwrap()
+        (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap()
     with Recordings(path) as recordings:
         found = recordings.find("last")
         assert (found.status, found.calls, found.iterations, found.why) == ("success", 2, 3, None)

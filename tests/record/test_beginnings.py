@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Host, run, tool
-from journeyman.models.scripted import Scripted, call, say
+from journeyman import Agent, Runtime, run, tool
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import RecordedEvent, Recorder, Recordings
 
 ALPHABET = ('"', "\\", "\n", "\x00", "é", "\u2028", "𝄞", "a", " ", "\\u00")
@@ -28,9 +28,9 @@ async def test_what_is_read_of_a_long_text_is_its_beginning_wherever_it_is_cut(t
         return texts[number]
 
     calls = [call("text", number=n) for n in range(len(texts))]
-    agent = Agent(name="scout", model=Scripted([say(*calls), "Read."]), tools=[text])
+    agent = Agent(name="scout", model=ScriptedModel([say(*calls), "Read."]), tools=[text])
     with Recorder(tmp_path / "runs.db") as recorder:
-        (await run(agent, "Read.", host=Host(record=recorder))).unwrap()
+        (await run(agent, "Read.", runtime=Runtime(recorder=recorder))).unwrap()
     with Recordings(tmp_path / "runs.db") as recordings:
         found = recordings.find("last")
         whole = results(recordings.events(found, kinds=["ToolFinished"]))
@@ -49,9 +49,9 @@ async def test_what_is_read_of_a_long_text_is_its_beginning_wherever_it_is_cut(t
 
 @pytest.mark.parametrize("content", [True, False])
 async def test_a_text_that_was_not_kept_is_told_by_its_size_either_way(tmp_path: Path, content: bool) -> None:
-    agent = Agent(name="scout", model=Scripted([say("word " * 2_000)]))
+    agent = Agent(name="scout", model=ScriptedModel([say("word " * 2_000)]))
     with Recorder(tmp_path / "runs.db", content=content) as recorder:
-        (await run(agent, "Tell.", host=Host(record=recorder))).unwrap()
+        (await run(agent, "Tell.", runtime=Runtime(recorder=recorder))).unwrap()
     with Recordings(tmp_path / "runs.db") as recordings:
         [told] = recordings.events(recordings.find("last"), kinds=["ModelResponded"], most=100)
     text: Any = told.facts["text"]

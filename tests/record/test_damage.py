@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from journeyman import Agent, Host, run, tool
+from journeyman import Agent, Runtime, run, tool
 from journeyman.errors import StoreError
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import RecordedEvent, Recorder, Recordings
 from journeyman.store.store import StoreRepaired
 
@@ -29,8 +29,8 @@ async def filled(path: Path) -> None:
     with Recorder(path) as recorder:
         for number in range(N):
             answers = [*[say(call("look", {"n": n}, id=f"c{n}")) for n in range(4)], say(f"Answer {number}.")]
-            agent = Agent(name="scout", model=Scripted(answers), tools=[look], system=SYSTEM)
-            (await run(agent, f"Question {number}?", host=Host(record=recorder))).unwrap()
+            agent = Agent(name="scout", model=ScriptedModel(answers), tools=[look], system=SYSTEM)
+            (await run(agent, f"Question {number}?", runtime=Runtime(recorder=recorder))).unwrap()
 
 
 def contents(path: Path) -> dict[str, tuple[list[RecordedEvent], list[bytes | None]]]:

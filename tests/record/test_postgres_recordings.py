@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from journeyman import Agent, Host, Success, run, tool
-from journeyman.durable import ddl
+from journeyman import Agent, Runtime, Success, run, tool
+from journeyman.durable import schema_sql
 from journeyman.errors import StoreError
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
 from tests.support.postgres import DeafSocket, PostgresServer
 
@@ -25,7 +25,7 @@ async def look(topic: str = "") -> str:
 
 def scout(*topics: str) -> Agent:
     answers = [*[say(call("look", {"topic": each}, id=each)) for each in topics], say("So.")]
-    return Agent(name="scout", model=Scripted(answers), tools=[look])
+    return Agent(name="scout", model=ScriptedModel(answers), tools=[look])
 
 
 def looked(url: str) -> list[list[object]]:
@@ -41,10 +41,10 @@ def looked(url: str) -> list[list[object]]:
 
 async def test_nothing_is_lost_or_doubled_when_a_connection_is_lost(postgres: PostgresServer, emptied: str) -> None:
     with Recorder(emptied) as recorder:
-        await run(scout("sand"), "?", host=Host(record=recorder))
+        await run(scout("sand"), "?", runtime=Runtime(recorder=recorder))
         await recorder.flush()
         postgres.kill_connections("application_name LIKE 'journeyman r%%'")
-        await run(scout("dune", "sand"), "?", host=Host(record=recorder))
+        await run(scout("dune", "sand"), "?", runtime=Runtime(recorder=recorder))
     about = {topic: f"about {topic}: " + "x" * 300 for topic in ("sand", "dune")}
     assert looked(emptied) == [[about["dune"], about["sand"]], [about["sand"]]]
 
@@ -55,7 +55,7 @@ async def test_nothing_is_lost_or_doubled_when_an_answer_is_lost(postgres: Postg
         for number in range(16):
             recorder = await asyncio.to_thread(Recorder, between.url, keep_s=None, keep_bytes=None)
             between.swallow(number)
-            await run(scout("sand", "dune"), "?", host=Host(record=recorder))
+            await run(scout("sand", "dune"), "?", runtime=Runtime(recorder=recorder))
             await recorder.flush()
             between.swallow(None)
             await asyncio.to_thread(recorder.close)
@@ -70,8 +70,8 @@ async def test_many_record_at_once_while_others_forget(emptied: str) -> None:
     async def one(number: int) -> None:
         with Recorder(emptied, keep_s=None, keep_bytes=None) as recorder:
             for _ in range(3):
-                agent = Agent(name=f"a{number}", system=shared, model=Scripted([say("So.")]))
-                await run(agent, "?", host=Host(record=recorder))
+                agent = Agent(name=f"a{number}", system=shared, model=ScriptedModel([say("So.")]))
+                await run(agent, "?", runtime=Runtime(recorder=recorder))
                 await recorder.flush()
             with Recordings(emptied) as recordings:
                 await asyncio.to_thread(recordings.forget, recordings.runs(agent=f"a{number}")[1:])
@@ -88,8 +88,8 @@ async def test_many_record_at_once_while_others_forget(emptied: str) -> None:
 
 async def test_texts_that_postgres_cannot_hold_come_back_as_they_were(emptied: str) -> None:
     name = "nul\0 and ␛0"
-    agent = Agent(name="scout", model=Scripted([say(call("look", {"topic": name})), say("So.")]), tools=[look])
-    await run(agent, f"What of {name}?", host=Host(record=emptied))
+    agent = Agent(name="scout", model=ScriptedModel([say(call("look", {"topic": name})), say("So.")]), tools=[look])
+    await run(agent, f"What of {name}?", runtime=Runtime(recorder=emptied))
     with Recordings(emptied) as recordings:
         [found] = recordings.runs()
         [called] = recordings.events(found, kinds=["ToolCalled"])
@@ -114,7 +114,7 @@ def test_a_store_that_cannot_be_written_is_said_at_once(postgres: PostgresServer
         connection.execute(b"DROP TABLE rec_words, rec_events")
     with pytest.raises(StoreError, match="permission denied") as lacking:
         Recorder(theirs)
-    assert "ddl()" in lacking.value.hint
+    assert "schema_sql()" in lacking.value.hint
     postgres.execute(f"REASSIGN OWNED BY {role} TO tests")
 
 
@@ -123,7 +123,7 @@ def test_the_statements_of_ddl_make_the_tables_of_recordings(postgres: PostgresS
     with Recordings(url) as recordings:
         assert (recordings.runs(), recordings.has_any) == ([], False)
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(ddl().encode())
+        connection.execute(schema_sql().encode())
     with Recordings(url) as recordings:
         assert recordings.has_any
 
@@ -146,7 +146,7 @@ async def test_a_role_that_owns_nothing_records_and_is_told_what_its_prune_leave
         connection.execute(f"GRANT {rights} IN SCHEMA public TO {role}".encode())
         connection.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}".encode())
     theirs = database.replace("user=tests", f"user={role}")
-    await run(scout("sand"), "?", host=Host(record=theirs))
+    await run(scout("sand"), "?", runtime=Runtime(recorder=theirs))
     with Recordings(theirs) as recordings:
         [found] = recordings.runs()
         notice = recordings.forget([found]) or ""
@@ -199,7 +199,7 @@ async def test_a_place_that_cannot_be_had_costs_one_warning_without_its_password
         with pytest.raises(StoreError) as refused:
             Recordings(place)
         with caplog.at_level(logging.WARNING):
-            assert isinstance(await run(scout(), "?", host=Host(record=place)), Success)
+            assert isinstance(await run(scout(), "?", runtime=Runtime(recorder=place)), Success)
     told = [each.getMessage() for each in caplog.records]
     assert len([each for each in told if "nothing is recorded" in each]) == 1
     assert [each for each in (*told, str(refused.value)) if _SECRET in each] == []

@@ -10,14 +10,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from journeyman import Agent, Chat, Host, Limits, Subagents, run, tool
+from journeyman import Agent, Chat, Limits, Runtime, Subagents, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.events import RecordingEnded
 from journeyman.gate import Allow, Ask, Deny
 from journeyman.model import Response
-from journeyman.models.faulty import Faulty
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.faulty import FaultyModel
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import RecordedEvent, RecordedRun, Recorder, Recordings
 from journeyman.store.store import Store
 from journeyman.tools.redaction import Redactor
@@ -41,7 +41,7 @@ async def look(topic: str = "") -> str:
 
 
 def looking(*answers: Response, **options: object) -> Agent:
-    return Agent(name="scout", model=Scripted(answers), tools=[look], **options)  # pyright: ignore[reportArgumentType]
+    return Agent(name="scout", model=ScriptedModel(answers), tools=[look], **options)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -78,7 +78,7 @@ def kinds(events: Sequence[RecordedEvent]) -> list[str]:
 
 async def test_a_run_is_recorded_with_its_figures_and_its_words(place: str) -> None:
     agent = looking(say(call("look", {"topic": "tides"}, id="c1")), say("They rise."))
-    (await run(agent, "What of the tides?", host=Host(record=place))).unwrap()
+    (await run(agent, "What of the tides?", runtime=Runtime(recorder=place))).unwrap()
     found, events = recorded(place)
     assert (found.kind, found.agent, found.status, found.input) == ("run", "scout", "success", "What of the tides?")
     assert (found.attempts, found.iterations, found.calls, found.children) == (1, 2, 1, 0)
@@ -94,9 +94,9 @@ async def test_a_run_is_recorded_with_its_figures_and_its_words(place: str) -> N
 
 
 async def test_a_failure_is_recorded_with_its_code(path: Path) -> None:
-    model = Faulty(Scripted([]), 1, rate=1.0, faults=["overloaded"])
-    agent = replace(looking(), model=model, retries=1)
-    await run(agent, "?", host=Host(record=path))
+    model = FaultyModel(ScriptedModel([]), 1, rate=1.0, faults=["overloaded"])
+    agent = replace(looking(), model=model, request_retries=1)
+    await run(agent, "?", runtime=Runtime(recorder=path))
     found, events = recorded(path)
     assert (found.status, found.code) == ("failure", "API_ERROR")
     error = next(event for event in events if event.kind == "RunFailed").facts["error"]
@@ -106,14 +106,14 @@ async def test_a_failure_is_recorded_with_its_code(path: Path) -> None:
 
 
 async def test_sub_agents_and_the_turns_of_a_chat_are_one_recording(place: str) -> None:
-    helper = Agent(name="helper", description="Helps.", model=Scripted([say("Done.")]))
+    helper = Agent(name="helper", description="Helps.", model=ScriptedModel([say("Done.")]))
     lead = Agent(
         name="lead",
-        model=Scripted([say(call("subagent", {"agent": "helper", "task": "Go."})), say("One."), say("Two.")]),
+        model=ScriptedModel([say(call("subagent", {"agent": "helper", "task": "Go."})), say("One."), say("Two.")]),
         tools=[Subagents(helper)],
     )
     with Recorder(place) as recorder:
-        async with Chat(lead, host=Host(record=recorder)) as chat:
+        async with Chat(lead, runtime=Runtime(recorder=recorder)) as chat:
             await chat.prompt("First.")
             await chat.prompt("Second.")
     with Recordings(place) as recordings:
@@ -129,7 +129,7 @@ async def test_a_durable_run_is_recorded_under_its_own_id(path: Path) -> None:
     async with Durable(path) as durable:
         handle = await durable.start(looking(say("Yes.")), "Is it?")
         with Recorder(path) as recorder:
-            await durable.resume(handle.id, looking(say("Yes.")), host=Host(record=recorder))
+            await durable.resume(handle.id, looking(say("Yes.")), runtime=Runtime(recorder=recorder))
     found, _ = recorded(path)
     assert (found.id, found.kind, found.status) == (handle.id, "durable", "success")
 
@@ -137,7 +137,7 @@ async def test_a_durable_run_is_recorded_under_its_own_id(path: Path) -> None:
 async def test_the_turns_of_a_durable_chat_are_one_recording(path: Path) -> None:
     agent = looking(say("One."), say("Two."))
     with Recorder(path) as recorder:
-        async with Durable(path) as durable, Chat.open(agent, durable, host=Host(record=recorder)) as chat:
+        async with Durable(path) as durable, Chat.open(agent, durable, runtime=Runtime(recorder=recorder)) as chat:
             await chat.prompt("First.")
             await recorder.flush()
             first, _ = recorded(path)
@@ -152,15 +152,15 @@ async def test_the_turns_of_a_durable_chat_are_one_recording(path: Path) -> None
 async def test_a_durable_run_that_waits_is_no_live_recording_and_goes_on_in_the_same(place: str) -> None:
     agent = looking(say(call("look", {"topic": "rain"}, id="a")), say("So."), gate=make_gate(Ask("May it?")))
     with Recorder(place) as recorder:
-        host = Host(record=recorder)
-        async with Durable(place, linger_s=0.0) as durable:
+        runtime = Runtime(recorder=recorder)
+        async with Durable(place, suspend_after_s=0.0) as durable:
             handle = await durable.start(agent, "?")
-            await durable.resume(handle.id, agent, host=host)
+            await durable.resume(handle.id, agent, runtime=runtime)
             await recorder.flush()
             waiting, _ = recorded(place)
-            (question,) = (await handle.info()).waits_for
-            await handle.approve(question.digest, Allow())
-            await durable.resume(handle.id, agent, host=host)
+            (question,) = (await handle.info()).pending
+            await handle.approve(question.question_id, Allow())
+            await durable.resume(handle.id, agent, runtime=runtime)
     found, events = recorded(place)
     assert (waiting.id, waiting.status) == (handle.id, "left")
     assert (found.id, found.status) == (handle.id, "success")
@@ -169,8 +169,8 @@ async def test_a_durable_run_that_waits_is_no_live_recording_and_goes_on_in_the_
 
 async def test_a_store_records(path: Path) -> None:
     with Store(path) as store:
-        await run(looking(say("Yes.")), "Is it?", host=Host(record=store))
-        await run(looking(say("No.")), "Is it not?", host=Host(record=store))
+        await run(looking(say("Yes.")), "Is it?", runtime=Runtime(recorder=store))
+        await run(looking(say("No.")), "Is it not?", runtime=Runtime(recorder=store))
     with Recordings(path) as recordings:
         assert [found.input for found in recordings.runs()] == ["Is it not?", "Is it?"]
 
@@ -178,7 +178,7 @@ async def test_a_store_records(path: Path) -> None:
 async def test_what_gates_and_approvers_say_is_recorded(path: Path) -> None:
     wary = make_gate(lambda request: Deny("not that") if request.arguments.get("topic") == "fire" else Allow())
     answers = say(call("look", {"topic": "fire"}, id="a"), call("look", {"topic": "rain"}, id="b")), say("So.")
-    await run(looking(*answers, gate=wary), "?", host=Host(record=path))
+    await run(looking(*answers, gate=wary), "?", runtime=Runtime(recorder=path))
     _, events = recorded(path)
     told = [
         (each.tool_use_id, each.facts["decision"], each.facts.get("reason"))
@@ -209,7 +209,7 @@ async def test_every_request_is_given_back_byte_for_byte(carrier: Carrier, place
         for _ in range(350 if N_EXAMPLES > 75 else 3):
             async with carrier.play(_conversation(chance)) as played:
                 agent = Agent(name="scout", model=played.model, tools=[look], limits=Limits(iterations=20))
-                (await run(agent, chance.choice(["Hello.", "y" * 900]), host=Host(record=recorder))).unwrap()
+                (await run(agent, chance.choice(["Hello.", "y" * 900]), runtime=Runtime(recorder=recorder))).unwrap()
                 sent += [request.raw for request in played.requests]
     with Recordings(place) as recordings:
         found = [request for each in reversed(recordings.runs(limit=1_000)) for request in recordings.requests(each)]
@@ -227,8 +227,8 @@ async def test_a_request_grows_by_what_is_new(place: str) -> None:
         return f"{n} {page}"
 
     answers = [*[say(call("read", {"n": n}, id=f"c{n}")) for n in range(60)], say("Read.")]
-    agent = Agent(name="reader", model=Scripted(answers), tools=[read], limits=Limits(iterations=100))
-    (await run(agent, "Read.", host=Host(record=place))).unwrap()
+    agent = Agent(name="reader", model=ScriptedModel(answers), tools=[read], limits=Limits(iterations=100))
+    (await run(agent, "Read.", runtime=Runtime(recorder=place))).unwrap()
     with Recordings(place) as recordings:
         found = recordings.find("last")
         requests = recordings.requests(found)
@@ -241,8 +241,8 @@ async def test_a_request_grows_by_what_is_new(place: str) -> None:
 async def test_headers_are_kept_without_the_key(path: Path) -> None:
     messages = WIRES[0]
     async with messages.play([say("So.")]) as played:
-        agent = Agent(name="scout", model=played.model, retries=0)
-        await run(agent, "?", host=Host(record=path))
+        agent = Agent(name="scout", model=played.model, request_retries=0)
+        await run(agent, "?", runtime=Runtime(recorder=path))
         keys = [value for name, value in played.requests[0].headers.items() if name in ("x-api-key", "authorization")]
     with Recordings(path) as recordings:
         [request] = recordings.requests(recordings.find("last"))
@@ -269,8 +269,8 @@ async def test_no_secret_of_the_corpus_is_in_the_store(path: Path) -> None:
         return plain[n]
 
     answers = [*[say(call("leak", {"n": n}, id=f"c{n}")) for n in range(len(plain))], say("So.")]
-    agent = Agent(name="leaky", model=Scripted(answers), tools=[leak], limits=Limits(iterations=len(answers)))
-    await run(agent, "?", host=Host(record=path))
+    agent = Agent(name="leaky", model=ScriptedModel(answers), tools=[leak], limits=Limits(iterations=len(answers)))
+    await run(agent, "?", runtime=Runtime(recorder=path))
     with Recordings(path) as recordings:
         found = recordings.find("last")
         pieces = {
@@ -285,7 +285,7 @@ async def test_no_secret_of_the_corpus_is_in_the_store(path: Path) -> None:
 async def test_without_content_only_shapes_are_kept(path: Path) -> None:
     with Recorder(path, content=False) as recorder:
         agent = looking(say(call("look", {"topic": "zanzibar"}, id="c1")), say("It is zanzibar."))
-        await run(agent, "Where is zanzibar?", host=Host(record=recorder))
+        await run(agent, "Where is zanzibar?", runtime=Runtime(recorder=recorder))
     with Recordings(path) as recordings:
         found = recordings.find("last")
         [first, _] = recordings.requests(found)
@@ -301,7 +301,7 @@ async def test_without_content_only_shapes_are_kept(path: Path) -> None:
 async def test_texts_are_found_in_events_and_in_long_results(place: str) -> None:
     with Recorder(place) as recorder:
         for topic in ("amber", "opal"):
-            await run(looking(say(call("look", {"topic": topic})), say("So.")), "?", host=Host(record=recorder))
+            await run(looking(say(call("look", {"topic": topic})), say("So.")), "?", runtime=Runtime(recorder=recorder))
     with Recordings(place) as recordings:
         [second, first] = recordings.runs()
         assert {found.run for found in recordings.search("about opal")} == {second.id}
@@ -313,7 +313,7 @@ async def test_texts_are_found_in_events_and_in_long_results(place: str) -> None
 async def test_a_wrong_id_names_the_nearest(place: str) -> None:
     with Recorder(place) as recorder:
         for _ in range(2):
-            await run(looking(say("So.")), "?", host=Host(record=recorder))
+            await run(looking(say("So.")), "?", runtime=Runtime(recorder=recorder))
     with Recordings(place) as recordings:
         first = recordings.runs()[-1]
         assert recordings.find(first.id[:-1]).id == first.id
@@ -347,9 +347,9 @@ async def test_a_store_that_fails_ends_recording_and_not_the_run(
         return "waited"
 
     answers = [say(call("smash")), say(call("wait")), say("Still here.")]
-    agent = Agent(name="rough", model=Scripted(answers), tools=[smash, wait])
+    agent = Agent(name="rough", model=ScriptedModel(answers), tools=[smash, wait])
     with caplog.at_level(logging.WARNING), Recorder(lone_place) as recorder:
-        succeeded(await run(agent, "?", on_event=heard, host=Host(record=recorder)))
+        succeeded(await run(agent, "?", on_event=heard, runtime=Runtime(recorder=recorder)))
     assert len(heard.of(RecordingEnded)) == 1
     assert [record for record in caplog.records if "nothing more is recorded" in record.message] != []
 
@@ -358,7 +358,7 @@ async def test_a_place_that_is_no_store_costs_a_warning(path: Path, caplog: pyte
     path.write_text("not a store, but a text that is long enough to be one" * 50)
     path.chmod(0o600)
     with caplog.at_level(logging.WARNING):
-        assert (await run(looking(say("So.")), "?", host=Host(record=path / "below"))).unwrap() == "So."
+        assert (await run(looking(say("So.")), "?", runtime=Runtime(recorder=path / "below"))).unwrap() == "So."
     assert "nothing is recorded" in caplog.text
 
 
@@ -374,10 +374,10 @@ async def test_old_recordings_are_forgotten_and_what_others_share_stays(place: s
     system = "You are careful. " * 60
     with Recorder(place, keep_s=None, keep_bytes=None) as recorder:
         for _ in range(3):
-            await run(replace(looking(say("So.")), system=system), "?", host=Host(record=recorder))
+            await run(replace(looking(say("So.")), system=system), "?", runtime=Runtime(recorder=recorder))
     altered(place, tamper.OLD_RUN)
     with Recorder(place, keep_s=30 * 86_400) as recorder:
-        await run(replace(looking(say("So.")), system=system), "?", host=Host(record=recorder))
+        await run(replace(looking(say("So.")), system=system), "?", runtime=Runtime(recorder=recorder))
         await recorder.flush()
     with Recordings(place) as recordings:
         assert len(recordings.runs()) == 3
@@ -388,7 +388,7 @@ async def test_old_recordings_are_forgotten_and_what_others_share_stays(place: s
 
 async def test_without_limits_a_file_keeps_30_days_and_a_gigabyte_and_a_database_everything(place: str) -> None:
     for _ in range(3):
-        await run(looking(say("So.")), "?", host=Host(record=place))
+        await run(looking(say("So.")), "?", runtime=Runtime(recorder=place))
     altered(place, tamper.OLD_RUN)
     altered(place, tamper.LARGE_RUN)
     usual = await _after_one_more(Recorder(place))
@@ -400,7 +400,7 @@ async def test_without_limits_a_file_keeps_30_days_and_a_gigabyte_and_a_database
 async def _after_one_more(recorder: Recorder) -> Sequence[RecordedRun]:
     """Record one more run, and return all recordings that there are then."""
     with recorder:
-        await run(looking(say("So.")), "?", host=Host(record=recorder))
+        await run(looking(say("So.")), "?", runtime=Runtime(recorder=recorder))
         await recorder.flush()
     with Recordings(recorder.path) as recordings:
         return recordings.runs()

@@ -7,7 +7,7 @@ from mcp import Client, types
 from mcp.client import ClientRequestContext
 
 from journeyman import Agent, tool
-from journeyman.models.scripted import FromFunction, call
+from journeyman.models.scripted import FunctionModel, call
 from journeyman.serve import AgentServer
 from tests.play import instance_of, on_virtual_clock
 
@@ -61,7 +61,7 @@ class Pause:
             self.ends.append("done")
             return "well rested"
 
-        answers = FromFunction(lambda request: "Rested." if len(request.messages) > 1 else call("pause"))
+        answers = FunctionModel(lambda request: "Rested." if len(request.messages) > 1 else call("pause"))
         return Agent(name="idler", model=answers, tools=[pause])
 
 

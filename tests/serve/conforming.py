@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from journeyman import Agent, Limits, Output, ToolContext, tool
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from tests.serve.served import Careful, last_result, remove
 
 
@@ -40,22 +40,22 @@ async def work(context: ToolContext) -> str:
 AGENTS = (
     Agent(
         name="test_simple_text",
-        model=Scripted(["This is a simple text response for testing."], repeat=True),
+        model=ScriptedModel(["This is a simple text response for testing."], repeat=True),
         input=Nothing,
     ),
     Agent(
         name="test_error_handling",
-        model=Scripted([call("output", message=3)], repeat=True),
+        model=ScriptedModel([call("output", message=3)], repeat=True),
         input=Nothing,
         output=Output(Message),
         limits=Limits(attempts=1),
     ),
     Agent(
         name="test_tool_with_progress",
-        model=FromFunction(lambda request: "done" if len(request.messages) > 1 else call("work")),
+        model=FunctionModel(lambda request: "done" if len(request.messages) > 1 else call("work")),
         input=Nothing,
         tools=[work],
     ),
     Agent(name="test_elicitation", model=last_result(), input=Message, tools=[remove], gate=Careful()),
-    Agent(name="json_schema_2020_12_tool", model=Scripted(["done"], repeat=True), input=Person),
+    Agent(name="json_schema_2020_12_tool", model=ScriptedModel(["done"], repeat=True), input=Person),
 )

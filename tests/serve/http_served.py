@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.requests import Request as HttpRequest
 
-from journeyman import Abort, Agent, Host, Output, tool
+from journeyman import Abort, Agent, Output, Runtime, tool
 from journeyman.durable import Durable
 from journeyman.gate import Ask, GateRequest
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
-from journeyman.serve import AgentApp, Authorize, ServeLimits, app
+from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.serve import AgentApp, Authorize, ServeLimits, create_app
 from journeyman.serve.hosting import Deps, OnDisconnect
 from journeyman.serve.listening import serve_on
 from tests.play import Door
@@ -32,7 +32,7 @@ class AppOptions(TypedDict, total=False):
     store: Durable | str
     deps: Deps
     authorize: Authorize
-    host: Host
+    runtime: Runtime
     limits: ServeLimits
     on_disconnect: OnDisconnect
 
@@ -71,12 +71,12 @@ def reply(request: Request) -> Answer:
 
 
 def clerk() -> Agent:
-    return Agent(name="clerk", description="Sends.", model=FromFunction(reply), tools=[send], gate=AskFirst())
+    return Agent(name="clerk", description="Sends.", model=FunctionModel(reply), tools=[send], gate=AskFirst())
 
 
 def planner() -> Agent[Plan, Trip]:
     plan = call("output", title="A trip", steps=["go", "return"])
-    return Agent(name="planner", model=FromFunction(lambda _: plan), input=Trip, output=Output(Plan))
+    return Agent(name="planner", model=FunctionModel(lambda _: plan), input=Trip, output=Output(Plan))
 
 
 def waiter(door: Door) -> Agent:
@@ -86,7 +86,7 @@ def waiter(door: Door) -> Agent:
         called = any(block.type == "tool_result" for block in request.messages[-1].content)
         return "It is open." if called else call("wait")
 
-    return Agent(name="waiter", model=FromFunction(answer), tools=[door.tool()])
+    return Agent(name="waiter", model=FunctionModel(answer), tools=[door.tool()])
 
 
 def owner(request: HttpRequest) -> str | None:
@@ -148,7 +148,7 @@ async def serving(
     agents: Sequence[Agent[Any, Any, Any]], *, grace_s: float | None = None, **options: Unpack[AppOptions]
 ) -> AsyncGenerator[Served]:
     """Serve agents while the block runs. With `grace_s`, the server is first drained for so long."""
-    made, abort = app(agents, **options), Abort()
+    made, abort = create_app(agents, **options), Abort()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         closing = None if grace_s is None else lambda: made.drain(grace_s)

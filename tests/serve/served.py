@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from journeyman import Agent, Limits, Output, ToolContext, tool
 from journeyman.gate import Ask, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 
 print("the file prints")  # noqa: T201 - users' files do
 
@@ -60,27 +60,27 @@ class Careful:
         return Ask("May it be removed?")
 
 
-echoing = FromFunction(lambda request: f"<{request.messages[0].text}>")
+echoing = FunctionModel(lambda request: f"<{request.messages[0].text}>")
 echo = Agent(name="echo", description="Says what it is told.", model=echoing)
-squaring = FromFunction(lambda request: call("output", value=int(request.messages[0].text) ** 2))
+squaring = FunctionModel(lambda request: call("output", value=int(request.messages[0].text) ** 2))
 square = Agent(name="square", model=squaring, input=int, output=Output(int))
-planning = Scripted([call("output", trip={"city": "Oslo", "days": 2}, total="12.50")], repeat=True)
+planning = ScriptedModel([call("output", trip={"city": "Oslo", "days": 2}, total="12.50")], repeat=True)
 planner = Agent(name="planner", model=planning, input=Trip, output=Output(Bill))
-failing = Scripted([call("output", city="Oslo", days=0)], repeat=True)
+failing = ScriptedModel([call("output", city="Oslo", days=0)], repeat=True)
 hopeless = Agent(name="hopeless", model=failing, output=Output(Trip), limits=Limits(attempts=1))
-talking = FromFunction(lambda request: "done" if len(request.messages) > 1 else say("I talk.", call("talk")))
+talking = FunctionModel(lambda request: "done" if len(request.messages) > 1 else say("I talk.", call("talk")))
 talker = Agent(name="talker", model=talking, tools=[talk])
-waiter = Agent(name="waiter", model=Scripted([call("wait")], repeat=True), tools=[wait])
+waiter = Agent(name="waiter", model=ScriptedModel([call("wait")], repeat=True), tools=[wait])
 
 
-def last_result(text: str = "report.txt") -> FromFunction:
+def last_result(text: str = "report.txt") -> FunctionModel:
     """Return a model that calls `remove`, and then says what it was told."""
 
     def answer(request: Request) -> Answer:
         told = [block.text for block in request.messages[-1].content if block.type == "tool_result"]
         return told[0] if told else call("remove", path=text)
 
-    return FromFunction(answer)
+    return FunctionModel(answer)
 
 
 cleaner = Agent(name="cleaner", model=last_result(), tools=[remove], gate=Careful())

@@ -20,7 +20,7 @@ from pydantic import JsonValue
 
 from journeyman import Agent, Output
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.serve.agui import changes
 from journeyman.serve.bodies import run_input
 from journeyman.serve.live import ServeLimits
@@ -138,7 +138,7 @@ async def test_thinking_attempts_and_rejections_are_told_in_the_order_of_the_pro
     def answer(n_steps: int) -> Answer:
         return say(Thinking("Hm."), "Here it is.", call("output", title="A trip", steps=["a"] * n_steps))
 
-    model = Scripted([answer(1), answer(2)])
+    model = ScriptedModel([answer(1), answer(2)])
     agent = Agent(name="planner", model=model, output=Output(Plan), validators=[even])
     async with serving([agent]) as served:
         events = await told(served, "planner", asked("r", "Plan."))
@@ -157,7 +157,9 @@ async def test_thinking_attempts_and_rejections_are_told_in_the_order_of_the_pro
 
 async def test_a_run_that_fails_and_one_that_is_stopped_are_told_apart() -> None:
     door = Door()
-    async with serving([Agent(name="broken", model=Scripted([raising(RuntimeError("no"))])), waiter(door)]) as served:
+    async with serving(
+        [Agent(name="broken", model=ScriptedModel([raising(RuntimeError("no"))])), waiter(door)]
+    ) as served:
         error = (await told(served, "broken", asked("r", "Go.")))[-1]
         assert (error["type"], error["code"]) == ("RUN_ERROR", "API_ERROR")
         body = {**asked("r", "Go."), "threadId": "other"}
@@ -180,7 +182,7 @@ def two_letters() -> Agent:
     """Return an agent that wants to send two letters at once."""
 
     letters = say(call("send", letter="Dear Ada"), call("send", letter="Dear Bob"))
-    model = FromFunction(lambda request: retell(request) or letters)
+    model = FunctionModel(lambda request: retell(request) or letters)
     return replace(clerk(), model=model, tools=[make_tool("send", "sent", parallel=True)])
 
 
@@ -225,7 +227,7 @@ async def test_a_resume_of_no_thread_is_a_run_that_fails() -> None:
 async def test_the_calls_of_one_response_are_parts_of_one_message() -> None:
     calls = [call("send", letter="Dear Ada"), call("send", letter="Dear Bob")]
     script = [say("I send them.", *calls), say(*calls), say(Thinking("Hm."), calls[0]), "Done."]
-    async with serving([Agent(name="clerk", model=Scripted(script), tools=[send])]) as served:
+    async with serving([Agent(name="clerk", model=ScriptedModel(script), tools=[send])]) as served:
         events = await told(served, "clerk", asked("r", "Go."))
     begun = [each for each in events if each["type"] in ("TEXT_MESSAGE_START", "TOOL_CALL_START")]
     (text, one, two, *rest), last = begun[:-1], begun[-1]
@@ -245,7 +247,7 @@ def painter() -> Agent:
     told."""
 
     both = say(call("paint", name="red"), call("paint", name="blue"))
-    return Agent(name="painter", model=FromFunction(lambda request: retell(request) or both))
+    return Agent(name="painter", model=FunctionModel(lambda request: retell(request) or both))
 
 
 def results(calls: Sequence[str], *told: str) -> list[Json]:

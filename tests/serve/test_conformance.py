@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Abort
-from journeyman.serve import agent_server, serve_http
+from journeyman.serve import create_mcp_server, serve_mcp_http
 from tests.mcp.test_servers_of_others import from_npm, in_suite
 from tests.serve.conforming import AGENTS
 
@@ -35,7 +35,9 @@ FITTING = {
 async def statuses(folder: Path, *words: str) -> tuple[dict[str, list[str]], str]:
     """Return how each check of each scenario came out, and what the suite printed."""
     abort, address = Abort(), asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(agent_server(*AGENTS), port=0, abort=abort, on_ready=address.set_result))
+    serving = asyncio.create_task(
+        serve_mcp_http(create_mcp_server(*AGENTS), port=0, abort=abort, on_ready=address.set_result)
+    )
     said = await in_suite("server", "--url", await address, "-o", str(folder), *words)
     abort.abort("it has been tried")
     await serving

@@ -12,7 +12,7 @@ from playwright.async_api import Dialog, async_playwright, expect
 
 from examples.service.mounted import companion, service
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from tests.play import Door
 from tests.view.conftest import ARGS
 
@@ -32,7 +32,7 @@ async def test_the_page_asks_streams_and_approves(tmp_path: Path) -> None:
             return "I know <b>that</b> now."
         return call("remember", fact="She likes oaks.") if "oaks" in last.text else "Hello, Ada."
 
-    agent = replace(companion, model=FromFunction(answer))
+    agent = replace(companion, model=FunctionModel(answer))
     asked, wrong = list[str](), list[str]()
 
     async def approve(dialog: Dialog) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from journeyman import Agent, DefinitionError, Host, InMemoryJournal
-from journeyman.models.scripted import FromFunction, Scripted
-from journeyman.serve import ServeLimits, app
+from journeyman import Agent, DefinitionError, InMemoryJournal, Runtime
+from journeyman.models.scripted import FunctionModel, ScriptedModel
+from journeyman.serve import ServeLimits, create_app
 from tests.play import Door
 from tests.serve.http_served import AppOptions, Served, clerk, owner, planner, serving, waiter
 
@@ -244,7 +244,7 @@ async def test_authorize_may_be_async_and_deps_are_those_of_the_owner() -> None:
     async def who(request: Request) -> str | None:
         return request.headers.get("x-user")
 
-    model = FromFunction(lambda request: request.messages[-1].text)
+    model = FunctionModel(lambda request: request.messages[-1].text)
     agent = Agent(name="greeter", model=model, deps=str, prompt=lambda text, deps: deps)
     async with serving([agent], authorize=who, deps=lambda owner: f"deps of {owner}") as served:
         assert (await served.ask("POST", "/agents/greeter/runs", RUN, x_user="Ada L."))[1]["output"] == "deps of Ada L."
@@ -495,10 +495,10 @@ async def test_what_does_not_end_in_time_is_stopped_with_its_result() -> None:
 
 
 def test_an_app_that_cannot_be_served_says_every_reason() -> None:
-    agents = [clerk(), clerk(), Agent(name="asker", model=Scripted("Hi."), deps=int)]
+    agents = [clerk(), clerk(), Agent(name="asker", model=ScriptedModel("Hi."), deps=int)]
     with pytest.raises(DefinitionError) as raised:
-        app(agents, host=Host(journal=InMemoryJournal()))
+        create_app(agents, runtime=Runtime(journal=InMemoryJournal()))
     codes = [problem.code for problem in raised.value.problems]
     assert codes == ["DUPLICATE_AGENT_NAME", "MISSING_DEPS", "SHARED_JOURNAL"]
     with pytest.raises(DefinitionError, match="no agent to serve"):
-        app([])
+        create_app([])

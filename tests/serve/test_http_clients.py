@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from journeyman import Agent
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 from journeyman.serve import ServeLimits
 from tests.cli.program import Warm
 from tests.play import Door, virtual_clock
@@ -30,7 +30,7 @@ HEAD = LINE + b"Host: 127.0.0.1\r\nAccept: text/event-stream\r\nIdempotency-Key:
 
 
 def echo() -> Agent:
-    return Agent(name="echo", model=FromFunction(lambda request: request.messages[-1].text))
+    return Agent(name="echo", model=FunctionModel(lambda request: request.messages[-1].text))
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ async def settled(served: Served, tasks: int) -> None:
 
 async def test_a_client_that_never_reads_is_cut_off_and_nobody_waits_for_it() -> None:
     door, text = Door(), "x" * 900_000
-    agent = Agent(name="long", model=FromFunction(door.before(text)))
+    agent = Agent(name="long", model=FunctionModel(door.before(text)))
     async with serving([agent, echo()], limits=ServeLimits(slow_s=0.05), on_disconnect="continue") as served:
         await served.ask("GET", "/ready")
         before = len(asyncio.all_tasks())
@@ -124,7 +124,7 @@ async def test_a_client_may_leave_at_every_moment(
     for number, moment in enumerate(MOMENTS):
         door, silent = Door(), Door()
         options = AppOptions(store=str(tmp_path / f"{number}.db")) if is_stored else AppOptions()
-        quiet = Agent(name="quiet", model=FromFunction(silent.before("At last.")))
+        quiet = Agent(name="quiet", model=FunctionModel(silent.before("At last.")))
         async with serving([waiter(door), quiet], **options) as served:
             await served.ask("GET", "/ready")
             before = len(asyncio.all_tasks())

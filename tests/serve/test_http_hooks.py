@@ -10,7 +10,7 @@ from starlette.requests import Request as HttpRequest
 from journeyman import Agent, Subagents, Text, ToolContext, ToolResult, tool
 from journeyman.durable import Durable
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.serve import ServeLimits
 from tests.serve.http_served import AppOptions, Json, Served, serving
 
@@ -38,7 +38,7 @@ def answer(request: Request) -> Answer:
 
 def teller() -> Agent[str, str, str]:
     """Return an agent that says what its deps are."""
-    return Agent(name="teller", description="Tells.", model=FromFunction(answer), deps=str, tools=[name])
+    return Agent(name="teller", description="Tells.", model=FunctionModel(answer), deps=str, tools=[name])
 
 
 class Factory:
@@ -153,7 +153,7 @@ async def test_a_background_run_gets_the_deps_of_whoever_owns_the_run_above(tmp_
         sent = call("subagent", agent="teller", task="Go.", background=True, description="Ask", id="1")
         return sent if len(request.messages) == 1 else "It works."
 
-    lead = Agent(name="lead", model=FromFunction(leads), deps=str, tools=[Subagents(teller())])
+    lead = Agent(name="lead", model=FunctionModel(leads), deps=str, tools=[Subagents(teller())])
     factory, store = Factory(), str(tmp_path / "runs.db")
     async with Durable(store) as durable:
         await durable.start(lead, "Go.", id="ann:k")

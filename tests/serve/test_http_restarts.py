@@ -30,9 +30,12 @@ def twice() -> Agent[str, str]:
 
 
 @asynccontextmanager
-async def server(store: str, *agents: Agent[str, str], linger_s: float = 600.0) -> AsyncGenerator[Served]:
+async def server(store: str, *agents: Agent[str, str], suspend_after_s: float = 600.0) -> AsyncGenerator[Served]:
     """Serve agents from a store in which what waits leaves memory after so many seconds."""
-    async with Durable(store, linger_s=linger_s) as durable, serving(agents or [clerk()], store=durable) as served:
+    async with (
+        Durable(store, suspend_after_s=suspend_after_s) as durable,
+        serving(agents or [clerk()], store=durable) as served,
+    ):
         yield served
 
 
@@ -79,14 +82,14 @@ async def test_a_client_that_comes_back_after_a_restart_hears_what_happens_from_
         assert min(numbers(after)) > int(last)
 
 
-@pytest.mark.parametrize("linger_s", [0.01, 600.0])
+@pytest.mark.parametrize("suspend_after_s", [0.01, 600.0])
 async def test_a_turn_that_nobody_asks_for_after_a_restart_goes_on_and_can_be_followed(
-    tmp_path: Path, linger_s: float
+    tmp_path: Path, suspend_after_s: float
 ) -> None:
     store = str(tmp_path / "runs.db")
-    async with server(store, twice(), linger_s=linger_s) as served:
+    async with server(store, twice(), suspend_after_s=suspend_after_s) as served:
         first = await begun(served)
-    async with server(store, twice(), linger_s=linger_s) as served:
+    async with server(store, twice(), suspend_after_s=suspend_after_s) as served:
         assert (await answer(served, first), await answer(served, first)) == (202, 409)
         second = await next_question(served, first)
         _, chat = await served.ask("GET", "/chats/c")
@@ -101,7 +104,7 @@ async def test_a_turn_that_nobody_asks_for_after_a_restart_goes_on_and_can_be_fo
 
 async def test_a_turn_that_only_waits_leaves_memory_and_its_followers_hear_of_the_rest(tmp_path: Path) -> None:
     store = str(tmp_path / "runs.db")
-    async with server(store, twice(), linger_s=0.01) as served, Durable(store) as other:
+    async with server(store, twice(), suspend_after_s=0.01) as served, Durable(store) as other:
         first = await begun(served)
         following = asyncio.create_task(served.told("GET", "/chats/c/events"))
         while (await other.hub.row("chat/public:c/1")).status != "waiting":
@@ -114,13 +117,16 @@ async def test_a_turn_that_only_waits_leaves_memory_and_its_followers_hear_of_th
         assert numbers(events) == sorted({*numbers(events)})
 
 
-@pytest.mark.parametrize("linger_s", [0.01, 600.0])
+@pytest.mark.parametrize("suspend_after_s", [0.01, 600.0])
 @pytest.mark.parametrize("is_stopped", [False, True])
 async def test_an_answer_or_a_stop_reaches_a_turn_at_either_server_and_both_hear_of_its_end(
-    tmp_path: Path, linger_s: float, is_stopped: bool
+    tmp_path: Path, suspend_after_s: float, is_stopped: bool
 ) -> None:
     store = str(tmp_path / "runs.db")
-    async with server(store, linger_s=linger_s) as one, server(store, linger_s=linger_s) as two:
+    async with (
+        server(store, suspend_after_s=suspend_after_s) as one,
+        server(store, suspend_after_s=suspend_after_s) as two,
+    ):
         question = await begun(one)
         followings = [asyncio.create_task(each.told("GET", "/chats/c/events")) for each in (one, two)]
         if is_stopped:
@@ -131,10 +137,13 @@ async def test_an_answer_or_a_stop_reaches_a_turn_at_either_server_and_both_hear
             assert events[-1]["code"] == ("EXECUTION_CANCELLED" if is_stopped else "SUCCESS")
 
 
-@pytest.mark.parametrize("linger_s", [0.01, 600.0])
-async def test_an_ag_ui_client_resumes_at_either_server(tmp_path: Path, linger_s: float) -> None:
+@pytest.mark.parametrize("suspend_after_s", [0.01, 600.0])
+async def test_an_ag_ui_client_resumes_at_either_server(tmp_path: Path, suspend_after_s: float) -> None:
     store = str(tmp_path / "runs.db")
-    async with server(store, linger_s=linger_s) as one, server(store, linger_s=linger_s) as two:
+    async with (
+        server(store, suspend_after_s=suspend_after_s) as one,
+        server(store, suspend_after_s=suspend_after_s) as two,
+    ):
         first = await told(one, "clerk", asked("r1", "send"))
         [interrupt] = first[-1]["outcome"]["interrupts"]
         resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
@@ -145,10 +154,13 @@ async def test_an_ag_ui_client_resumes_at_either_server(tmp_path: Path, linger_s
         assert await told(two, "clerk", body) == second, "it is asked for once more"
 
 
-@pytest.mark.parametrize("linger_s", [0.01, 600.0])
-async def test_results_of_a_clients_tools_are_taken_at_either_server(tmp_path: Path, linger_s: float) -> None:
+@pytest.mark.parametrize("suspend_after_s", [0.01, 600.0])
+async def test_results_of_a_clients_tools_are_taken_at_either_server(tmp_path: Path, suspend_after_s: float) -> None:
     store = str(tmp_path / "runs.db")
-    async with server(store, painter(), linger_s=linger_s) as one, server(store, painter(), linger_s=linger_s) as two:
+    async with (
+        server(store, painter(), suspend_after_s=suspend_after_s) as one,
+        server(store, painter(), suspend_after_s=suspend_after_s) as two,
+    ):
         first = await told(one, "painter", asked("r1", "Paint.", tools=TOOLS))
         calls = [each["toolCallId"] for each in first if each["type"] == "TOOL_CALL_START"]
         body = {**asked("r2", tools=TOOLS), "messages": results(calls, "It is red.", "It is blue.")}
@@ -196,8 +208,8 @@ async def test_why_a_run_is_blocked_is_for_the_operator_and_not_for_its_clients(
         await engine.settle(claim, Change(status="blocked", why="the disk /srv/runs is full"), now=durable.hub.now())
         async with serving([clerk()], store=durable) as served:
             status, shown = await served.ask("GET", "/runs/r")
-            assert (status, shown["status"], shown["why"]) == (200, "blocked", None)
+            assert (status, shown["status"], shown["reason"]) == (200, "blocked", None)
             [end] = await served.told("GET", "/runs/r/events")
             assert end["error"]["code"] == "BLOCKED"
             assert end["error"]["message"] == "The run 'r' cannot go on by itself."
-            assert (await handle.info()).why == "the disk /srv/runs is full"
+            assert (await handle.info()).reason == "the disk /srv/runs is full"

@@ -13,13 +13,13 @@ from starlette.types import Message
 
 from journeyman import Agent
 from journeyman.durable import Durable, InMemoryEngine
-from journeyman.models.scripted import FromFunction
-from journeyman.serve import AgentApp, ServeLimits, app
+from journeyman.models.scripted import FunctionModel
+from journeyman.serve import AgentApp, ServeLimits, create_app
 from tests.serve.http_served import Served, serving
 
 
 def echo() -> Agent:
-    return Agent(name="echo", model=FromFunction(lambda request: request.messages[-1].text))
+    return Agent(name="echo", model=FunctionModel(lambda request: request.messages[-1].text))
 
 
 async def begin_run(served: Served, key: str) -> None:
@@ -83,7 +83,7 @@ async def n_lines(work: Awaitable[None]) -> int:
 
 @pytest.mark.parametrize("path", ["/agents/echo/runs", "/agents/echo/chats/{}/turns"], ids=["runs", "chats"])
 async def test_what_is_new_costs_the_same_however_much_is_kept(path: str) -> None:
-    served = app([echo()])
+    served = create_app([echo()])
     async with served.lifespan():
         costs = [await n_lines(answered(served, path.format(number))) for number in range(120)]
     assert median(costs[-20:]) <= 1.02 * median(costs[10:30])
@@ -93,7 +93,7 @@ async def test_what_is_new_costs_the_same_however_much_is_kept(path: str) -> Non
     ("path", "most"), [("/agents/echo/runs", 12), ("/agents/echo/chats/{}/turns", 66)], ids=["runs", "chats"]
 )
 async def test_what_is_kept_is_little_that_a_collection_of_garbage_has_to_look_through(path: str, most: int) -> None:
-    served = app([echo()])
+    served = create_app([echo()])
     async with served.lifespan():
         for number in range(10):
             await answered(served, path.format(number))
@@ -110,8 +110,8 @@ async def test_what_is_kept_is_little_that_a_collection_of_garbage_has_to_look_t
 async def test_a_run_in_memory_is_found_by_its_name_its_beginning_and_its_dedup_until_it_is_forgotten() -> None:
     agent = echo()
     async with Durable(InMemoryEngine()) as durable:
-        first = await durable.start(agent, "a", id="ada:1", dedup="x")
-        assert (await durable.start(agent, "b", dedup="x")).id == first.id
+        first = await durable.start(agent, "a", id="ada:1", idempotency_key="x")
+        assert (await durable.start(agent, "b", idempotency_key="x")).id == first.id
         await durable.start(agent, "c", id="ada:12")
         second = await durable.start(agent, "d", id="bob:1")
         assert (await durable.get("bob")).id == second.id
@@ -121,4 +121,4 @@ async def test_a_run_in_memory_is_found_by_its_name_its_beginning_and_its_dedup_
         await durable.forget("ada:1", "bob:1")
         assert [each.name for each in await durable.list()] == ["ada:12"]
         assert (await durable.get("ada")).id == (await durable.get("ada:12")).id
-        assert (await durable.start(agent, "b", dedup="x")).id != first.id
+        assert (await durable.start(agent, "b", idempotency_key="x")).id != first.id

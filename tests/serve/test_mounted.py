@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 from journeyman.cancel import Abort
 from journeyman.durable import Durable
-from journeyman.serve import AgentApp, app
+from journeyman.serve import AgentApp, create_app
 from journeyman.serve.listening import listening_socket, serve_on
 from tests.play import Door
 from tests.serve.http_served import Served, clerk, waiter
@@ -51,7 +51,7 @@ def test_a_mounted_app_opens_at_its_first_request_and_closes_with_the_event_loop
     store, door = str(tmp_path / "runs.db"), Door()
 
     async def first_life() -> None:
-        async with mounted(app([clerk(), waiter(door)], store=store)) as served:
+        async with mounted(create_app([clerk(), waiter(door)], store=store)) as served:
             at_once = await asyncio.gather(*(served.ask("GET", "/agents") for _ in range(5)))
             assert {status for status, _ in at_once} == {200}
             assert (await served.ask("GET", "/ready"))[0] == 200
@@ -69,7 +69,7 @@ def test_a_mounted_app_opens_at_its_first_request_and_closes_with_the_event_loop
 
 
 def test_a_mounted_app_opens_again_in_the_next_event_loop() -> None:
-    agents = app([clerk()])
+    agents = create_app([clerk()])
 
     async def life() -> None:
         async with mounted(agents) as served:
@@ -84,7 +84,7 @@ def test_a_mounted_app_opens_again_in_the_next_event_loop() -> None:
 async def test_a_mounted_app_whose_store_cannot_be_opened_says_so_at_each_request(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     path.mkdir()
-    async with mounted(app([clerk()], store=str(path))) as served:
+    async with mounted(create_app([clerk()], store=str(path))) as served:
         for _ in range(2):
             assert (await served.ask("GET", "/ready"))[1]["error"]["code"] == "STORE_AWAY"
             assert (await served.ask("POST", "/agents/clerk/runs", RUN))[0] == 503
@@ -95,7 +95,7 @@ async def test_a_mounted_app_whose_store_cannot_be_opened_says_so_at_each_reques
 
 @in_its_own_loop
 async def test_with_a_lifespan_an_app_is_closed_by_it_and_not_opened_again() -> None:
-    agents = app([clerk()])
+    agents = create_app([clerk()])
     async with mounted(agents, has_lifespan=True) as served:
         assert (await served.ask("GET", "/ready"))[0] == 200
     async with mounted(agents) as served:
@@ -106,7 +106,7 @@ async def test_with_a_lifespan_an_app_is_closed_by_it_and_not_opened_again() -> 
 
 @in_its_own_loop
 async def test_the_place_of_a_run_is_one_that_its_client_can_ask_for() -> None:
-    async with mounted(app([clerk()])) as served:
+    async with mounted(create_app([clerk()])) as served:
         url = served.url.removesuffix("/ai")
         for path in ("/agents/clerk/runs", "/agents/clerk/chats/c/turns"):
             async with served.client.post(served.url + path, json=RUN) as answer:

@@ -9,8 +9,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from journeyman import Host, run
-from journeyman.serve import agent_server, serve_http
+from journeyman import Runtime, run
+from journeyman.serve import create_mcp_server, serve_mcp_http
 from journeyman.serve.listening import LOOPBACK, naming
 from tests.serve.http_served import clerk, serving
 from tests.view.desk import viewing
@@ -71,9 +71,9 @@ async def test_what_a_form_of_a_page_can_send_is_no_json_on_any_route(kind: str)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "identity, zstd", "GZIP"])
 async def test_a_body_that_is_encoded_is_told_as_what_it_is_on_any_route(tmp_path: Path, encoding: str) -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    mcp = asyncio.create_task(serve_http(agent_server(clerk()), port=0, on_ready=ready.set_result))
+    mcp = asyncio.create_task(serve_mcp_http(create_mcp_server(clerk()), port=0, on_ready=ready.set_result))
     store = tmp_path / "runs.db"
-    await run(clerk(), "Hello.", host=Host(record=store))
+    await run(clerk(), "Hello.", runtime=Runtime(recorder=store))
     async with serving([clerk()]) as served, viewing(store) as desk:
         posts = [
             path.format(agent="clerk", id="one", question="abcdef")

@@ -20,8 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from journeyman import Agent, DefinitionError, Success, ToolResult, run
 from journeyman.mcp import Stdio, mcp
-from journeyman.models.scripted import Scripted, call, say
-from journeyman.serve import agent_server, serve_http
+from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.serve import create_mcp_server, serve_mcp_http
 from journeyman.serve.listening import HALF_OPEN_S
 from tests.cli.program import Running, Start, Warm, environment, from_nothing, running
 from tests.play import cancelled, existing, virtual_clock
@@ -216,14 +216,14 @@ async def test_pages_and_strange_names_are_refused(warm: Warm) -> None:
 )
 async def test_a_server_that_others_could_use_unasked_is_refused(options: dict[str, object], codes: list[str]) -> None:
     with pytest.raises(DefinitionError) as caught:
-        await serve_http(agent_server(echo), port=0, **options)  # pyright: ignore[reportArgumentType]
+        await serve_mcp_http(create_mcp_server(echo), port=0, **options)  # pyright: ignore[reportArgumentType]
     assert [problem.code for problem in caught.value.problems] == codes
 
 
 async def test_a_public_server_answers_under_its_names_only() -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     public: dict[str, Any] = {"address": "0.0.0.0", "token": TOKEN, "allowed_hosts": ["agents.example.org"]}
-    serving = asyncio.create_task(serve_http(agent_server(echo), port=0, on_ready=ready.set_result, **public))
+    serving = asyncio.create_task(serve_mcp_http(create_mcp_server(echo), port=0, on_ready=ready.set_result, **public))
     url = (await ready).replace("0.0.0.0", "127.0.0.1")
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}", **ACCEPT}) as session:
         async with session.post(url, json=LISTING) as response:
@@ -235,7 +235,7 @@ async def test_a_public_server_answers_under_its_names_only() -> None:
 
 async def test_a_taken_port_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
-        await serve_http(agent_server(echo), port=taken.getsockname()[1])
+        await serve_mcp_http(create_mcp_server(echo), port=taken.getsockname()[1])
 
 
 async def test_an_agent_uses_an_agent_that_is_served_elsewhere(warm: Warm) -> None:
@@ -243,7 +243,9 @@ async def test_an_agent_uses_an_agent_that_is_served_elsewhere(warm: Warm) -> No
     async with mcp({"guild": Stdio(words.command, words.args, env={"PYTHONUTF8": "1"})}) as tools:
         assert [each.name for each in tools] == ["square", "hopeless"]
         asked = [call("square", input=7), call("hopeless", input="Go"), call("square", input="many")]
-        result = await run(Agent(name="lead", model=Scripted([say(*asked), "49."]), tools=tools), "What is 7 squared?")
+        result = await run(
+            Agent(name="lead", model=ScriptedModel([say(*asked), "49."]), tools=tools), "What is 7 squared?"
+        )
     assert isinstance(result, Success)
     squared, failed, misused = [block for block in result.history[2].content if isinstance(block, ToolResult)]
     assert (squared.is_error, "49" in squared.text) == (False, True)
@@ -262,7 +264,7 @@ HALF = {
 @virtual_clock
 async def test_a_connection_without_a_whole_request_is_closed_by_the_server() -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(agent_server(echo), port=0, on_ready=ready.set_result))
+    serving = asyncio.create_task(serve_mcp_http(create_mcp_server(echo), port=0, on_ready=ready.set_result))
     port = existing(urlsplit(await ready).port)
 
     async def is_closed(sent: bytes) -> bool:
@@ -281,7 +283,9 @@ async def test_a_connection_without_a_whole_request_is_closed_by_the_server() ->
 
 async def test_no_more_sessions_are_opened_than_may_be() -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(agent_server(echo), port=0, max_sessions=2, on_ready=ready.set_result))
+    serving = asyncio.create_task(
+        serve_mcp_http(create_mcp_server(echo), port=0, max_sessions=2, on_ready=ready.set_result)
+    )
     url = await ready
     hello = {
         "jsonrpc": "2.0",

@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from journeyman import Agent, Output
-from journeyman.models.scripted import Scripted
-from journeyman.serve import ServeLimits, agent_server
+from journeyman.models.scripted import ScriptedModel
+from journeyman.serve import ServeLimits, create_mcp_server
 from journeyman.serve.openapi import openapi
 
 JSON_TYPE = "application/json"
@@ -81,7 +81,7 @@ OBJECTS: list[Any] = [Leaf, Tree, Named, Held, dict[str, Leaf]]
 
 
 def agent(form: Any) -> Agent[Any, Any]:  # noqa: ANN401 - a type
-    return Agent(name="clerk", model=Scripted([]), input=form, output=Output(form))
+    return Agent(name="clerk", model=ScriptedModel([]), input=form, output=Output(form))
 
 
 def references(part: object) -> Iterator[str]:
@@ -130,7 +130,7 @@ def test_an_example_that_looks_like_a_reference_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize(("form", "value"), TYPES.values(), ids=TYPES)
 async def test_every_reference_of_a_tool_leads_to_a_schema(form: Any, value: object) -> None:  # noqa: ANN401 - a type
-    async with Client(agent_server(agent(form))) as client:
+    async with Client(create_mcp_server(agent(form))) as client:
         (made,) = (await client.list_tools()).tools
     for schema in (made.input_schema, made.output_schema or {}):
         for reference in {*references(schema)}:

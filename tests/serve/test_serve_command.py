@@ -16,7 +16,7 @@ import uvicorn
 from examples.service.mounted import companion, service
 from journeyman import Agent
 from journeyman.closing import LEAST_S
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.record import Recordings
 from tests.cli.program import Running, Start, Warm, from_nothing, running
 from tests.cli.terminal import terminal
@@ -30,7 +30,7 @@ AGENTS = """
 import asyncio
 from dataclasses import replace
 from journeyman import Agent, tool
-from journeyman.models.scripted import FromFunction, call
+from journeyman.models.scripted import FunctionModel, call
 
 @tool
 async def wait() -> str:
@@ -41,7 +41,7 @@ async def wait() -> str:
 def reply(request):
     return call("wait") if "wait" in request.messages[-1].text else "Hello."
 
-greeter = Agent(name="greeter", model=FromFunction(reply), tools=[wait])
+greeter = Agent(name="greeter", model=FunctionModel(reply), tools=[wait])
 """
 
 
@@ -144,12 +144,12 @@ HANGING = """
 import subprocess
 from contextlib import contextmanager
 from journeyman import Agent
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 
 @contextmanager
 def greeter():
     with subprocess.Popen(["sh", "-c", "trap '' TERM; echo $$ > child; while true; do sleep 1; done"]) as child:
-        yield Agent(name="greeter", model=Scripted(["Hi."]))
+        yield Agent(name="greeter", model=ScriptedModel(["Hi."]))
         child.terminate()
 """
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_served_is_refused_in_one_line(
 
 
 async def test_the_example_serves_its_page_and_each_user_sees_only_their_own(tmp_path: Path) -> None:
-    agent: Agent = replace(companion, model=Scripted("Hello.", repeat=True))
+    agent: Agent = replace(companion, model=ScriptedModel("Hello.", repeat=True))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         server = uvicorn.Server(uvicorn.Config(service(agent, str(tmp_path / "chats.db")), log_config=None))

@@ -7,12 +7,12 @@ import pytest
 from mcp import Client, MCPError, types
 from pydantic import BaseModel, field_serializer
 
-from journeyman import Abort, Agent, Allowance, Budget, DefinitionError, Event, Host, InMemoryJournal, Output, tool
+from journeyman import Abort, Agent, Allowance, Budget, DefinitionError, Event, InMemoryJournal, Output, Runtime, tool
 from journeyman.errors import StoreError
 from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision
-from journeyman.models.scripted import FromFunction, Scripted, call, say
-from journeyman.serve import agent_server
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
+from journeyman.serve import create_mcp_server
 from journeyman.serve.server import served_tool
 from journeyman.types import Usage
 from tests.play import cancelled, make_gate, make_tool, virtual_clock
@@ -24,7 +24,7 @@ from tests.serve.served import cleaner, echo, hopeless, last_result, planner, re
 
 @virtual_clock
 async def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(mode: str) -> None:
-    async with Client(agent_server(echo, square, planner), mode=mode) as client:
+    async with Client(create_mcp_server(echo, square, planner), mode=mode) as client:
         tools = {each.name: each for each in (await client.list_tools()).tools}
         assert (list(tools), tools["echo"].description) == (["echo", "square", "planner"], "Says what it is told.")
         assert tools["square"].description == "Give the agent square a task."
@@ -45,12 +45,12 @@ async def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(
 
 
 def test_a_text_is_given_as_text_alone(mode: str) -> None:
-    result = called(agent_server(echo), "echo", {"input": "Hello"}, mode)
+    result = called(create_mcp_server(echo), "echo", {"input": "Hello"}, mode)
     assert (result.is_error, text_of(result), result.structured_content) == (False, "<Hello>", None)
 
 
 def test_a_typed_output_is_given_as_data_and_as_text(mode: str) -> None:
-    server = agent_server(planner, square)
+    server = create_mcp_server(planner, square)
     result = called(server, "planner", {"city": "Oslo", "days": 2}, mode)
     bill: dict[str, object] = {"trip": {"city": "Oslo", "days": 2}, "total": "12.50", "notes": []}
     assert (result.is_error, result.structured_content) == (False, bill)
@@ -60,13 +60,13 @@ def test_a_typed_output_is_given_as_data_and_as_text(mode: str) -> None:
 
 
 def test_a_result_says_what_the_run_used(mode: str) -> None:
-    usage = (called(agent_server(talker), "talker", {"input": "Talk"}, mode).meta or {})["journeyman/usage"]
+    usage = (called(create_mcp_server(talker), "talker", {"input": "Talk"}, mode).meta or {})["journeyman/usage"]
     assert (usage["requests"], usage["input_tokens"], usage["output_tokens"]) == (2, 20, 10)
     assert (usage["total_tokens"], usage["cost"], usage["exact"]) == (30, None, True)
 
 
 def test_a_failure_is_an_error_with_its_code_and_the_next_step(mode: str) -> None:
-    result = called(agent_server(hopeless), "hopeless", {"input": "Go"}, mode)
+    result = called(create_mcp_server(hopeless), "hopeless", {"input": "Go"}, mode)
     assert (result.is_error, result.structured_content) == (True, None)
     failure = (result.meta or {})["journeyman/failure"]
     assert (failure["code"], failure["phase"]) == ("MAX_ATTEMPTS_EXCEEDED", "validation")
@@ -89,7 +89,7 @@ def test_arguments_that_do_not_fit_are_an_error_that_names_each_issue_and_no_mod
     name: str, arguments: dict[str, Any] | None, issues: list[str], mode: str
 ) -> None:
     events: list[Event] = []
-    result = called(agent_server(planner, square, echo, on_event=events.append), name, arguments, mode)
+    result = called(create_mcp_server(planner, square, echo, on_event=events.append), name, arguments, mode)
     assert result.is_error
     assert (result.meta or {})["journeyman/failure"]["code"] == "INVALID_INPUT"
     assert (result.meta or {})["journeyman/usage"]["requests"] == 0
@@ -99,7 +99,7 @@ def test_arguments_that_do_not_fit_are_an_error_that_names_each_issue_and_no_mod
 
 @virtual_clock
 async def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(mode: str) -> None:
-    async with Client(agent_server(echo), mode=mode) as client:
+    async with Client(create_mcp_server(echo), mode=mode) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("nobody", {"input": "?"})
         assert caught.value.error.code == types.INVALID_PARAMS
@@ -114,8 +114,8 @@ def test_an_output_that_cannot_be_written_as_json_is_an_error(mode: str) -> None
         def refuse(self, number: int) -> int:
             raise TypeError("secret numbers are not told")
 
-    odd = Agent(name="odd", model=Scripted([call("output", number=1)]), output=Output(Odd))
-    result = called(agent_server(odd), "odd", {"input": "Go"}, mode)
+    odd = Agent(name="odd", model=ScriptedModel([call("output", number=1)]), output=Output(Odd))
+    result = called(create_mcp_server(odd), "odd", {"input": "Go"}, mode)
     assert result.is_error
     assert text_of(result).startswith("INTERNAL_ERROR: The output is not JSON: Odd(number=1).")
 
@@ -130,8 +130,8 @@ async def test_a_client_that_wants_progress_hears_of_iterations_and_calls(mode: 
         return str(n)
 
     answers = [say(call("count", n=1), call("count", n=2)), "Two."]
-    counter, heard = Agent(name="counter", model=Scripted(answers), tools=[count]), Heard()
-    async with Client(agent_server(counter), mode=mode) as client:
+    counter, heard = Agent(name="counter", model=ScriptedModel(answers), tools=[count]), Heard()
+    async with Client(create_mcp_server(counter), mode=mode) as client:
         assert text_of(await client.call_tool("counter", {"input": "Count"}, progress_callback=heard)) == "Two."
     assert (heard.numbers, heard.messages) == ([1, 2, 3, 4], ["iteration 1", "count", "count", "iteration 2"])
 
@@ -142,8 +142,8 @@ async def test_a_client_hears_of_a_rejected_attempt_and_of_the_next_one(mode: st
         if answer != "Right.":
             raise ValueError("no")
 
-    trying, heard = Agent(name="trying", model=Scripted(["Wrong.", "Right."]), validators=[judge]), Heard()
-    async with Client(agent_server(trying), mode=mode) as client:
+    trying, heard = Agent(name="trying", model=ScriptedModel(["Wrong.", "Right."]), validators=[judge]), Heard()
+    async with Client(create_mcp_server(trying), mode=mode) as client:
         assert text_of(await client.call_tool("trying", {"input": "Go"}, progress_callback=heard)) == "Right."
     assert heard.messages == ["iteration 1", "attempt 1 was rejected", "attempt 2, iteration 1"]
 
@@ -152,7 +152,7 @@ async def test_a_client_hears_of_a_rejected_attempt_and_of_the_next_one(mode: st
 async def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) -> None:
     events: list[Event] = []
     pause = Pause()
-    async with Client(agent_server(pause.agent(), echo, on_event=events.append), mode=mode) as client:
+    async with Client(create_mcp_server(pause.agent(), echo, on_event=events.append), mode=mode) as client:
         calling = await pause.begun_by(client)
         await cancelled(calling)
         await asyncio.sleep(1)
@@ -166,7 +166,7 @@ async def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) 
 async def test_a_server_that_closes_ends_its_runs(mode: str) -> None:
     events: list[Event] = []
     pause = Pause()
-    async with Client(agent_server(pause.agent(), on_event=events.append), mode=mode) as client:
+    async with Client(create_mcp_server(pause.agent(), on_event=events.append), mode=mode) as client:
         calling = await pause.begun_by(client)
     (outcome,) = await asyncio.gather(calling, return_exceptions=True)
     assert isinstance(outcome, MCPError) or (isinstance(outcome, types.CallToolResult) and outcome.is_error)
@@ -177,7 +177,7 @@ async def test_a_server_that_closes_ends_its_runs(mode: str) -> None:
 @virtual_clock
 async def test_an_abort_ends_all_runs_and_each_client_is_told(mode: str) -> None:
     abort, pause = Abort(), Pause()
-    async with Client(agent_server(pause.agent(), abort=abort), mode=mode) as client:
+    async with Client(create_mcp_server(pause.agent(), abort=abort), mode=mode) as client:
         calling = await pause.begun_by(client)
         abort.abort("closing time")
         result = await calling
@@ -189,7 +189,7 @@ async def test_an_abort_ends_all_runs_and_each_client_is_told(mode: str) -> None
 @virtual_clock
 async def test_calls_at_once_are_runs_of_their_own(mode: str) -> None:
     pause = Pause()
-    async with Client(agent_server(pause.agent(), square), mode=mode) as client:
+    async with Client(create_mcp_server(pause.agent(), square), mode=mode) as client:
         idling = await pause.begun_by(client)
         results = await asyncio.gather(*[client.call_tool("square", {"input": n}) for n in range(5)])
         assert [result.structured_content["output"] for result in results] == [0, 1, 4, 9, 16]
@@ -200,7 +200,7 @@ async def test_calls_at_once_are_runs_of_their_own(mode: str) -> None:
 @virtual_clock
 async def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> None:
     pause = Pause()
-    async with Client(agent_server(pause.agent(), max_calls=1), mode=mode) as client:
+    async with Client(create_mcp_server(pause.agent(), max_calls=1), mode=mode) as client:
         idling = await pause.begun_by(client)
         refused = await client.call_tool("idler", {"input": "Rest, too"})
         assert refused.is_error
@@ -213,9 +213,9 @@ async def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> No
 @virtual_clock
 async def test_the_budget_of_the_host_holds_for_all_calls_together(mode: str) -> None:
     spent = say("Spent.", usage=Usage(requests=1, input_tokens=1_000, output_tokens=900))
-    spender = Agent(name="spender", model=Scripted([spent], repeat=True))
-    host = Host(budget=Budget(Allowance(tokens=2_000), scope="server", now=asyncio.get_running_loop().time()))
-    async with Client(agent_server(spender, host=host), mode=mode) as client:
+    spender = Agent(name="spender", model=ScriptedModel([spent], repeat=True))
+    runtime = Runtime(budget=Budget(Allowance(tokens=2_000), scope="server", now=asyncio.get_running_loop().time()))
+    async with Client(create_mcp_server(spender, runtime=runtime), mode=mode) as client:
         assert text_of(await client.call_tool("spender", {"input": "Go"})) == "Spent."
         result = await client.call_tool("spender", {"input": "Go"})
         assert text_of(result).startswith("BUDGET_EXCEEDED: "), text_of(result)
@@ -238,13 +238,13 @@ async def test_the_budget_of_the_host_holds_for_all_calls_together(mode: str) ->
 )
 def test_what_a_gate_asks_is_put_to_the_client(answer: types.ElicitResult, read: str, mode: str) -> None:
     person = Person(answer)
-    result = called(agent_server(cleaner), "cleaner", {"input": "Tidy up"}, mode, elicitation_callback=person)
+    result = called(create_mcp_server(cleaner), "cleaner", {"input": "Tidy up"}, mode, elicitation_callback=person)
     assert text_of(result) == read
     assert person.asked == ['cleaner wants to call remove with {"path":"report.txt"}\n\nMay it be removed?']
 
 
 def test_without_a_client_that_can_be_asked_the_answer_is_no(mode: str) -> None:
-    result = called(agent_server(cleaner), "cleaner", {"input": "Tidy up"}, mode)
+    result = called(create_mcp_server(cleaner), "cleaner", {"input": "Tidy up"}, mode)
     assert text_of(result) == "Error: denied: May it be removed?"
 
 
@@ -252,7 +252,7 @@ def test_an_approver_of_the_host_is_asked_instead_of_the_client(mode: str) -> No
     async def approve(approval: Approval) -> Decision:
         return Allow()
 
-    person, server = Person(), agent_server(cleaner, host=Host(approve=approve))
+    person, server = Person(), create_mcp_server(cleaner, runtime=Runtime(approver=approve))
     result = called(server, "cleaner", {"input": "Tidy up"}, mode, elicitation_callback=person)
     assert (text_of(result), person.asked) == ("removed report.txt", [])
 
@@ -260,7 +260,7 @@ def test_an_approver_of_the_host_is_asked_instead_of_the_client(mode: str) -> No
 def test_long_arguments_are_cut_in_the_question(mode: str) -> None:
     long = Agent(name="long", model=last_result("x" * 9_000), tools=[remove], gate=make_gate(Ask("Really?")))
     person = Person(answered("deny"))
-    called(agent_server(long), "long", {"input": "Go"}, mode, elicitation_callback=person)
+    called(create_mcp_server(long), "long", {"input": "Go"}, mode, elicitation_callback=person)
     (asked,) = person.asked
     assert len(asked) < 4_200
     assert "… (5,011 more characters) …" in asked
@@ -280,12 +280,12 @@ def asking_twice() -> Agent[str, str]:
             return say(call("take", what="bread"), call("take", what="wine"))
         return ", ".join(block.text for block in request.messages[-1].content)
 
-    return Agent(name="guest", model=FromFunction(answer), tools=[take], gate=careful)
+    return Agent(name="guest", model=FunctionModel(answer), tools=[take], gate=careful)
 
 
 def test_questions_of_parallel_calls_are_all_answered(mode: str) -> None:
     person = Person(answered("allow"), answered("deny"))
-    result = called(agent_server(asking_twice()), "guest", {"input": "Eat"}, mode, elicitation_callback=person)
+    result = called(create_mcp_server(asking_twice()), "guest", {"input": "Eat"}, mode, elicitation_callback=person)
     denied = "Error: denied: the user denied it"
     assert text_of(result) in (f"took bread, {denied}", f"{denied}, took wine")
     assert len(person.asked) == 2
@@ -293,7 +293,7 @@ def test_questions_of_parallel_calls_are_all_answered(mode: str) -> None:
 
 @virtual_clock
 async def test_what_was_left_open_is_asked_again() -> None:
-    async with Client(agent_server(asking_twice()), elicitation_callback=Person()) as client:
+    async with Client(create_mcp_server(asking_twice()), elicitation_callback=Person()) as client:
         asked = await first_round(client, "guest")
         assert list(asked.input_requests or {}) == ["approval-1", "approval-2"]
         again = await next_round(client, "guest", asked, {"approval-2": answered("allow")})
@@ -306,7 +306,7 @@ async def test_what_was_left_open_is_asked_again() -> None:
 
 @virtual_clock
 async def test_an_answer_is_for_the_call_that_asked_and_no_other() -> None:
-    async with Client(agent_server(cleaner, asking_twice()), elicitation_callback=Person()) as client:
+    async with Client(create_mcp_server(cleaner, asking_twice()), elicitation_callback=Person()) as client:
         asked = await first_round(client, "cleaner")
         forged = types.InputRequiredResult(request_state="guessed")
         wrong = (("guest", asked, "Go"), ("cleaner", asked, "Go elsewhere"), ("cleaner", forged, "Go"))
@@ -319,7 +319,7 @@ async def test_an_answer_is_for_the_call_that_asked_and_no_other() -> None:
 async def test_a_client_that_never_answers_loses_its_run_in_the_end() -> None:
     events: list[Event] = []
     async with Client(
-        agent_server(cleaner, on_event=events.append, patience_s=30), elicitation_callback=Person()
+        create_mcp_server(cleaner, on_event=events.append, patience_s=30), elicitation_callback=Person()
     ) as client:
         asked = await first_round(client, "cleaner")
         await asyncio.sleep(29)
@@ -334,23 +334,23 @@ async def test_a_client_that_never_answers_loses_its_run_in_the_end() -> None:
 
 
 def test_what_is_wrong_with_a_server_is_said_at_once() -> None:
-    twin = Agent(name="echo", model=Scripted(["Hi."]))
+    twin = Agent(name="echo", model=ScriptedModel(["Hi."]))
     with pytest.raises(DefinitionError) as caught:
-        agent_server(echo, twin, host=Host(journal=InMemoryJournal()))
+        create_mcp_server(echo, twin, runtime=Runtime(journal=InMemoryJournal()))
     assert [problem.code for problem in caught.value.problems] == ["DUPLICATE_AGENT_NAME", "SHARED_JOURNAL"]
-    needy = Agent(name="needy", model=Scripted(["Hi."]), deps=int)
+    needy = Agent(name="needy", model=ScriptedModel(["Hi."]), deps=int)
     with pytest.raises(DefinitionError, match=r"needy: deps are missing: the agent needs int\. Pass agent\.with_deps"):
-        agent_server(needy)
-    assert agent_server(needy.with_deps(3)).name == "needy"
+        create_mcp_server(needy)
+    assert create_mcp_server(needy.with_deps(3)).name == "needy"
     assert "2 agents are called 'echo'. Rename all but one." in str(caught.value)
     with pytest.raises(DefinitionError, match="There is no agent to serve"):
-        agent_server()
+        create_mcp_server()
 
 
 @virtual_clock
 async def test_a_listener_gets_the_events_of_all_runs(mode: str) -> None:
     events: list[Event] = []
-    async with Client(agent_server(echo, square, on_event=events.append), mode=mode) as client:
+    async with Client(create_mcp_server(echo, square, on_event=events.append), mode=mode) as client:
         await client.call_tool("echo", {"input": "1"})
         await client.call_tool("square", {"input": 1})
     assert [event.agent for event in events if isinstance(event, RunStarted)] == ["echo", "square"]

@@ -12,8 +12,8 @@ PROGRAM = """
 import asyncio, socket, sys
 import uvicorn
 from journeyman import Agent, tool
-from journeyman.models.scripted import FromFunction, call
-from journeyman.serve import app
+from journeyman.models.scripted import FunctionModel, call
+from journeyman.serve import create_app
 
 @tool
 async def think() -> str:
@@ -21,8 +21,8 @@ async def think() -> str:
     await asyncio.Event().wait()
     return ""
 
-bot = Agent(name="bot", model=FromFunction(lambda _: call("think", id="1")), tools=[think])
-agents = app([bot], store=sys.argv[1] if len(sys.argv) > 1 else None)
+bot = Agent(name="bot", model=FunctionModel(lambda _: call("think", id="1")), tools=[think])
+agents = create_app([bot], store=sys.argv[1] if len(sys.argv) > 1 else None)
 listening = socket.create_server(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
 uvicorn.Server(uvicorn.Config(agents, log_config=None)).run(sockets=[listening])

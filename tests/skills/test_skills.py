@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journeyman import Agent, DefinitionError, Host, InMemoryJournal, Subagents, ToolResult, run
+from journeyman import Agent, DefinitionError, InMemoryJournal, Runtime, Subagents, ToolResult, run
 from journeyman.errors import InvalidArguments
 from journeyman.gate import Gate
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.permission import Permission, TaintGate
 from journeyman.skills import Skills
 from journeyman.skills.format import MAX_FILES, MAX_FRONT_MATTER_BYTES, MAX_INSTRUCTIONS_BYTES
@@ -56,7 +56,7 @@ def shelf(tmp_path: Path) -> Shelf:
 async def read(skills: Skills, *loads: Mapping[str, object], gate: Gate | None = None) -> list[str]:
     """Return what the model reads of these calls of the tool."""
     uses = [call(skills.name, {**load}, id=f"load-{number}") for number, load in enumerate(loads)]
-    agent = Agent(name="clerk", model=Scripted([*uses, "Done."]), tools=[skills], gate=gate)
+    agent = Agent(name="clerk", model=ScriptedModel([*uses, "Done."]), tools=[skills], gate=gate)
     result = await run(agent, "Go.")
     assert result.unwrap() == "Done."
     return texts(result)
@@ -76,7 +76,7 @@ async def test_names_and_descriptions_are_told_at_first_the_rest_when_it_is_load
         read_last.extend([block.text for block in request.messages[-1].content if isinstance(block, ToolResult)])
         return call("skill", name="pdf-forms") if len(requests) == 1 else say("Done.")
 
-    await run(Agent(name="clerk", model=FromFunction(answer), tools=[Skills(shelf.root)]), "Go.")
+    await run(Agent(name="clerk", model=FunctionModel(answer), tools=[Skills(shelf.root)]), "Go.")
     (tool,) = requests[0].prefix.tools
     assert "\n- letters: Fill forms. Use it for PDFs.\n- pdf-forms: Fill forms. Use it for PDFs." in tool.description
     assert "Ask first." not in tool.description
@@ -132,8 +132,8 @@ async def test_a_run_that_is_replayed_has_the_same_texts(shelf: Shelf) -> None:
     calls = [call("skill", name="pdf-forms", id="a"), call("skill", name="pdf-forms", file="notes.md", id="b"), "Done."]
 
     async def history() -> object:
-        agent = Agent(name="clerk", model=Scripted(calls), tools=[Skills(shelf.root)])
-        return (await run(agent, "Go.", host=Host(journal=journal))).history
+        agent = Agent(name="clerk", model=ScriptedModel(calls), tools=[Skills(shelf.root)])
+        return (await run(agent, "Go.", runtime=Runtime(journal=journal))).history
 
     before = await history()
     (folder / "SKILL.md").write_text(GOOD.replace("{name}", "pdf-forms").replace("Ask", "Never ask"))
@@ -149,9 +149,11 @@ async def test_a_sub_agent_loads_skills_of_its_own(shelf: Shelf) -> None:
         seen.extend([block.text for block in request.messages[-1].content if isinstance(block, ToolResult)])
         return say("Filled.") if seen else call("skill", name="pdf-forms")
 
-    writer = Agent(name="writer", model=FromFunction(write), tools=[Skills(shelf.root)], description="Writes.")
+    writer = Agent(name="writer", model=FunctionModel(write), tools=[Skills(shelf.root)], description="Writes.")
     lead = Agent(
-        name="lead", model=Scripted([call("subagent", agent="writer", task="Go."), "Done."]), tools=[Subagents(writer)]
+        name="lead",
+        model=ScriptedModel([call("subagent", agent="writer", task="Go."), "Done."]),
+        tools=[Subagents(writer)],
     )
     result = await run(lead, "Go.")
     assert result.unwrap() == "Done."
@@ -184,7 +186,7 @@ async def test_scripts_run_through_bash_alone_and_its_permissions(shelf: Shelf, 
     with Workspace(tmp_path) as workspace:
         tools = [Skills(shelf.root), *workspace.tools("bash")]
         for gate, is_run in ((Permission(mode="strict"), False), (None, True)):
-            await run(Agent(name="clerk", model=Scripted([*uses, "Done."]), tools=tools, gate=gate), "Go.")
+            await run(Agent(name="clerk", model=ScriptedModel([*uses, "Done."]), tools=tools, gate=gate), "Go.")
             assert (tmp_path / "ran.txt").exists() is is_run
 
 
@@ -196,7 +198,7 @@ async def test_the_text_of_an_untrusted_skill_taints(shelf: Shelf, untrusted: bo
     with Workspace(shelf.root) as workspace:
         tools = [skills, *workspace.tools("write")]
         write = call("write", path="x.txt", content="mallory@evil.example", id="w")
-        model = Scripted([call("skill", name="pdf-forms", id="s"), write, "Done."])
+        model = ScriptedModel([call("skill", name="pdf-forms", id="s"), write, "Done."])
         await run(Agent(name="clerk", model=model, tools=tools, gate=TaintGate()), "Go.")
     assert (shelf.root / "x.txt").exists() is not untrusted
 

@@ -5,10 +5,10 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from journeyman import Agent, Chat, Host, Limits, run, tool
+from journeyman import Agent, Chat, Limits, Runtime, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import SessionInUse
-from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.record import Recorder
 from journeyman.store.store import Store
 
@@ -50,17 +50,17 @@ async def pay(invoice: str) -> str:
 
 def letters() -> Agent:
     """Return an agent that reads and sends a letter, and one that only looks."""
-    script = Scripted([[call("read", id="r"), call("send", id="s"), call("look", id="l")]])
+    script = ScriptedModel([[call("read", id="r"), call("send", id="s"), call("look", id="l")]])
     return Agent(name="clerk", model=script, tools=[read, send, look])
 
 
 def payments() -> Agent:
     script = [call("pay", invoice="A", id="a"), call("pay", invoice="B", id="b"), "Ask whether B was paid."]
-    return Agent(name="payer", model=Scripted(script), tools=[pay])
+    return Agent(name="payer", model=ScriptedModel(script), tools=[pay])
 
 
 def echo() -> Agent:
-    return Agent(name="echo", model=FromFunction(lambda request: f"answer to {request.messages[-1].text}"))
+    return Agent(name="echo", model=FunctionModel(lambda request: f"answer to {request.messages[-1].text}"))
 
 
 async def chat(place: str) -> None:
@@ -74,7 +74,7 @@ async def chat(place: str) -> None:
 async def journal(place: str) -> None:
     """Hang in the second payment."""
     with Store(place) as store:
-        await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7")))
+        await run(payments(), "Pay A and B.", runtime=Runtime(journal=store.journal("job 7")))
 
 
 async def hammer(place: str) -> None:
@@ -117,8 +117,8 @@ async def recorded(place: str) -> None:
             pipe = Path(f"{place}.pipe")
             return await (asyncio.to_thread(pipe.read_text) if pipe.exists() else for_ever())
 
-        agent = Agent(name="scout", model=Scripted([say(call("hang")), say("It was let go.")]), tools=[hang])
-        await run(agent, "Look.", host=Host(record=recorder))
+        agent = Agent(name="scout", model=ScriptedModel([say(call("hang")), say("It was let go.")]), tools=[hang])
+        await run(agent, "Look.", runtime=Runtime(recorder=recorder))
 
 
 async def recording(place: str) -> None:
@@ -132,8 +132,8 @@ async def recording(place: str) -> None:
             return f"{n} " + "word " * n
 
         answers = [say(call("step", {"n": n}, id=f"c{n}")) for n in range(1, 2_000)]
-        agent = Agent(name="scout", model=Scripted(answers), tools=[step], limits=Limits(iterations=5_000))
-        await run(agent, "Look.", host=Host(record=recorder))
+        agent = Agent(name="scout", model=ScriptedModel(answers), tools=[step], limits=Limits(iterations=5_000))
+        await run(agent, "Look.", runtime=Runtime(recorder=recorder))
 
 
 async def claim(place: str) -> None:

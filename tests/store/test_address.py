@@ -8,12 +8,12 @@ import pytest
 from journeyman import Agent, Chat
 from journeyman.durable import Durable
 from journeyman.errors import StoreError
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.record import Recorder, Recordings
 from journeyman.store import Store
 from journeyman.store.address import read_address
 from journeyman.store.database import without_password
-from journeyman.view import app
+from journeyman.view import create_viewer
 from tests.cli.program import Warm, assert_one_error_line
 
 URL = "postgresql://ann:hunter2@127.0.0.1:1/orders"
@@ -41,7 +41,7 @@ REFUSED = {
 
 
 async def _chat(place: str) -> None:
-    async with Chat.open(Agent(name="bot", model=Scripted("ok")), place):
+    async with Chat.open(Agent(name="bot", model=ScriptedModel("ok")), place):
         pass
 
 
@@ -55,7 +55,7 @@ OPENING: dict[str, Callable[[str], Awaitable[None]]] = {
     "Recordings": lambda place: _opened(Recordings, place),
     "Store": lambda place: _opened(Store, place),
     "Chat.open": _chat,
-    "the viewer": lambda place: _opened(app, place),
+    "the viewer": lambda place: _opened(create_viewer, place),
 }
 
 
@@ -106,8 +106,8 @@ def test_no_password_of_a_url_is_shown(secret: str) -> None:
 @pytest.mark.parametrize("kind", ["text", "folder", "mode", "database"])
 def test_serve_says_why_a_store_cannot_be_opened(warm: Warm, tmp_path: Path, kind: str) -> None:
     (tmp_path / "agents.py").write_text(
-        "from journeyman import Agent\nfrom journeyman.models.scripted import Scripted\n"
-        "scout = Agent(name='scout', model=Scripted('ok'))\n"
+        "from journeyman import Agent\nfrom journeyman.models.scripted import ScriptedModel\n"
+        "scout = Agent(name='scout', model=ScriptedModel('ok'))\n"
     )
     store = tmp_path / "runs.db"
     if kind == "folder":

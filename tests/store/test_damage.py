@@ -11,7 +11,7 @@ import pytest
 from journeyman import Agent, Chat, Message, Text, Usage
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.journal import TypedCodec
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 from journeyman.session import Step
 from journeyman.store.store import Store, StoreRepaired
 from tests.support.invariants_history import history_faults
@@ -20,7 +20,7 @@ N = 60
 
 
 def echo() -> Agent:
-    return Agent(name="echo", model=FromFunction(lambda request: f"answer to {request.messages[-1].text}"))
+    return Agent(name="echo", model=FunctionModel(lambda request: f"answer to {request.messages[-1].text}"))
 
 
 def filled(path: Path, n: int = N) -> str:

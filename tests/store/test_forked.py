@@ -13,16 +13,16 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system doe
 HEAD = """
 import asyncio, os, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
-from journeyman import Agent, Host, run_sync
+from journeyman import Agent, Runtime, run_sync
 from journeyman.errors import StoreError
-from journeyman.models.scripted import FromFunction
+from journeyman.models.scripted import FunctionModel
 from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import Store
 from journeyman.types import Message, Text
 
 path = sys.argv[1]
-bot = Agent(name="bot", model=FromFunction(lambda request: "ok"))
+bot = Agent(name="bot", model=FunctionModel(lambda request: "ok"))
 
 
 def in_child(work):
@@ -60,17 +60,17 @@ def test_a_recorder_of_the_parent_begins_anew_in_a_forked_child(warm: Warm, tmp_
         tmp_path / "runs.db",
         """
 recorder = Recorder(path)
-run_sync(bot, "parent", host=Host(record=recorder))
+run_sync(bot, "parent", runtime=Runtime(recorder=recorder))
 
 
 def work():
-    run_sync(bot, "child", host=Host(record=recorder))
-    run_sync(bot, "child of a path", host=Host(record=path))
+    run_sync(bot, "child", runtime=Runtime(recorder=recorder))
+    run_sync(bot, "child of a path", runtime=Runtime(recorder=path))
     recorder.close()
 
 
 in_child(work)
-run_sync(bot, "parent again", host=Host(record=recorder))
+run_sync(bot, "parent again", runtime=Runtime(recorder=recorder))
 recorder.close()
 """,
     )

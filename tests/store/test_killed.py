@@ -9,9 +9,9 @@ from typing import IO
 
 import pytest
 
-from journeyman import Chat, Host, Text, run
+from journeyman import Chat, Runtime, Text, run
 from journeyman.errors import SessionInUse
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.store.store import Store
 from tests.cli.program import Warm
 from tests.play import succeeded, texts, transcript
@@ -70,7 +70,9 @@ async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happen
         ]
         assert (chat.state.follow_ups, chat.usage.requests, chat.usage.exact) == (("And then?",), 1, True)
         assert list(history_faults(chat.messages)) == []
-    async with Chat.open(letters(), kept.place, id=id, host=Host(model=Scripted(["I see.", "Nothing more."]))) as chat:
+    async with Chat.open(
+        letters(), kept.place, id=id, runtime=Runtime(model=ScriptedModel(["I see.", "Nothing more."]))
+    ) as chat:
         assert (await chat.continue_()).unwrap() == "Nothing more."
         said = [("assistant", "I see."), ("user", "And then?"), ("assistant", "Nothing more.")]
         assert (transcript(chat.messages)[3:], chat.usage.requests) == (said, 3)
@@ -118,9 +120,11 @@ async def test_what_was_answered_or_queued_is_never_lost_or_doubled(warm: Warm, 
 async def test_a_run_killed_in_mid_call_repeats_no_finished_step(warm: Warm, path: Path) -> None:
     with started(warm, "journal", path) as program:
         assert (program.line(), program.line()) == ("pay A", "pay B")
-    rest = Scripted(["Ask whether B was paid."])  # the first two answers are in the journal
+    rest = ScriptedModel(["Ask whether B was paid."])  # the first two answers are in the journal
     with Store(path) as store:
-        result = succeeded(await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7"), model=rest)))
+        result = succeeded(
+            await run(payments(), "Pay A and B.", runtime=Runtime(journal=store.journal("job 7"), model=rest))
+        )
     assert result.output == "Ask whether B was paid."
     assert result.metadata.usage is not None
     assert result.metadata.usage.requests == 3

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Chat, Host, Message, Text, dump_messages, load_messages
+from journeyman import Agent, Chat, Message, Runtime, Text, dump_messages, load_messages
 from journeyman.gate import Allow, GateRequest, Seen
 from journeyman.history import MAIL_MARK, NOTICE, History
-from journeyman.models import Scripted
+from journeyman.models import ScriptedModel
 from tests.play import make_tool
 
 SESSION_OF_0_1 = Path(__file__).parent / "data" / "session-0.1.db"
@@ -41,8 +41,8 @@ async def test_a_notice_in_a_session_of_version_0_1_is_not_the_users_words(tmp_p
     store = shutil.copyfile(SESSION_OF_0_1, tmp_path / "chat.db")
     store.chmod(0o600)
     gate = Remembering()
-    agent = Agent(name="keeper", model=Scripted(["Hello again."]), tools=[make_tool("launch", "bg-1")])
-    async with Chat.open(agent, store, id="3fae1d22", host=Host(gate=gate)) as chat:
+    agent = Agent(name="keeper", model=ScriptedModel(["Hello again."]), tools=[make_tool("launch", "bg-1")])
+    async with Chat.open(agent, store, id="3fae1d22", runtime=Runtime(gate=gate)) as chat:
         await chat.prompt("Thanks.")
         origins = [block.origin for message in chat.messages for block in message.content if isinstance(block, Text)]
     assert (gate.heard, gate.seen) == (["Start it.", "Thanks."], [("launch", False), ("task_output", True)])

@@ -11,9 +11,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Chat, Message, Text
-from journeyman.durable import Durable, ddl
+from journeyman.durable import Durable, schema_sql
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.models.scripted import FromFunction, Scripted
+from journeyman.models.scripted import FunctionModel, ScriptedModel
 from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
@@ -52,7 +52,7 @@ def texts(sessions: PostgresSessions, id: str = "a") -> list[str]:
 
 
 async def test_tables_of_version_1_get_those_of_sessions_and_keep_their_runs(database: str) -> None:
-    agent = Agent(name="worker", model=Scripted(["Done."]))
+    agent = Agent(name="worker", model=ScriptedModel(["Done."]))
     async with Durable(database) as durable:
         await durable.run(agent, "Go.", id="7")
     changed(
@@ -71,7 +71,7 @@ async def test_tables_of_a_newer_version_are_refused(database: str) -> None:
     changed(database, tamper.NEWER_RUNS)
     with pytest.raises(StoreError, match="has tables of version 7; this version of journeyman knows those up to 3"):
         PostgresSessions(database).session(agent="tester")
-    assert "CREATE TABLE IF NOT EXISTS jm_sessions" in ddl()
+    assert "CREATE TABLE IF NOT EXISTS jm_sessions" in schema_sql()
 
 
 async def test_of_two_schemas_each_has_its_own_session_of_an_id(database: str) -> None:
@@ -116,7 +116,7 @@ def test_a_pooler_is_refused_unless_the_database_itself_is_named(postgres: Postg
 
 
 async def test_no_secret_is_in_the_tables_of_redacted_sessions(emptied: str) -> None:
-    agent = Agent(name="a", model=FromFunction(lambda request: "Noted: my password is hunter2."))
+    agent = Agent(name="a", model=FunctionModel(lambda request: "Noted: my password is hunter2."))
     async with Chat.open(agent, Redacted(PostgresSessions(emptied), redact=["Lovelace"]), id="a", create=True) as chat:
         await chat.prompt("I am Ada Lovelace, and my password is hunter2.")
         chat.follow_up("Lovelace?")

@@ -9,7 +9,7 @@ import pytest
 
 from journeyman import Agent, Chat, Text, ToolResult, tool
 from journeyman.model import Response
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.session import Step
 from journeyman.store import Redacted, Store
 from journeyman.tools.redaction import MARK
@@ -31,7 +31,7 @@ def note(text: str, more: dict[str, str]) -> str:
 
 def noting(texts: Sequence[str], **more: str) -> Agent:
     calls = [call("note", id=f"{n}", text=text, more={"said": text, **more}) for n, text in enumerate(texts)]
-    return Agent(name="a", model=Scripted([calls, "\n\n".join(texts)]), tools=[note])
+    return Agent(name="a", model=ScriptedModel([calls, "\n\n".join(texts)]), tools=[note])
 
 
 async def written(path: Path, agent: Agent, prompt: str, *, redact: Sequence[str] = ()) -> bytes:
@@ -105,7 +105,7 @@ def test_ids_media_and_what_a_provider_has_signed_stay(path: Path) -> None:
 
 
 async def test_only_what_is_new_is_written(path: Path) -> None:
-    agent = Agent(name="a", model=Scripted(["Yes."], repeat=True))
+    agent = Agent(name="a", model=ScriptedModel(["Yes."], repeat=True))
     with Store(path) as store:
         async with Chat.open(agent, Redacted(store)) as chat:
             for _ in range(3):

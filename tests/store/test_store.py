@@ -13,7 +13,7 @@ import pytest
 
 from journeyman import Agent, Chat, load_messages
 from journeyman.errors import OutcomeUnknown, SessionInUse, StoreError
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.session import Step
 from journeyman.store.file import File, Lock
 from journeyman.store.store import Store
@@ -23,7 +23,7 @@ from tests.support.room import no_room
 
 
 def agent(*answers: str) -> Agent:
-    return Agent(name="tester", model=Scripted(answers or ["Hello."], repeat=True))
+    return Agent(name="tester", model=ScriptedModel(answers or ["Hello."], repeat=True))
 
 
 def message(text: str, role: str = "user") -> Message:
@@ -111,7 +111,7 @@ async def test_an_unknown_id_and_a_session_of_another_agent_are_refused_unless_a
     id = await spoken(kept.place, "Hi.")
     with kept.stored() as store, pytest.raises(StoreError, match=f"Did you mean {id}?"):
         store.session(f"{id[:-1]}x", agent="tester")
-    clerk = Agent(name="clerk", model=Scripted(["Yes."]))
+    clerk = Agent(name="clerk", model=ScriptedModel(["Yes."]))
     with pytest.raises(StoreError, match=f"Session {id} is one of the agent 'tester', not of 'clerk'"):
         async with Chat.open(clerk, kept.place, id=id):
             pass

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, JsonValue
 from pydantic_core import from_json
 
-from journeyman import Agent, Host, Output, Result, Subagents, Tasks, ToolResult, run
+from journeyman import Agent, Output, Result, Runtime, Subagents, Tasks, ToolResult, run
 from journeyman.events import Listener, TaskInfo
 from journeyman.models.scripted import call
 from tests.play import Stage, look
@@ -38,12 +38,12 @@ async def play(
     stage: Stage,
     crew: Subagents,
     *arguments: dict[str, Any],
-    host: Host | None = None,
+    runtime: Runtime | None = None,
     on_event: Listener | None = None,
     **fields: Any,  # noqa: ANN401 - of the lead
 ) -> Result[str]:
     """Run a lead that makes these calls."""
-    return await run(lead(stage, crew, *arguments, **fields), "Go.", host=host, on_event=on_event)
+    return await run(lead(stage, crew, *arguments, **fields), "Go.", runtime=runtime, on_event=on_event)
 
 
 async def detached(stage: Stage, crew: Subagents, call: dict[str, Any], on_event: Listener | None = None) -> TaskInfo:

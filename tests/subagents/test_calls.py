@@ -8,8 +8,8 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Model, Subagents, tool
 from journeyman.errors import InvalidArguments, SubagentMisused
-from journeyman.models.scripted import Scripted
-from journeyman.models.wrappers import Swappable
+from journeyman.models.scripted import ScriptedModel
+from journeyman.models.wrappers import SwappableModel
 from journeyman.subagents import calls
 from journeyman.subagents.calls import SingleCall, choose_call, parse_arguments
 from journeyman.types import Effect
@@ -18,7 +18,7 @@ from tests.subagents.leads import Count, errors, play, read, scout
 
 
 def agent(name: str, **fields: Any) -> Agent[Any, Any]:  # noqa: ANN401 - any field
-    return Agent(name=name, model=Scripted([]), **fields)
+    return Agent(name=name, model=ScriptedModel([]), **fields)
 
 
 def test_the_tool_is_called_subagent_and_has_a_label() -> None:  # S1.1
@@ -60,7 +60,7 @@ def test_the_schema_has_what_the_modes_that_are_offered_need(
     schema: Any = Subagents(agent("scout"), modes=modes).input_schema
     assert [*schema["properties"]] == fields
     assert schema.get("required") == required
-    both: Any = Subagents(agent("scout"), modes=modes, create_model=lambda name: Scripted([])).input_schema
+    both: Any = Subagents(agent("scout"), modes=modes, create_model=lambda name: ScriptedModel([])).input_schema
     assert {*both["properties"]} == {*fields, "model"}
 
 
@@ -68,7 +68,7 @@ def test_the_text_tells_only_what_is_offered() -> None:
     assert "Use agent and task: one sub-agent does one task.\nSub-agents:\n- scout" in (
         Subagents(agent("scout"), modes=["single"]).description
     )
-    text = Subagents(agent("scout"), modes=["parallel", "chain"], max_parallel=2).description
+    text = Subagents(agent("scout"), modes=["parallel", "chain"], max_tasks=2).description
     assert "Use exactly one of these:\n- tasks: several at the same time, at most 2;" in text
     assert "{previous.field} for a field of it" in text
     assert "background" not in text
@@ -90,9 +90,9 @@ def test_modes_that_are_none_are_refused(modes: Any) -> None:  # noqa: ANN401 - 
 
 
 def test_the_limit_of_tasks_is_in_the_text_and_in_the_schema() -> None:
-    schema: Any = Subagents(agent("scout"), max_parallel=3).input_schema
+    schema: Any = Subagents(agent("scout"), max_tasks=3).input_schema
     assert schema["properties"]["tasks"]["maxItems"] == 3
-    unlimited = Subagents(agent("scout"), max_parallel=None)
+    unlimited = Subagents(agent("scout"), max_tasks=None)
     assert "at most" not in unlimited.description
     schema = unlimited.input_schema
     assert "maxItems" not in schema["properties"]["tasks"]
@@ -114,7 +114,7 @@ def test_a_crew_that_will_not_do_is_refused(agents: list[Any], codes: list[str])
     assert [problem.code for problem in refused.value.problems] == codes
 
 
-@pytest.mark.parametrize("limits", [{"max_parallel": 0}, {"max_concurrency": -1}, {"max_parallel": True}])
+@pytest.mark.parametrize("limits", [{"max_tasks": 0}, {"max_concurrency": -1}, {"max_tasks": True}])
 def test_limits_are_whole_numbers_from_1_or_none(limits: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="INVALID_LIMIT"):
         Subagents(agent("scout"), **limits)
@@ -131,8 +131,8 @@ def test_only_what_the_host_gives_may_be_set_later() -> None:  # S17.2
     crew = Subagents(agent("scout"))
     assert [crew.tasks, crew.notify, crew.create_model, crew.background_output, crew.team] == [None] * 5
 
-    def make(name: str) -> Scripted:
-        return Scripted([], name=name)
+    def make(name: str) -> ScriptedModel:
+        return ScriptedModel([], name=name)
 
     crew.create_model = make
     assert crew.create_model is make
@@ -298,16 +298,16 @@ async def test_another_model_is_made_once_and_used_for_every_task_of_the_call(st
 
 
 async def test_a_wrong_model_is_told_before_a_wrong_mode() -> None:  # S1.2 the order of decisions
-    crew = Subagents(Agent(name="scout", model=Scripted([])))
+    crew = Subagents(Agent(name="scout", model=ScriptedModel([])))
     with pytest.raises(SubagentMisused, match="Model 'fast'"):
         await crew.execute({"model": "fast"})
 
 
 async def test_the_model_is_that_of_the_definition_when_the_run_starts(stage: Stage) -> None:  # S1.1
-    swappable = Swappable(echo())
+    swappable = SwappableModel(echo())
     crew = Subagents(Agent(name="scout", model=swappable))
     first = await crew.run("scout", "one")
-    swappable.swap(Scripted(["swapped"]))
+    swappable.swap(ScriptedModel(["swapped"]))
     second = await crew.run("scout", "two")
     assert (first.unwrap(), second.unwrap()) == ("<one>", "swapped")
 

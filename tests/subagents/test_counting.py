@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Budget, Host, Limits, Output, Subagents, Tasks, Team, run, tool
+from journeyman import Agent, Budget, Limits, Output, Runtime, Subagents, Tasks, Team, run, tool
 from journeyman.errors import DefinitionError, SubagentFailed
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from tests.play import Stage, existing, look, succeeded
 from tests.subagents.leads import Count, errors, play, read, scout
@@ -16,10 +16,10 @@ from tests.team.members import wanted
 
 def searcher() -> Agent[Count]:
     """Return an agent that looks twice, once in vain, asks another, and hands in a count: three calls of tools."""
-    other = Agent(name="other", model=Scripted([call("look"), "found"], repeat=True), tools=[look])
+    other = Agent(name="other", model=ScriptedModel([call("look"), "found"], repeat=True), tools=[look])
     ask = call("subagent", agent="other", task="look")
     answers = [call("look"), call("nowhere"), ask, call("output", total=4)]
-    return Agent(name="searcher", model=Scripted(answers), tools=[look, Subagents(other)], output=Output(Count))
+    return Agent(name="searcher", model=ScriptedModel(answers), tools=[look, Subagents(other)], output=Output(Count))
 
 
 async def test_calls_are_counted_alike_wherever_a_sub_agent_works(stage: Stage) -> None:
@@ -62,8 +62,8 @@ async def test_what_the_budget_counts_is_what_the_run_and_its_background_used_to
     async with Tasks(notify=lambda text, info: None) as tasks:
         crew.tasks = tasks
         start = call("subagent", agent="middle", task="go", background=True)
-        lead = Agent(name="lead", model=Scripted([start, call("rest"), "done"]), tools=[crew, rest])
-        metadata = succeeded(await run(lead, "Go.", host=Host(budget=budget))).metadata
+        lead = Agent(name="lead", model=ScriptedModel([start, call("rest"), "done"]), tools=[crew, rest])
+        metadata = succeeded(await run(lead, "Go.", runtime=Runtime(budget=budget))).metadata
         assert metadata.background_usage == tasks.get("bg-1").usage
     assert metadata.usage is not None
     assert metadata.background_usage is not None
@@ -79,7 +79,7 @@ async def test_a_child_that_cancels_itself_has_its_usage_in_the_result(stage: St
         await asyncio.Event().wait()
         return "never"
 
-    quitter = Agent(name="quitter", model=Scripted([call("give_up")]), tools=[give_up])
+    quitter = Agent(name="quitter", model=ScriptedModel([call("give_up")]), tools=[give_up])
     tasks = [{"agent": name, "task": "go"} for name in ("quitter", "scout")]
     for result in (
         read(await play(stage, Subagents(quitter, scout(stage)), {"tasks": tasks})),
@@ -91,7 +91,7 @@ async def test_a_child_that_cancels_itself_has_its_usage_in_the_result(stage: St
 
 
 def _again(agent: Agent[Any]) -> Agent[Any]:
-    return Agent(name=agent.name, model=Scripted([call("give_up")]), tools=agent.tools)
+    return Agent(name=agent.name, model=ScriptedModel([call("give_up")]), tools=agent.tools)
 
 
 # -- blank answers ----------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ async def test_a_blank_last_answer_of_a_text_sub_agent_is_no_output_and_no_error
         await tasks.wait()
         assert (tasks.get("bg-1").status, tasks.get("bg-1").result) == ("completed", "(no output)")
     assert (await Subagents(silent()).run("silent", "go")).code == "INVALID_RESPONSE"
-    typed = Agent(name="typed", model=Scripted([" "]), output=Output(Count))
+    typed = Agent(name="typed", model=ScriptedModel([" "]), output=Output(Count))
     with pytest.raises(SubagentFailed):
         await Subagents(typed).execute({"agent": "typed", "task": "go"})
 
@@ -147,7 +147,7 @@ async def test_a_spawner_that_returns_something_else_is_told(stage: Stage) -> No
     [("tasks", 5), ("tasks", Tasks), ("notify", 5), ("create_model", "x"), ("team", "crew"), ("team", Team)],
 )
 def test_wrong_collaborators_are_refused_when_they_are_given(name: str, value: Any) -> None:  # noqa: ANN401 - any wrong value
-    idle = Agent(name="idle", model=Scripted([]))
+    idle = Agent(name="idle", model=ScriptedModel([]))
     with pytest.raises(DefinitionError, match=f"{name} is "):
         Subagents(idle, **{name: value})
     crew = Subagents(idle)

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from journeyman import Abort, Agent, Chat, Host, InMemoryJournal, Limits, Subagents, Tasks, ToolContext, run, tool
+from journeyman import Abort, Agent, Chat, InMemoryJournal, Limits, Runtime, Subagents, Tasks, ToolContext, run, tool
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import SubagentMisused, TeamError
 from journeyman.events import RunStarted
-from journeyman.model import Settings
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.model import ModelSettings
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.background import Writer
 from tests.play import Door, Recorder, Stage, echo, hang, look, raising, succeeded, transcript
 from tests.subagents.leads import counter, detached, errors, lead, play, read, scout
 from tests.tasks.works import Told
 
-SHORT = Settings(max_tokens=500)
+SHORT = ModelSettings(max_tokens=500)
 LATER = {"agent": "scout", "task": "look", "background": True}
 
 
@@ -34,7 +34,7 @@ async def test_background_work_is_refused_where_nobody_awaits_it(stage: Stage) -
 
 async def test_background_work_is_refused_where_nobody_would_be_told(stage: Stage) -> None:  # 6
     async with Tasks() as tasks:
-        [error] = errors(await play(stage, Subagents(scout(stage)), LATER, host=Host(tasks=tasks)))
+        [error] = errors(await play(stage, Subagents(scout(stage)), LATER, runtime=Runtime(tasks=tasks)))
         assert tasks.list() == ()
     assert error.startswith("Error: Background work is not available here: nobody would be told when it ends.")
 
@@ -60,7 +60,7 @@ async def test_it_returns_at_once_and_the_task_can_be_seen_by_then(stage: Stage)
 async def test_the_tools_own_recipient_is_told(stage: Stage, told: Told) -> None:  # S1.6
     others = Told()
     async with Tasks(notify=others) as tasks:
-        await play(stage, Subagents(scout(stage), notify=told), LATER, host=Host(tasks=tasks))
+        await play(stage, Subagents(scout(stage), notify=told), LATER, runtime=Runtime(tasks=tasks))
         await tasks.wait()
     assert (len(told.notes), len(others.notes)) == (1, 0)
 
@@ -68,7 +68,10 @@ async def test_the_tools_own_recipient_is_told(stage: Stage, told: Told) -> None
 async def test_a_chat_is_told_through_its_follow_ups(stage: Stage, door: Door) -> None:  # S1.6
     crew = Subagents(scout(stage, door.before("found")))
     model = stage.model([call("subagent", LATER, id="a"), "started", "I read it."])
-    async with Tasks() as tasks, Chat(Agent(name="lead", model=model, tools=[crew]), host=Host(tasks=tasks)) as chat:
+    async with (
+        Tasks() as tasks,
+        Chat(Agent(name="lead", model=model, tools=[crew]), runtime=Runtime(tasks=tasks)) as chat,
+    ):
         assert (await chat.prompt("Go.")).unwrap() == "started"
         door.opened.set()
         await tasks.wait()
@@ -117,7 +120,7 @@ async def test_its_tokens_are_still_those_of_the_budget_above_and_its_usage_is_i
     door = Door()
     async with Tasks(notify=Told()) as tasks:
         crew = Subagents(scout(stage, door.before("found"), settings=SHORT), tasks=tasks)
-        result = succeeded(await play(stage, crew, LATER, host=Host(budget=budget), settings=SHORT))
+        result = succeeded(await play(stage, crew, LATER, runtime=Runtime(budget=budget), settings=SHORT))
         door.opened.set()
         await tasks.wait()
         assert tasks.get("bg-1").usage.total_tokens == 15
@@ -161,7 +164,7 @@ async def test_each_turn_in_the_background_has_a_part_of_the_journal_for_itself(
     door, journal = Door(), InMemoryJournal()
     async with Tasks(notify=Told()) as tasks:
         crew = Subagents(scout(stage, door.before("found"), "and the cellar"), tasks=tasks)
-        await play(stage, crew, LATER, host=Host(journal=journal))
+        await play(stage, crew, LATER, runtime=Runtime(journal=journal))
         await door.reached.wait()
         tasks.message("bg-1", "Also the cellar.")
         door.opened.set()
@@ -224,7 +227,7 @@ async def test_depth_rises_in_the_background_too() -> None:  # S1.6, S16.11
         agent = Agent(name="a", model=echo(), tools=[depth])
         for _ in range(7):
             answers = [[call("depth", id="d"), call("subagent", arguments, id="s")], "done"]
-            agent = Agent(name="a", model=Scripted(answers), tools=[depth, Subagents(agent, tasks=tasks)])
+            agent = Agent(name="a", model=ScriptedModel(answers), tools=[depth, Subagents(agent, tasks=tasks)])
         await run(agent, "Go.", on_event=lambda event: told.append(str(event)))
         await tasks.wait()
     assert depths == [0, 1, 2, 3, 4, 5]
@@ -272,7 +275,7 @@ async def test_a_name_alone_joins_the_default_team(stage: Stage) -> None:  # S1.
 
 
 async def test_another_model_travels_in_the_request(stage: Stage) -> None:  # S1.2, S1.7
-    model, spawner = Scripted([]), Spawner()
+    model, spawner = ScriptedModel([]), Spawner()
     crew = Subagents(scout(stage), team=spawner, create_model=lambda name: model)
     await play(stage, crew, {**JOIN, "model": "fast"})
     assert [request.model for request in spawner.requests] == [model]
@@ -311,7 +314,7 @@ async def test_depth_holds_for_teams() -> None:  # S16.11
     agent = Agent(name="a", model=echo(), tools=[look])
     for level in range(7):
         arguments = {"agent": "a", "task": "x", **({"team_name": "t"} if level == 0 else {})}
-        model = Scripted([call("subagent", arguments, id="s"), "done"])
+        model = ScriptedModel([call("subagent", arguments, id="s"), "done"])
         agent = Agent(name="a", model=model, tools=[Subagents(agent, team=spawner)])
     await run(agent, "Go.")
     assert spawner.requests == []

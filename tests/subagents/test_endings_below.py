@@ -7,7 +7,7 @@ import pytest
 
 from journeyman import Abort, Agent, Allowance, Chat, Limits, Output, Subagents, Tasks, Team, run, tool
 from journeyman.events import AttemptCompleted, RunFailed, RunStarted
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from tests.play import Recorder, cancelled, check_balance, hang, raising, virtual_clock
 from tests.subagents.leads import Count
 from tests.team.members import wanted
@@ -37,20 +37,20 @@ def slow(where: Where = "model") -> Agent[Any]:
     output, hand_in = Output(Count), call("output", total=1)
     match where:
         case "model":
-            return Agent(name="slow", model=FromFunction(hang))
+            return Agent(name="slow", model=FunctionModel(hang))
         case "tool":
-            return Agent(name="slow", model=Scripted([call("wait")]), tools=[wait])
+            return Agent(name="slow", model=ScriptedModel([call("wait")]), tools=[wait])
         case "validator":
-            return Agent(name="slow", model=Scripted([hand_in]), output=output, validators=[forever])
+            return Agent(name="slow", model=ScriptedModel([hand_in]), output=output, validators=[forever])
         case "error prompt":
-            rejecting = Scripted([hand_in], repeat=True)
+            rejecting = ScriptedModel([hand_in], repeat=True)
             return Agent(name="slow", model=rejecting, output=output, validators=[reject], error_prompt=forever)
         case "project":
-            return Agent(name="slow", model=Scripted([hand_in]), output=output, project=forever)
+            return Agent(name="slow", model=ScriptedModel([hand_in]), output=output, final_state=forever)
 
 
 def lead_of(arguments: dict[str, Any], *agents: Agent[Any], **fields: Any) -> Agent:  # noqa: ANN401 - of the lead
-    return Agent(name="lead", model=Scripted([call("subagent", arguments)]), tools=[Subagents(*agents)], **fields)
+    return Agent(name="lead", model=ScriptedModel([call("subagent", arguments)]), tools=[Subagents(*agents)], **fields)
 
 
 def check_each_run(recorder: Recorder) -> None:
@@ -92,7 +92,7 @@ async def test_children_tell_of_their_end_when_the_run_above_is_aborted(mode: st
 
 @pytest.mark.parametrize("where", ["model", "tool", "validator", "error prompt", "project"])
 @pytest.mark.parametrize(
-    "limits", [Limits(seconds=2), Limits(each_attempt=Allowance(seconds=2))], ids=["run", "attempt"]
+    "limits", [Limits(seconds=2), Limits(per_attempt=Allowance(seconds=2))], ids=["run", "attempt"]
 )
 @virtual_clock
 async def test_children_tell_of_their_end_when_the_run_above_is_out_of_time(
@@ -109,7 +109,7 @@ async def test_a_run_in_a_tool_call_that_takes_too_long_tells_of_its_end(recorde
     async def ask() -> str:
         return str((await run(slow(), "Go.")).unwrap_or("nothing"))
 
-    lead = Agent(name="lead", model=Scripted([call("ask"), "It took too long."]), tools=[ask])
+    lead = Agent(name="lead", model=ScriptedModel([call("ask"), "It took too long."]), tools=[ask])
     result = await run(lead, "Go.", on_event=recorder)
     assert result.unwrap() == "It took too long."
     check_each_run(recorder)
@@ -125,14 +125,14 @@ async def test_a_chat_in_a_tool_tells_of_its_end_when_the_run_above_is_out_of_ti
         async with Chat(slow()) as chat:
             return str((await chat.prompt("Go.")).unwrap_or("nothing"))
 
-    lead = Agent(name="lead", model=Scripted([call("ask")]), tools=[ask], limits=Limits(seconds=2))
+    lead = Agent(name="lead", model=ScriptedModel([call("ask")]), tools=[ask], limits=Limits(seconds=2))
     await run(lead, "Go.", on_event=recorder)
     assert failures(recorder) == [("slow", "BUDGET_EXCEEDED"), ("lead", "BUDGET_EXCEEDED")]
 
 
 @virtual_clock
 async def test_a_grandchild_tells_before_the_child(recorder: Recorder) -> None:
-    middle = Agent(name="middle", model=Scripted([call("subagent", TASK)]), tools=[Subagents(slow())])
+    middle = Agent(name="middle", model=ScriptedModel([call("subagent", TASK)]), tools=[Subagents(slow())])
     lead = lead_of({"agent": "middle", "task": "Go."}, middle, limits=Limits(seconds=2))
     await run(lead, "Go.", on_event=recorder)
     assert [name for name, _ in failures(recorder)] == ["slow#1", "middle#1", "lead"]
@@ -157,7 +157,7 @@ async def test_a_member_that_is_stopped_tells_of_its_end(stop: str, recorder: Re
 @virtual_clock
 async def test_a_sub_agent_in_the_background_that_is_stopped_tells_of_its_end(stop: str, recorder: Recorder) -> None:
     crew = Subagents(slow("tool"))
-    lead = Agent(name="lead", model=Scripted([call("subagent", TASK, background=True), "Begun."]), tools=[crew])
+    lead = Agent(name="lead", model=ScriptedModel([call("subagent", TASK, background=True), "Begun."]), tools=[crew])
     async with Tasks(notify=lambda text, info: None) as tasks:
         crew.tasks = tasks
         await run(lead, "Go.", on_event=recorder)

@@ -12,7 +12,7 @@ from journeyman.agent import MessageContext
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted, call, say
+from journeyman.models.scripted import Answer, FunctionModel, Policy, ScriptedModel, call, say
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import fill_task
 from journeyman.types import Message, ToolResult, ToolUse
@@ -114,7 +114,7 @@ async def test_partial_text_of_a_failure_is_never_an_output(stage: Stage) -> Non
 
 
 async def test_the_cause_of_a_failure_can_be_matched() -> None:  # S1.3
-    crew = Subagents(Agent(name="scout", model=FromFunction(raising(LookupError("lost")))))
+    crew = Subagents(Agent(name="scout", model=FunctionModel(raising(LookupError("lost")))))
     with pytest.raises(SubagentFailed) as raised:
         await crew.execute({"agent": "scout", "task": "look"})
     assert isinstance(raised.value.__cause__, ProviderError)
@@ -123,7 +123,7 @@ async def test_the_cause_of_a_failure_can_be_matched() -> None:  # S1.3
 
 async def test_sub_agents_do_not_retry_unless_they_say_so(stage: Stage) -> None:  # S1.8
     busy = ProviderError("busy", kind="overloaded", retry_after_s=0.0)
-    once, twice = scout(stage, busy, "found", name="once"), scout(stage, busy, "found", name="twice", retries=1)
+    once, twice = scout(stage, busy, "found", name="once"), scout(stage, busy, "found", name="twice", request_retries=1)
     result = await play(stage, Subagents(once, twice), {"agent": "once", "task": "x"}, {"agent": "twice", "task": "x"})
     assert "API_ERROR" in errors(result)[0]
     assert read(result, 1)["output"] == "found"
@@ -133,7 +133,7 @@ async def test_sub_agents_that_a_program_starts_do_not_retry_either(stage: Stage
     busy = ProviderError("busy", kind="overloaded", retry_after_s=0.0)
 
     def crew(retries: int | None = None) -> Subagents:
-        return Subagents(scout(stage, busy, "found", retries=retries))
+        return Subagents(scout(stage, busy, "found", request_retries=retries))
 
     look = {"agent": "scout", "task": "look"}
     assert (await crew().run("scout", "look")).code == "API_ERROR"
@@ -200,7 +200,7 @@ async def test_results_come_in_the_order_of_the_tasks_however_they_end() -> None
 
         return answer
 
-    agents = [Agent(name=f"a{n}", model=Scripted([late(n)])) for n in range(3)]
+    agents = [Agent(name=f"a{n}", model=ScriptedModel([late(n)])) for n in range(3)]
     result = await Subagents(*agents).execute({"tasks": tasks(("a0", "x"), ("a1", "y"), ("a2", "z"))})
     assert isinstance(result, ParallelResult)
     assert result.summary == "3/3 succeeded"
@@ -241,7 +241,7 @@ def test_only_so_many_run_at_the_same_time(limit: int | None, most: int) -> None
 
     @virtual_clock
     async def scenario() -> None:
-        crew = Subagents(Agent(name="scout", model=FromFunction(work)), max_concurrency=limit)
+        crew = Subagents(Agent(name="scout", model=FunctionModel(work)), max_concurrency=limit)
         await crew.execute({"tasks": tasks(*[("scout", str(n)) for n in range(7)])})
 
     scenario()
@@ -249,14 +249,14 @@ def test_only_so_many_run_at_the_same_time(limit: int | None, most: int) -> None
 
 
 async def test_too_many_tasks_are_misuse_and_none_begins(stage: Stage) -> None:  # S1.4
-    crew = Subagents(scout(stage), max_parallel=2)
+    crew = Subagents(scout(stage), max_tasks=2)
     [error] = errors(await play(stage, crew, {"tasks": tasks(*[("scout", "x")] * 3)}))
     assert error == "Error: These are 3 tasks, and at most 2 may run in one call. Use several calls."
     assert stage.n_requests == 2
 
 
 async def test_without_a_limit_any_number_of_tasks_will_do() -> None:  # S1.9
-    crew = Subagents(Agent(name="scout", model=echo()), max_parallel=None)
+    crew = Subagents(Agent(name="scout", model=echo()), max_tasks=None)
     result = await crew.execute({"tasks": tasks(*[("scout", str(n)) for n in range(20)])})
     assert isinstance(result, ParallelResult)
     assert result.summary == "20/20 succeeded"
@@ -360,7 +360,7 @@ raises = make_tool("raises", BaseExceptionGroup("several", [ValueError("one"), a
 
 
 def with_a_broken_hook(stage: Stage) -> Agent[Any, Any]:
-    return faulty(stage, convert=raising(RuntimeError("broken hook")))
+    return faulty(stage, transform_messages=raising(RuntimeError("broken hook")))
 
 
 def with_a_tool_that_raises(stage: Stage) -> Agent[Any, Any]:
@@ -448,7 +448,7 @@ async def test_a_sub_agent_that_is_cancelled_alone_leaves_its_siblings(stage: St
         await asyncio.sleep(0)
         return "never"
 
-    crew = Subagents(Agent(name="faulty", model=FromFunction(suicidal)), scout(stage))
+    crew = Subagents(Agent(name="faulty", model=FunctionModel(suicidal)), scout(stage))
     result = await run(lead(stage, crew, {"tasks": PAIR}), "Go.")
     answer = read(result)
     assert answer["summary"] == "2/3 succeeded"

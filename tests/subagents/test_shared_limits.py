@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from journeyman import Abort, Agent, Limits, Result, Settings, Subagents, Usage, run
+from journeyman import Abort, Agent, Limits, ModelSettings, Result, Subagents, Usage, run
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, call, say
+from journeyman.models.scripted import FunctionModel, call, say
 from tests.play import existing, look
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop
@@ -81,8 +81,8 @@ def child(number: int, world: World, played: Played) -> Agent:
         blocks = ["found"] if n == len(turns) - 1 else [call("look", id=f"look_{n}")]
         return say(*blocks, usage=played.report(request, turns[n].share))
 
-    settings = Settings(max_tokens=world.max_tokens)
-    return Agent(name=f"child_{number}", model=FromFunction(answer), tools=[look], settings=settings)
+    settings = ModelSettings(max_tokens=world.max_tokens)
+    return Agent(name=f"child_{number}", model=FunctionModel(answer), tools=[look], settings=settings)
 
 
 async def play(world: World) -> tuple[Result[str], Played]:
@@ -95,8 +95,8 @@ async def play(world: World) -> tuple[Result[str], Played]:
         return say(*blocks, usage=played.report(request, 0.1))
 
     crew = Subagents(*[child(n, world, played) for n in range(N_CHILDREN)], max_concurrency=world.concurrency)
-    limits, settings = Limits(tokens=world.limit, seconds=world.seconds), Settings(max_tokens=100)
-    agent = Agent(name="lead", model=FromFunction(answer), tools=[crew], limits=limits, settings=settings)
+    limits, settings = Limits(tokens=world.limit, seconds=world.seconds), ModelSettings(max_tokens=100)
+    agent = Agent(name="lead", model=FunctionModel(answer), tools=[crew], limits=limits, settings=settings)
     abort = Abort()
     if world.aborted_after_s is not None:
         asyncio.get_running_loop().call_later(world.aborted_after_s, abort.abort)

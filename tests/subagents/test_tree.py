@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, Host, InMemoryJournal, Limits, Subagents, ToolContext, run, stream, tool
-from journeyman.budget import Allowance, Budget, Exceeded, Spent
+from journeyman import Abort, Agent, Chat, InMemoryJournal, Limits, Runtime, Subagents, ToolContext, run, stream, tool
+from journeyman.budget import Allowance, Budget, LimitExceeded, Spending
 from journeyman.endings import BudgetContext, CancelledContext
 from journeyman.events import (
     ApprovalRequested,
@@ -23,8 +23,8 @@ from journeyman.events import (
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.loop.record import current_run
 from journeyman.loop.watch import Watch
-from journeyman.model import Request, Settings
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.model import ModelSettings, Request
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.team.spawn import MAX_DEPTH
 from journeyman.types import Price, Thinking, Usage
 from tests.play import Recorder, Stage, cancelled, check_balance, context_of, echo, hang, look, succeeded, virtual_clock
@@ -99,7 +99,7 @@ async def test_the_usage_of_a_child_can_be_seen_while_it_works(stage: Stage) -> 
         seen.append(chat.usage.requests)
         return "found"
 
-    crew = Subagents(Agent(name="scout", model=FromFunction(policy)))
+    crew = Subagents(Agent(name="scout", model=FunctionModel(policy)))
     async with Chat(lead(stage, crew, LOOK, {**PAIR})) as chat:
         await chat.prompt("Go.")
         assert chat.usage.requests == 6
@@ -111,7 +111,7 @@ async def test_the_usage_of_a_child_can_be_seen_while_it_works(stage: Stage) -> 
 
 async def test_the_tokens_of_a_parent_are_those_of_its_whole_tree(stage: Stage) -> None:  # 4.7
     crew = Subagents(scout(stage, call("look", id="a"), "found"))
-    result = await play(stage, crew, PAIR, limits=Limits(tokens=3_000), settings=Settings(max_tokens=300))
+    result = await play(stage, crew, PAIR, limits=Limits(tokens=3_000), settings=ModelSettings(max_tokens=300))
     assert result.code in ("SUCCESS", "BUDGET_EXCEEDED")
     assert result.metadata.usage is not None
     assert result.metadata.usage.total_tokens <= 3_000
@@ -119,8 +119,8 @@ async def test_the_tokens_of_a_parent_are_those_of_its_whole_tree(stage: Stage) 
 
 async def test_a_child_that_finds_too_little_left_fails_and_so_does_its_parent(stage: Stage) -> None:
     answer = say("found", usage=Usage(requests=1, input_tokens=2_900, output_tokens=10))
-    crew = Subagents(scout(stage, answer, settings=Settings(max_tokens=300)))
-    limits, settings = Limits(tokens=3_000), Settings(max_tokens=300)
+    crew = Subagents(scout(stage, answer, settings=ModelSettings(max_tokens=300)))
+    limits, settings = Limits(tokens=3_000), ModelSettings(max_tokens=300)
     result = await play(stage, crew, {"chain": [LOOK, LOOK]}, limits=limits, settings=settings)
     assert (result.code, bool(context_of(result, BudgetContext))) == ("BUDGET_EXCEEDED", True)
     assert result.metadata.usage == Usage(requests=2, input_tokens=2_910, output_tokens=15)
@@ -145,13 +145,13 @@ class AtMost:
     limit: int
     name: str = "calls of mine"
 
-    def check(self, spent: Spent) -> Exceeded | None:
-        return Exceeded(limit=self.limit, used=spent.calls) if spent.calls > self.limit else None
+    def check(self, spent: Spending) -> LimitExceeded | None:
+        return LimitExceeded(limit=self.limit, used=spent.calls) if spent.calls > self.limit else None
 
 
 async def test_a_policy_of_the_parents_is_asked_before_every_call_of_the_children(stage: Stage) -> None:
     crew = Subagents(scout(stage, call("look", id="a"), call("look", id="b"), "found"))
-    result = await play(stage, crew, LOOK, budget=[AtMost(1)])
+    result = await play(stage, crew, LOOK, budget_policies=[AtMost(1)])
     assert result.code == "BUDGET_EXCEEDED"
     assert stage.n_requests == 3
     assert [record.code for record in result.metadata.children] == ["BUDGET_EXCEEDED"]
@@ -160,7 +160,7 @@ async def test_a_policy_of_the_parents_is_asked_before_every_call_of_the_childre
 async def test_the_hosts_budget_holds_for_the_tree(stage: Stage) -> None:
     budget = Budget(Allowance(calls=2), scope="day", now=0.0)
     crew = Subagents(scout(stage, call("look", id="a"), call("look", id="b"), "found"))
-    await play(stage, crew, LOOK, host=Host(budget=budget))
+    await play(stage, crew, LOOK, runtime=Runtime(budget=budget))
     assert budget.calls == 2
 
 
@@ -265,7 +265,7 @@ async def test_a_childs_call_passes_its_own_gate_and_every_ancestors(stage: Stag
     asked: list[tuple[tuple[str, ...], str]] = []
     own, above, outermost = (Guarding(Allow(), asked) for _ in range(3))
     crew = Subagents(scout(stage, call("look", id="a"), "found", gate=own))
-    await play(stage, crew, LOOK, gate=above, host=Host(gate=outermost))
+    await play(stage, crew, LOOK, gate=above, runtime=Runtime(gate=outermost))
     assert asked == [(("lead", "scout#1"), "look")] * 3
 
 
@@ -341,7 +341,7 @@ async def test_all_children_end_when_the_time_of_their_parent_is_up() -> None:  
             ended.append(clock())
         return ""
 
-    crew = Subagents(Agent(name="scout", model=FromFunction(slow), limits=Limits(seconds=60)), max_concurrency=8)
+    crew = Subagents(Agent(name="scout", model=FunctionModel(slow), limits=Limits(seconds=60)), max_concurrency=8)
     began = clock()
     result = await play(stage, crew, {"tasks": [LOOK] * 8}, limits=Limits(seconds=7))
     context = context_of(result, BudgetContext)
@@ -365,7 +365,7 @@ async def test_a_busy_child_that_never_waits_stops_at_its_parents_deadline() -> 
         return call("look")
 
     stage = Stage(over_http=False)
-    child = Agent(name="scout", model=FromFunction(busy), tools=[look], limits=Limits(iterations=10_000_000))
+    child = Agent(name="scout", model=FunctionModel(busy), tools=[look], limits=Limits(iterations=10_000_000))
     result = await play(stage, Subagents(child), LOOK, limits=Limits(seconds=0.05))
     assert result.code == "BUDGET_EXCEEDED"
 
@@ -386,7 +386,7 @@ async def test_no_sub_agent_is_deeper_than_five(mode: str) -> None:  # S1.6, S16
     agent = Agent(name="scout", model=echo(), tools=[depth])
     for _ in range(MAX_DEPTH + 2):
         answers = [[call("depth", id="d"), call("subagent", arguments, id="s")], "done"]
-        agent = Agent(name="scout", model=Scripted(answers), tools=[depth, Subagents(agent)])
+        agent = Agent(name="scout", model=ScriptedModel(answers), tools=[depth, Subagents(agent)])
     result = await run(agent, "Go.")
     assert deepest == [0, 1, 2, 3, 4, 5]
     assert succeeded(result).output == "done"
@@ -399,7 +399,7 @@ async def test_what_children_did_before_a_death_is_not_done_again() -> None:  # 
     asked: list[str] = []
     reached = asyncio.Event()
 
-    def answering(name: str, *, hangs: bool) -> FromFunction:
+    def answering(name: str, *, hangs: bool) -> FunctionModel:
         async def answer(request: Request) -> str:
             asked.append(name)
             if hangs:
@@ -407,20 +407,20 @@ async def test_what_children_did_before_a_death_is_not_done_again() -> None:  # 
                 await asyncio.Event().wait()
             return name
 
-        return FromFunction(answer)
+        return FunctionModel(answer)
 
     def boss(*, hangs: bool) -> Agent:
         stuck = {"first": False, "second": hangs}
         agents = [Agent(name=name, model=answering(name, hangs=stuck[name])) for name in stuck]
         steps = [{"agent": "first", "task": "a"}, {"agent": "second", "task": "b {previous}"}]
         answers: list[Answer] = [call("subagent", {"chain": steps}, id="c"), "done"]
-        model = FromFunction(lambda request: answers[len(request.messages) // 2])
+        model = FunctionModel(lambda request: answers[len(request.messages) // 2])
         return Agent(name="lead", model=model, tools=[Subagents(*agents)])
 
     journal = InMemoryJournal()
-    task = asyncio.create_task(run(boss(hangs=True), "Go.", host=Host(journal=journal)))
+    task = asyncio.create_task(run(boss(hangs=True), "Go.", runtime=Runtime(journal=journal)))
     await cancelled(task, when=reached)
-    result = await run(boss(hangs=False), "Go.", host=Host(journal=journal))
+    result = await run(boss(hangs=False), "Go.", runtime=Runtime(journal=journal))
     assert asked == ["first", "second", "second"]
     assert read(result)["output"] == "second"
     assert succeeded(result).metadata.usage == Usage(requests=4, input_tokens=40, output_tokens=20)

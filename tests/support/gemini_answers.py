@@ -116,7 +116,7 @@ def fault(
     status: int = 503,
     *,
     label: str | None = None,
-    message: str = "Scripted fault",
+    message: str = "ScriptedModel fault",
     details: Sequence[Json] = (),
     in_a_list: bool = False,
     content_type: str = "application/json",

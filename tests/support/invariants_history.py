@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 
 import orjson
 
-from journeyman import Message, Settings, Text, ToolResult, dump_messages, load_messages
+from journeyman import Message, ModelSettings, Text, ToolResult, dump_messages, load_messages
 from journeyman.events import ModelResponded
 from journeyman.history import History
 from journeyman.loop.prepare import closing_of
@@ -48,7 +48,7 @@ def wire_faults(record: RunRecord, messages: Sequence[Message]) -> Iterator[str]
     going_on.commit()
     for sent in (tuple(messages), going_on.export()):
         if sent:
-            request = Request(prefix=prefix, messages=sent, settings=Settings(max_tokens=1_000))
+            request = Request(prefix=prefix, messages=sent, settings=ModelSettings(max_tokens=1_000))
             yield from _judged(AnthropicModel("claude-sonnet-4-6", api_key="key").body(request))
 
 

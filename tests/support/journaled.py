@@ -16,10 +16,10 @@ from typing import Any, NoReturn, TypeVar
 
 import pytest
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.chat import runs as of_chats
 from journeyman.durable.engine import Engine
-from journeyman.durable.journal import Leaving, Life, RunJournal
+from journeyman.durable.journal import Exit, Lease, RunJournal
 from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.records import Row
 from journeyman.durable.sqlite import SqliteEngine
@@ -66,9 +66,9 @@ class Journals:
 
     def begin(self, agent: Agent[Any, Any], input: object, options: Options) -> Run:
         """Open the record of a run, with a journal."""
-        is_sound = isinstance(options.host, Host)  # pyright: ignore[reportUnnecessaryIsInstance] - tests give others
-        if is_sound and options.host.journal is None and current_run.get() is None:
-            options = replace(options, host=replace(options.host, journal=self.made(agent.name)))
+        is_sound = isinstance(options.runtime, Runtime)  # pyright: ignore[reportUnnecessaryIsInstance] - tests give others
+        if is_sound and options.runtime.journal is None and current_run.get() is None:
+            options = replace(options, runtime=replace(options.runtime, journal=self.made(agent.name)))
         return begin(agent, input, options)
 
     def made(self, agent: str) -> RunJournal:
@@ -78,7 +78,7 @@ class Journals:
         at_once(engine.add(row))
         claim = at_once(engine.claim(row.id, now=now))
         assert claim is not None
-        return LeftToItself(Life(engine, claim, (), now=time.time, leave=left, look=nothing_came, stir=lambda: None))
+        return LeftToItself(Lease(engine, claim, (), now=time.time, leave=left, look=nothing_came, stir=lambda: None))
 
     def _engine(self) -> Engine:
         # A clock that jumps would jump while the disk works.
@@ -94,7 +94,7 @@ class Journals:
             at_once(engine.close())
 
 
-def left(leaving: Leaving) -> NoReturn:
+def left(leaving: Exit) -> NoReturn:
     """Fail: nobody else drives the runs of a test, and nothing is wrong with what is stored of them."""
     raise AssertionError(f"A run cannot go on: {leaving}") from leaving.error
 

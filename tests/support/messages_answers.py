@@ -175,7 +175,7 @@ def fault(
     status: int = 529,
     *,
     error_type: str | None = None,
-    message: str = "Scripted fault",
+    message: str = "ScriptedModel fault",
     headers: Mapping[str, str] | None = None,
 ) -> Raw:
     """Return an error as the API words it; the type follows from the status."""

@@ -118,7 +118,7 @@ def fault(
     *,
     error_type: str | None = None,
     code: str | None = None,
-    message: str = "Scripted fault",
+    message: str = "ScriptedModel fault",
     headers: Mapping[str, str] | None = None,
 ) -> Raw:
     """Return an error as the API words it; type and code follow from the status."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from journeyman import Abort, Agent, Callbacks, Event, Failure, Host, Listener, Message, Success, Usage, run, stream
+from journeyman import Abort, Agent, Callbacks, Event, Failure, Listener, Message, Runtime, Success, Usage, run, stream
 from journeyman.events import CallbackContext, ModelResponded
 from journeyman.types import Block, StopReason
 from tests.support.counting_loop import the_counting_loop
@@ -59,7 +59,7 @@ class RunRecord:
     max_attempts: int | None = None
     callbacks: Callbacks | None = None
     listener: Listener | None = None
-    host: Host | None = None
+    runtime: Runtime | None = None
     abort: Abort | None = None
     replies: Sequence[Reply] | None = None
     """One for each request; None: the model kept no record."""
@@ -137,7 +137,7 @@ async def record(given: RunRecord) -> RunRecord:
 
 
 async def _run(given: RunRecord) -> AnyResult:
-    options: dict[str, Any] = {"callbacks": _recording(given), "abort": given.abort, "host": given.host}
+    options: dict[str, Any] = {"callbacks": _recording(given), "abort": given.abort, "runtime": given.runtime}
     options |= {"max_attempts": given.max_attempts, "history": given.given}
     if given.watch != "stream":
         return await run(

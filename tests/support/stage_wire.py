@@ -12,8 +12,8 @@ import pytest
 
 from journeyman import types as parts
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.model import Prefix, Request, Response, Settings, ToolSpec
-from journeyman.models.scripted import Answer as Scripted
+from journeyman.model import ModelSettings, Prefix, Request, Response, ToolSpec
+from journeyman.models.scripted import Answer as ScriptedModel
 from journeyman.models.scripted import say
 from tests.support import messages_answers as wire
 from tests.support.messages_json import Json, as_list, as_object, as_text
@@ -81,7 +81,7 @@ def request_of(body: Json) -> Request:
             tools=tuple(_tool(as_object(each)) for each in as_list(body.get("tools"))),
         ),
         messages=[_message(as_object(each)) for each in as_list(body.get("messages"))],
-        settings=Settings(),
+        settings=ModelSettings(),
         max_tokens=max_tokens if isinstance(max_tokens, int) else None,
     )
 
@@ -150,11 +150,11 @@ def _source(block: Json) -> parts.Source:
 # -- what is answered --------------------------------------------------------------------------------------------------
 
 
-def reply_of(answer: Scripted, *, turn: int, broken: tuple[int, str] | None = None) -> wire.Reply:
+def reply_of(answer: ScriptedModel, *, turn: int, broken: tuple[int, str] | None = None) -> wire.Reply:
     """Return an answer of a script as the server gives it.
 
-    Calls without an id get the one that `Scripted` would give. `broken` is the number of blocks that are still sent,
-    and what then happens.
+    Calls without an id get the one that `ScriptedModel` would give. `broken` is the number of blocks that are still
+    sent, and what then happens.
     """
     if isinstance(answer, ProviderError):
         return _fault(answer)

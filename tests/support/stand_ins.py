@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from journeyman.model import Prefix, Request, Response, Settings
+from journeyman.model import ModelSettings, Prefix, Request, Response
 from journeyman.types import Block, Message, ToolUse
 
 
 def asked(messages: Sequence[Message]) -> Request:
     """Return the request that such a conversation becomes."""
-    return Request(prefix=Prefix(), messages=messages, settings=Settings())
+    return Request(prefix=Prefix(), messages=messages, settings=ModelSettings())
 
 
 def assert_keeps_no_state(answer: Callable[[Request], object], messages: Sequence[Message]) -> None:

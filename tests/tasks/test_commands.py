@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Chat, Host, Tasks
-from journeyman.models.scripted import Scripted, call
+from journeyman import Agent, Chat, Runtime, Tasks
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.toolbox import Shell, Workspace
 from tests.play import answered
 from tests.tasks.works import Told
@@ -26,7 +26,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 async def begun(workspace: Workspace, tasks: Tasks, command: str, **arguments: object) -> str:
     """Start a command as a model does, and return what the model reads."""
     (bash,) = workspace.tools("bash")
-    result = await answered(bash, {"command": command, "background": True, **arguments}, host=Host(tasks=tasks))
+    result = await answered(bash, {"command": command, "background": True, **arguments}, runtime=Runtime(tasks=tasks))
     return result.text
 
 
@@ -138,9 +138,9 @@ async def test_a_long_command_is_described_by_its_beginning(workspace: Workspace
 
 
 async def test_a_chat_is_told_when_its_command_has_ended(workspace: Workspace) -> None:
-    script = Scripted([call("bash", command="exit 3", background=True), "It runs.", "It failed."])
+    script = ScriptedModel([call("bash", command="exit 3", background=True), "It runs.", "It failed."])
     agent = Agent(name="lead", model=script, tools=workspace.tools("bash"))
-    async with Tasks() as tasks, Chat(agent, host=Host(tasks=tasks)) as chat:
+    async with Tasks() as tasks, Chat(agent, runtime=Runtime(tasks=tasks)) as chat:
         await chat.prompt("Run it.")
         await tasks.wait()
         if chat.messages[-1].text == "It runs.":

@@ -7,12 +7,12 @@ from typing import Literal
 
 import pytest
 
-from journeyman import Abort, Agent, Failure, Host, Rejected, Tasks, ToolContext, Usage, run, tool
+from journeyman import Abort, Agent, Failure, Rejected, Runtime, Tasks, ToolContext, Usage, run, tool
 from journeyman.cancel import current_scope
 from journeyman.events import Event, Identity, TaskEnded, TaskInfo, TaskKind, TaskMessaged, TaskStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, Stop
 from journeyman.loop.record import current_path
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.tools.background import TaskContext, current_background
 from tests.play import Door, Recorder, cancelled, make_gate, make_tool, on_virtual_clock, raising, virtual_clock
 from tests.tasks.works import Told, ended, giving, heeding, sleeping, stubborn
@@ -80,10 +80,10 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
 
         return ctx.tasks.start(work, description="dig")
 
-    agent = Agent(name="lead", model=Scripted([call("begin"), "Done."]), tools=[begin])
+    agent = Agent(name="lead", model=ScriptedModel([call("begin"), "Done."]), tools=[begin])
     async with Tasks() as tasks:
         abort = Abort()
-        result = await run(agent, "Go.", host=Host(tasks=tasks), abort=abort)
+        result = await run(agent, "Go.", runtime=Runtime(tasks=tasks), abort=abort)
         assert result.unwrap() == "Done."
         assert tasks.list()[0].depth == 1
         assert tasks.list()[0].path == ("lead",)
@@ -101,9 +101,9 @@ async def test_a_task_outlives_the_run_that_was_cancelled(door: Door) -> None:
         await asyncio.sleep(3_600)
         return "never"
 
-    agent = Agent(name="lead", model=Scripted([call("begin")]), tools=[begin])
+    agent = Agent(name="lead", model=ScriptedModel([call("begin")]), tools=[begin])
     async with Tasks() as tasks:
-        running = asyncio.create_task(run(agent, "Go.", host=Host(tasks=tasks)))
+        running = asyncio.create_task(run(agent, "Go.", runtime=Runtime(tasks=tasks)))
         await cancelled(running, when=door.reached)
         assert running.cancelled()
         door.opened.set()
@@ -543,7 +543,7 @@ async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() 
         assert ctx.tasks is not None
 
         async def work(task: TaskContext) -> object:
-            inner = Agent(name="digger", model=Scripted([call("dig"), "Dug."]), tools=[make_tool("dig", "dug")])
+            inner = Agent(name="digger", model=ScriptedModel([call("dig"), "Dug."]), tools=[make_tool("dig", "dug")])
             return (await run(inner, "Dig.", abort=task.abort)).unwrap()
 
         id = ctx.tasks.start(work, description="dig", kind="agent", agent="digger")
@@ -555,8 +555,8 @@ async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() 
         return Allow() if len(n_asked) == 1 else Stop("no more of this")
 
     n_asked: list[int] = []
-    lead = Agent(name="lead", model=Scripted([call("begin"), "Done."]), tools=[begin])
+    lead = Agent(name="lead", model=ScriptedModel([call("begin"), "Done."]), tools=[begin])
     async with Tasks() as tasks:
-        result = await run(lead, "Go.", host=Host(tasks=tasks, gate=make_gate(Ask("May it?")), approve=approve))
+        result = await run(lead, "Go.", runtime=Runtime(tasks=tasks, gate=make_gate(Ask("May it?")), approver=approve))
         assert not isinstance(result, Failure), result
         assert (result.output, tasks.get("bg-1").status) == ("Done.", "killed")

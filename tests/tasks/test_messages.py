@@ -6,7 +6,7 @@ import pytest
 
 from journeyman import Agent, Tasks, Usage, run
 from journeyman.events import Event, Identity, TaskEnded
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.tools.background import TaskContext
 from tests.play import answered, virtual_clock
 from tests.tasks.works import Told, ended, giving, sleeping
@@ -191,7 +191,7 @@ async def test_a_model_that_writes_to_a_command_or_to_what_is_ending_reads_why_n
 async def test_a_scripted_call_passes_an_id_on_to_a_tool_that_takes_one() -> None:
     async with Tasks() as tasks:
         tasks.start(sleeping, description="sleep")
-        script = Scripted(
+        script = ScriptedModel(
             [call("task_message", id="bg-1", text="Hurry."), call("task_stop", {"id": "bg-1"}, id="b"), "ok"]
         )
         result = await run(Agent(name="lead", model=script, tools=tasks.tools()), "Go.")

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias
 from journeyman import Agent, Message, Team, Text
 from journeyman.events import Event, Listener, MailDelivered, MailReturned, MailSent, MemberChanged
 from journeyman.model import Model, Request
-from journeyman.models.scripted import Answer, Policy, Scripted
+from journeyman.models.scripted import Answer, Policy, ScriptedModel
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tools import AnyTool
 from tests.play import Recorder
@@ -40,7 +40,7 @@ class Crew(Team):
 
 def member_of(answers: Played, *, name: str = "scout", tools: Sequence[AnyTool] = ()) -> Agent:
     """Return an agent that plays a script, or whatever model is given."""
-    model = Scripted(answers) if isinstance(answers, Sequence) else answers
+    model = ScriptedModel(answers) if isinstance(answers, Sequence) else answers
     return Agent(name=name, model=model, tools=tools)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from journeyman import Agent, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.team import TeamHooks, TeamSpawnRequest
 from journeyman.team.members import LEADER
 from tests.play import Recorder, existing
@@ -91,7 +91,7 @@ class Site:
 
     async def _join(self, team: Team, name: str) -> None:
         try:
-            agent = Agent(name="scout", model=FromFunction(lambda request: self._answer(name, request)))
+            agent = Agent(name="scout", model=FunctionModel(lambda request: self._answer(name, request)))
             await team.spawn(TeamSpawnRequest(agent=agent, prompt="Begin.", name=name))
         except TeamError:
             return

@@ -6,7 +6,7 @@ from journeyman import Agent, Chat, Subagents, Team, ask_user
 from journeyman.events import ApprovalRequested, MailDelivered, MemberChanged, ModelResponded, QuestionAsked, RunStarted
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.history import History
-from journeyman.models.scripted import Answer, Policy, Scripted, call
+from journeyman.models.scripted import Answer, Policy, ScriptedModel, call
 from journeyman.team import TeamSpawnRequest
 from journeyman.tools.tools import AnyTool, tool
 from tests.play import Door, Recorder, Stage, make_gate, transcript
@@ -43,7 +43,7 @@ async def test_mail_to_a_leader_that_works_is_read_before_its_next_model_call(st
 
 
 async def test_mail_to_an_idle_leader_waits_until_it_is_continued() -> None:
-    model = Scripted([call("hire"), "They work.", "They are done."])
+    model = ScriptedModel([call("hire"), "They work.", "They are done."])
     async with Crew() as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="ada"))
         async with Chat(Agent(name="lead", model=model, tools=[hire])) as chat:
@@ -58,7 +58,7 @@ async def test_mail_to_an_idle_leader_waits_until_it_is_continued() -> None:
 async def test_the_events_of_members_reach_who_watches_the_leaders_chat(recorder: Recorder) -> None:
     async with Crew() as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="ada"))
-        async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
+        async with Chat(Agent(name="lead", model=ScriptedModel([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
             chat.subscribe(recorder)
             await chat.prompt("Go.")
             while await team.news():
@@ -74,10 +74,10 @@ async def test_what_a_member_asks_is_asked_in_the_leaders_chat() -> None:
     asked: list[tuple[str, tuple[str, ...]]] = []
     async with Crew() as team:
         agent = Agent(
-            name="scout", model=Scripted(script), tools=[ask_user], gate=make_gate(Ask("May it?"), "team_roster")
+            name="scout", model=ScriptedModel(script), tools=[ask_user], gate=make_gate(Ask("May it?"), "team_roster")
         )
         hire = hiring(team, wanted(agent, name="ada"))
-        async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
+        async with Chat(Agent(name="lead", model=ScriptedModel([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
 
             def answer(event: object) -> None:
                 if isinstance(event, ApprovalRequested | QuestionAsked):
@@ -101,7 +101,7 @@ async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design
 
     async with Crew() as team:
         hire = hiring(team, wanted(member_of([call("team_roster"), "Done."]), name="ada"))
-        lead = Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire], gate=Watching())
+        lead = Agent(name="lead", model=ScriptedModel([call("hire"), "Ok."]), tools=[hire], gate=Watching())
         async with Chat(lead) as chat:
             await chat.prompt("Go.")
             await until_idle(team)
@@ -111,7 +111,7 @@ async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design
 async def test_members_live_longer_than_the_turn_that_made_them(door: Door) -> None:
     async with Crew() as team:
         hire = hiring(team, wanted(member_of([door.before("Done.")]), name="ada"))
-        async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire])) as chat:
+        async with Chat(Agent(name="lead", model=ScriptedModel([call("hire"), "Ok."]), tools=[hire])) as chat:
             await chat.prompt("Go.")
             await door.reached.wait()
             assert team.member("ada").liveness == "working"
@@ -123,11 +123,11 @@ async def test_a_chat_may_be_followed_by_another_that_goes_on_from_its_history()
     async with Crew() as team:
         hire = hiring(team, wanted(member_of(["One."]), name="ada"))
         more = hiring(team, wanted(member_of(["Two."]), name="max"))
-        async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire])) as chat:
+        async with Chat(Agent(name="lead", model=ScriptedModel([call("hire"), "Ok."]), tools=[hire])) as chat:
             await chat.prompt("Go.")
             await until_idle(team)
             history = chat.messages
-        model = Scripted([call("hire"), "Ok.", "Both are done."])
+        model = ScriptedModel([call("hire"), "Ok.", "Both are done."])
         async with Chat(Agent(name="lead", model=model, tools=[more]), history=history) as chat:
             await chat.prompt("Go on.")
             await until_idle(team)
@@ -150,7 +150,7 @@ async def test_a_member_that_makes_members_is_not_the_leader() -> None:
 
 async def test_delegation_with_a_team_name_makes_a_member(stage: Stage) -> None:
     async with Team() as team:
-        scout = Agent(name="scout", description="Counts.", model=Scripted(["Counted."]))
+        scout = Agent(name="scout", description="Counts.", model=ScriptedModel(["Counted."]))
         arguments = {"agent": "scout", "task": "Count.", "name": "ada", "team_name": "crew", "description": "counting"}
         model = stage.model([call("subagent", arguments, id="a"), "Ok.", "Done."])
         async with Chat(Agent(name="lead", model=model, tools=[Subagents(scout, team=team), *team.tools()])) as chat:

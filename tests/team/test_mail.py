@@ -11,10 +11,10 @@ import pytest
 
 from journeyman import Agent, Limits, Tasks, Team, Text, tool
 from journeyman.errors import TeamError
-from journeyman.events import Mail, MailDelivered, MailSent, ToolFinished
+from journeyman.events import MailDelivered, MailSent, TeamMessage, ToolFinished
 from journeyman.gate import Guard
 from journeyman.loop.watch import Watch
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from journeyman.team.members import LEADER
 from journeyman.team.post import PostOffice
@@ -53,8 +53,8 @@ class Owner:
         )
 
 
-def mail(id: str, text: str = "Hello.", *, sender: str = "max", summary: str = "") -> Mail:
-    return Mail(id=id, sender=sender, to="ada", text=text, summary=summary, sent=datetime.now(UTC))
+def mail(id: str, text: str = "Hello.", *, sender: str = "max", summary: str = "") -> TeamMessage:
+    return TeamMessage(id=id, sender=sender, to="ada", text=text, summary=summary, sent=datetime.now(UTC))
 
 
 def filled(*ids: str, hooks: TeamHooks | None = None) -> tuple[Mailbox, Owner]:
@@ -173,17 +173,17 @@ async def test_a_pick_hook_may_choose_nothing_for_now() -> None:
     assert (box.pick_up(), box.take(), len(box.waiting)) == (False, (), 1)
 
 
-def broken(*_: object) -> list[Mail]:
+def broken(*_: object) -> list[TeamMessage]:
     raise ValueError("no idea")
 
 
-def stranger(waiting: Sequence[Mail]) -> Sequence[Mail]:
+def stranger(waiting: Sequence[TeamMessage]) -> Sequence[TeamMessage]:
     return [mail("x"), *waiting, *waiting]
 
 
 @pytest.mark.parametrize(("pick", "failed"), [(broken, [("pick", "no idea")]), (stranger, [])])
 async def test_a_pick_hook_that_is_wrong_loses_no_mail(
-    pick: Callable[[Sequence[Mail]], Sequence[Mail]], failed: list[tuple[str, str]]
+    pick: Callable[[Sequence[TeamMessage]], Sequence[TeamMessage]], failed: list[tuple[str, str]]
 ) -> None:
     box, owner = filled("a", "b", hooks=TeamHooks(format=lambda each: each.id, pick=pick))
     assert (box.take(), owner.failed) == (("a", "b"), failed)
@@ -256,7 +256,7 @@ async def test_mail_is_read_before_the_next_model_call_and_not_at_the_end_of_the
 
 
 async def test_mail_to_an_idle_member_begins_a_turn() -> None:
-    model = Scripted(["One.", "Two."])
+    model = ScriptedModel(["One.", "Two."])
     async with Crew() as team:
         await turn_of(team, wanted(member_of(model)))
         await read_by(team, "scout", "One more.")
@@ -273,7 +273,7 @@ async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn(door: Do
 
 
 async def test_members_write_to_one_another() -> None:
-    listening = Scripted(["Ready.", "Heard."])
+    listening = ScriptedModel(["Ready.", "Heard."])
     async with Crew() as team:
         await done_by(team, "max", listening)
         await join(team, "ada", [call("send_message", to="max", message="Hello, max.", summary="greeting"), "Sent."])
@@ -346,7 +346,7 @@ async def test_what_the_leader_has_not_read_when_the_team_is_left_is_dead_letter
 
 
 async def test_mail_for_an_earlier_member_does_not_reach_a_later_one() -> None:
-    model = Scripted(["Two."])
+    model = ScriptedModel(["Two."])
     async with Crew() as team:
         first = await done_by(team, "ada", ["One."])
         await team.shutdown()
@@ -373,7 +373,7 @@ def test_only_so_many_ids_are_remembered() -> None:
 
 async def test_any_thread_may_send_mail_and_nothing_is_lost_or_out_of_order(recorder: Recorder) -> None:
     async with Crew(on_event=recorder) as team:
-        await done_by(team, "ada", FromFunction(lambda request: "Done."))
+        await done_by(team, "ada", FunctionModel(lambda request: "Done."))
 
         def send(sender: int) -> int:
             return sum([len(team.send("ada", f"{sender}:{number}")) for number in range(20)])
@@ -395,7 +395,7 @@ async def test_any_thread_may_send_mail_and_nothing_is_lost_or_out_of_order(reco
 
 async def test_what_a_thread_sends_twice_under_one_id_is_sent_once() -> None:
     async with Crew() as team:
-        await done_by(team, "ada", FromFunction(lambda request: "Done."))
+        await done_by(team, "ada", FunctionModel(lambda request: "Done."))
         with busy_threads():
             for number in range(50):
                 id = f"once-{number}"
@@ -467,7 +467,7 @@ async def test_news_are_over_when_nobody_works_any_more() -> None:
 
 
 async def test_mail_is_no_reason_to_go_over_a_limit() -> None:
-    agent = Agent(name="scout", model=Scripted(["One.", "Two."]), limits=Limits(iterations=1))
+    agent = Agent(name="scout", model=ScriptedModel(["One.", "Two."]), limits=Limits(iterations=1))
     async with Crew() as team:
         await turn_of(team, wanted(agent))
         await read_by(team, "scout", "Go on.")

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from journeyman import Agent, Host, InMemoryJournal, Limits, Message, Output, ProviderError, Tasks, Text, Usage
+from journeyman import Agent, InMemoryJournal, Limits, Message, Output, ProviderError, Runtime, Tasks, Text, Usage
 from journeyman.agent import SystemMode
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
-from journeyman.events import ApprovalRequested, Mail, ModelResponded, RunStarted
+from journeyman.events import ApprovalRequested, ModelResponded, RunStarted, TeamMessage
 from journeyman.gate import Allow, Ask
 from journeyman.loop.record import current_path
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from journeyman.team import TeamHooks
 from tests.play import Door, Recorder, Report, Stage, make_gate, make_tool, transcript, virtual_clock
 from tests.team.members import (
@@ -62,7 +62,7 @@ async def test_a_member_goes_on_from_the_transcript_of_an_earlier_one(stage: Sta
 
 
 async def test_the_format_hook_makes_every_text_the_first_one_too() -> None:
-    model = Scripted(["One.", "Two."])
+    model = ScriptedModel(["One.", "Two."])
     async with Crew(hooks=TeamHooks(format=lambda mail: f"{mail.sender}: {mail.text}")) as team:
         await turn_of(team, wanted(member_of(model), "Begin."))
         await read_by(team, "scout", "Go on.")
@@ -109,7 +109,7 @@ async def test_without_an_idle_notice_the_leader_hears_nothing(notice: Callable[
 
 
 async def test_a_typed_member_hands_in_json_as_its_last_words() -> None:
-    agent = Agent(name="counter", model=Scripted([call("output", total=3)]), output=Output(Report))
+    agent = Agent(name="counter", model=ScriptedModel([call("output", total=3)]), output=Output(Report))
     async with Crew() as team:
         await team.spawn(wanted(agent))
         assert await heard(team) == ("idle", '{"total":3}')
@@ -130,7 +130,7 @@ async def test_a_turn_that_fails_ends_the_member_and_the_leader_is_told() -> Non
 async def test_its_requests_are_not_repeated_unless_its_agent_says_so(retries: int | None, kind: str) -> None:  # S1.8
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0.0)
     async with Crew() as team:
-        agent = Agent(name="scout", model=Scripted([busy, busy, "Done."]), retries=retries)
+        agent = Agent(name="scout", model=ScriptedModel([busy, busy, "Done."]), request_retries=retries)
         await team.spawn(wanted(agent, name="ada"))
         assert (await heard(team))[0] == kind
 
@@ -138,7 +138,7 @@ async def test_its_requests_are_not_repeated_unless_its_agent_says_so(retries: i
 @virtual_clock
 async def test_work_is_claimed_when_no_mail_waits_and_is_said_as_it_is() -> None:
     work = ["Paint the door.", None, "Paint the wall."]
-    model = Scripted(["One.", "Two.", "Three."])
+    model = ScriptedModel(["One.", "Two.", "Three."])
     hooks = TeamHooks(claim=lambda name: work.pop(0) if work else None, claim_interval_s=5.0, idle_notice=None)
     async with Crew(hooks=hooks) as team:
         await team.spawn(wanted(member_of(model), "Begin."))
@@ -149,7 +149,7 @@ async def test_work_is_claimed_when_no_mail_waits_and_is_said_as_it_is() -> None
 
 @virtual_clock
 async def test_mail_beats_work_that_could_be_claimed(door: Door) -> None:
-    model = Scripted([door.before("One."), "Two.", "Three."])
+    model = ScriptedModel([door.before("One."), "Two.", "Three."])
     work = ["Paint the door."]
 
     async def claim(name: str) -> str | None:
@@ -178,9 +178,9 @@ async def test_a_claim_that_raises_is_recorded_and_logged_and_gives_no_work(capl
 
 
 async def test_mail_of_the_leader_may_be_preferred(door: Door) -> None:
-    model = Scripted([door.before("One."), "Two.", "Three."])
+    model = ScriptedModel([door.before("One."), "Two.", "Three."])
 
-    def leader_first(waiting: Sequence[Mail]) -> Sequence[Mail]:
+    def leader_first(waiting: Sequence[TeamMessage]) -> Sequence[TeamMessage]:
         return sorted(waiting, key=lambda mail: mail.sender != "team-lead")[:1]
 
     async with Crew(hooks=TeamHooks(pick=leader_first)) as team:
@@ -197,7 +197,7 @@ async def test_mail_of_the_leader_may_be_preferred(door: Door) -> None:
 
 
 async def test_mail_may_end_a_member_before_another_turn(recorder: Recorder) -> None:
-    model = Scripted(["One."])
+    model = ScriptedModel(["One."])
     async with Crew(hooks=TeamHooks(ends=lambda mail: mail.text == "Stop."), on_event=recorder) as team:
         await turn_of(team, wanted(member_of(model), name="ada"))
         (sent,) = team.send("ada", "Stop.")
@@ -222,7 +222,7 @@ async def test_its_system_prompt_is_joined_with_the_teams_as_its_mode_says(
     async def own(input: str) -> str:
         return f"Be careful: {'Begin.' in input}."
 
-    model = Scripted(["Done."])
+    model = ScriptedModel(["Done."])
     system = own if is_function else "Be careful: True."
     async with Crew() as team:
         await turn_of(team, wanted(Agent(name="scout", model=model, system=system, system_mode=mode)))
@@ -240,7 +240,7 @@ async def test_a_tool_of_its_own_may_not_have_the_name_of_one_of_the_teams() -> 
 
 
 async def test_a_model_of_the_request_is_used_instead_of_the_agents() -> None:
-    other = Scripted(["Other."])
+    other = ScriptedModel(["Other."])
     async with Crew() as team:
         await team.spawn(wanted(member_of(["Own."]), model=other))
         assert await heard(team) == ("idle", "Other.")
@@ -251,8 +251,8 @@ async def test_the_budget_of_the_team_holds_for_all_members_together() -> None:
     budget = Budget(Allowance(calls=3), scope="team", now=clock())
 
     script = {1: call("look", id="1"), 3: call("look", id="3"), 5: "Done."}
-    model = FromFunction(lambda request: script[len(request.messages)])
-    async with Crew(host=Host(budget=budget)) as team:
+    model = FunctionModel(lambda request: script[len(request.messages)])
+    async with Crew(runtime=Runtime(budget=budget)) as team:
         for name in ("ada", "max"):
             await team.spawn(wanted(Agent(name="scout", model=model, tools=[make_tool("look", "seen")]), name=name))
         await until_idle(team)
@@ -299,14 +299,14 @@ async def test_what_a_member_asks_is_answered_by_the_program_that_leads() -> Non
             asked.append(event.id)
             team.answer(event.id, Allow())
 
-    async with Crew(host=Host(gate=make_gate(Ask("May it?"), "team_roster")), on_event=answer) as team:
+    async with Crew(runtime=Runtime(gate=make_gate(Ask("May it?"), "team_roster")), on_event=answer) as team:
         await join(team, "ada", [call("team_roster"), "Done."])
         assert (await heard(team), len(asked)) == (("idle", "Done."), 1)
 
 
 async def test_each_member_has_a_part_of_the_journal_to_itself() -> None:
     journal = InMemoryJournal()
-    async with Crew(host=Host(journal=journal)) as team:
+    async with Crew(runtime=Runtime(journal=journal)) as team:
         await done_by(team, "ada", ["Done."])
         await team.shutdown("ada")
         await done_by(team, "ada", ["Done."])
@@ -337,7 +337,7 @@ async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told(door: Do
 
 
 async def test_a_message_to_its_task_is_the_leaders_mail() -> None:
-    model = Scripted(["One.", "Two."])
+    model = ScriptedModel(["One.", "Two."])
     async with Tasks() as tasks, Crew(tasks=tasks) as team:
         made = await turn_of(team, wanted(member_of(model)))
         assert tasks.message(made.task_id, "Go on.") == "queued"
@@ -349,7 +349,7 @@ async def test_a_message_to_its_task_is_the_leaders_mail() -> None:
 
 
 async def test_a_wake_without_mail_never_prompts_again() -> None:  # S16.11
-    model = Scripted(["One."])
+    model = ScriptedModel(["One."])
     async with Crew(hooks=TeamHooks(pick=lambda waiting: ())) as team:
         await turn_of(team, wanted(member_of(model), name="ada"))
         team.send("ada", "Hello.")
@@ -359,7 +359,7 @@ async def test_a_wake_without_mail_never_prompts_again() -> None:  # S16.11
 
 
 async def test_limits_hold_for_each_turn_of_a_member() -> None:
-    agent = Agent(name="scout", model=Scripted([call("team_roster")], repeat=True), limits=Limits(iterations=2))
+    agent = Agent(name="scout", model=ScriptedModel([call("team_roster")], repeat=True), limits=Limits(iterations=2))
     async with Crew() as team:
         await team.spawn(wanted(agent))
         kind, text = await heard(team)

@@ -10,8 +10,8 @@ import pytest
 from journeyman import Agent, Chat, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.events import Identity, ToolFinished
-from journeyman.models.scripted import Scripted, call
-from journeyman.team import Shutdown, TeamSpawner
+from journeyman.models.scripted import ScriptedModel, call
+from journeyman.team import ShutdownResult, TeamSpawner
 from journeyman.team.members import LEADER, current_member
 from journeyman.tools.tools import AnyTool, tool
 from tests.play import Door, Recorder, cancelled, existing, virtual_clock
@@ -47,7 +47,7 @@ async def test_names_that_no_member_can_have_are_refused_and_leave_nothing_behin
     recorder = Recorder()
     async with Crew(on_event=recorder) as team:
         await join(team, "ada", ["Done."])
-        agent = Agent(name="scout", model=Scripted(["Done."]))
+        agent = Agent(name="scout", model=ScriptedModel(["Done."]))
         with pytest.raises(TeamError, match=re.escape(text)):
             await team.spawn(wanted(agent, name=name))
         await until_idle(team)
@@ -131,7 +131,7 @@ async def test_a_name_is_free_again_when_its_member_is_gone_and_the_next_is_anot
 async def test_an_agent_that_takes_no_text_or_has_nothing_to_do_is_refused() -> None:
     async with Crew() as team:
         with pytest.raises(TeamError, match="takes <class 'int'>, but the prompts of a member are texts"):
-            await team.spawn(wanted(Agent(name="counter", model=Scripted(["1"]), input=int)))
+            await team.spawn(wanted(Agent(name="counter", model=ScriptedModel(["1"]), input=int)))
         with pytest.raises(TeamError, match="The prompt is blank"):
             await team.spawn(wanted(member_of(["Done."]), " "))
 
@@ -160,7 +160,7 @@ def test_a_team_is_a_spawner() -> None:
 # -- letting members go ------------------------------------------------------------------------------------------------
 
 
-async def timed(work: Awaitable[Shutdown]) -> tuple[Shutdown, float]:
+async def timed(work: Awaitable[ShutdownResult]) -> tuple[ShutdownResult, float]:
     """Return how members ended, and how many seconds that took."""
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -177,20 +177,20 @@ def sleeping(seconds: float) -> AnyTool:
 
 
 async def test_an_idle_member_ends_at_once_without_another_turn() -> None:
-    model = Scripted(["One."])
+    model = ScriptedModel(["One."])
     async with Crew() as team:
         await done_by(team, "ada", model)
-        assert await team.shutdown("ada") == Shutdown(finished=("ada",))
+        assert await team.shutdown("ada") == ShutdownResult(finished=("ada",))
         assert len(model.requests) == 1
 
 
 @virtual_clock
 async def test_a_working_member_is_asked_and_may_end_its_turn(recorder: Recorder) -> None:
-    model = Scripted([call("sleep"), "I stop here."])
+    model = ScriptedModel([call("sleep"), "I stop here."])
     async with Crew(on_event=recorder) as team:
         await join(team, "ada", model, sleeping(10.0))
         await asyncio.sleep(1.0)
-        assert await timed(team.shutdown("ada", grace_s=30.0)) == (Shutdown(finished=("ada",)), 9.0)
+        assert await timed(team.shutdown("ada", grace_s=30.0)) == (ShutdownResult(finished=("ada",)), 9.0)
         assert team.member("ada").last_text == "I stop here."
     asked = "Please finish: you will be stopped in 30 seconds. Your last words are kept."
     assert mail_read(model.requests[1])[-1] == ("team-lead", asked)
@@ -203,7 +203,7 @@ async def test_a_member_that_works_on_is_stopped_when_the_grace_is_over() -> Non
     async with Tasks() as tasks, Crew(tasks=tasks) as team:
         made = await join(team, "ada", [call("sleep")], sleeping(1_000.0))
         await asyncio.sleep(1.0)
-        assert await timed(team.shutdown("ada", grace_s=5.0)) == (Shutdown(stopped=("ada",)), 5.0)
+        assert await timed(team.shutdown("ada", grace_s=5.0)) == (ShutdownResult(stopped=("ada",)), 5.0)
         await tasks.wait()
         assert tasks.get(made.task_id).status == "killed"
 
@@ -220,7 +220,7 @@ async def test_a_member_that_does_not_end_is_left_to_itself_and_its_name_is_free
     async with Tasks() as tasks, Crew(tasks=tasks) as team:
         await join(team, "ada", [call("hang"), "Done."], hang)
         await asyncio.sleep(1.0)
-        assert await timed(team.shutdown("ada", grace_s=5.0, force_s=3.0)) == (Shutdown(abandoned=("ada",)), 8.0)
+        assert await timed(team.shutdown("ada", grace_s=5.0, force_s=3.0)) == (ShutdownResult(abandoned=("ada",)), 8.0)
         assert team.member("ada").error == "ada was stopped, and does not end."
         assert (await join(team, "ada", ["Here I am."])).incarnation == 2
         assert await heard(team) == ("idle", "Here I am.")
@@ -235,7 +235,7 @@ async def test_a_shutdown_of_an_earlier_member_leaves_a_later_one_alone() -> Non
         first = await done_by(team, "ada", ["Done."])
         await team.shutdown("ada")
         await done_by(team, "ada", ["Done."])
-        assert await team.shutdown("ada", incarnation=first.incarnation) == Shutdown()
+        assert await team.shutdown("ada", incarnation=first.incarnation) == ShutdownResult()
         assert team.member("ada").liveness == "idle"
 
 
@@ -249,7 +249,7 @@ async def test_a_shutdown_that_goes_on_does_not_stop_a_member_that_came_meanwhil
         await asyncio.sleep(5.0)
         assert team.member("ada").liveness == "gone"
         assert (await join(team, "ada", ["I am new."])).incarnation == 2
-        assert await ending == Shutdown(finished=("ada",), stopped=("max",))
+        assert await ending == ShutdownResult(finished=("ada",), stopped=("max",))
         assert team.member("ada").liveness == "idle"
 
 
@@ -259,7 +259,7 @@ async def test_all_members_are_let_go_at_the_same_time() -> None:
         for name in ("ada", "max", "eve"):
             await join(team, name, [call("sleep")], sleeping(1_000.0))
         await asyncio.sleep(1.0)
-        assert await timed(team.shutdown(grace_s=5.0)) == (Shutdown(stopped=("ada", "eve", "max")), 5.0)
+        assert await timed(team.shutdown(grace_s=5.0)) == (ShutdownResult(stopped=("ada", "eve", "max")), 5.0)
 
 
 @virtual_clock
@@ -297,7 +297,7 @@ async def test_the_leaders_model_lets_members_go(recorder: Recorder) -> None:
         await join(team, "max", [call("sleep")], sleeping(1_000.0))
         await until_idle(team, "ada")
         script = [call("team_shutdown", name="*"), call("team_shutdown", name="*"), "They are gone."]
-        async with Chat(Agent(name="lead", model=Scripted(script), tools=team.tools())) as chat:
+        async with Chat(Agent(name="lead", model=ScriptedModel(script), tools=team.tools())) as chat:
             chat.subscribe(recorder)
             await chat.prompt("Let them go.")
     ended = [event.tool_result for event in recorder.of(ToolFinished) if event.path == ("lead",)]
@@ -327,7 +327,7 @@ async def test_a_name_that_nobody_ever_had_is_an_error_and_lets_nobody_go() -> N
             await team.shutdown("ada", "ghost")
         assert team.member("ada").liveness == "idle"
         await team.shutdown("ada")
-        assert await team.shutdown("ada") == Shutdown()
+        assert await team.shutdown("ada") == ShutdownResult()
         with pytest.raises(KeyError, match="There is no member 'nobody'"):
             team.member("nobody")
         with pytest.raises(TeamError):

@@ -12,7 +12,7 @@ import pytest
 
 from journeyman import Abort, Agent, Failure, Result, run
 from journeyman.events import ToolProgress
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.processes import is_secret
 from journeyman.toolbox import Shell, Workspace
 from tests.toolbox.player import Player
@@ -48,7 +48,7 @@ def started(
 ) -> asyncio.Task[Result[str]]:
     """Start a run that runs a command. `seen` is set when the command writes a line, which goes to `lines`."""
     (bash,) = Workspace(folder, shell=Shell(grace_s=grace_s)).tools("bash")
-    agent = Agent(name="a", model=Scripted([call("bash", command=command), "Done."]), tools=[bash])
+    agent = Agent(name="a", model=ScriptedModel([call("bash", command=command), "Done."]), tools=[bash])
     has_seen, told = seen or asyncio.Event(), [] if lines is None else lines
 
     def listen(event: object) -> None:
@@ -263,11 +263,11 @@ async def test_a_command_gets_no_more_than_it_is_given(folder: Path) -> None:
 PROGRAM = """
 import asyncio
 from journeyman import Agent, run
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.toolbox import Workspace
 
 command = "exec 9> held; env -i setsid sleep 100 & trap '' TERM; echo $$ >&9; sleep 100; sleep 100"
-model = Scripted([call("bash", command=command), "Done."])
+model = ScriptedModel([call("bash", command=command), "Done."])
 asyncio.run(run(Agent(name="a", model=model, tools=Workspace(".").tools("bash")), "Go."))
 """
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from journeyman import Image
 from journeyman.toolbox import Workspace, fetch_tool
-from journeyman.toolbox import fetched as with_bytes
+from journeyman.toolbox import download_media as with_bytes
 from journeyman.toolbox.fetch import is_public
 from journeyman.toolbox.page import readable
 from journeyman.types import Base64

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Host
+from journeyman import Runtime
 from journeyman.gate import Allow
 from journeyman.permission import Permission
 from journeyman.toolbox import Workspace
@@ -35,8 +35,8 @@ def root(tmp_path: Path) -> Path:
 async def told(root: Path, name: str, *, ripgrep: str | None = "rg", deny: list[str], **arguments: object) -> str:
     with Workspace(root, ripgrep=ripgrep) as workspace:
         (made,) = workspace.tools(name)  # pyright: ignore[reportArgumentType] - one of the names
-        host = Host(gate=[Permission(mode="auto", roots=[root], deny=deny)])
-        return (await answered(made, arguments, host=host)).text
+        runtime = Runtime(gate=[Permission(mode="auto", roots=[root], deny=deny)])
+        return (await answered(made, arguments, runtime=runtime)).text
 
 
 @pytest.mark.parametrize("ripgrep", ["rg", None])
@@ -123,7 +123,7 @@ async def test_a_link_that_leads_out_of_the_roots_after_the_gate_has_judged_it_i
 
     with Workspace(inside, confined=False) as workspace:
         (read,) = workspace.tools("read")
-        host = Host(gate=[permission, Flipping()])
-        result = await answered(read, {"path": "link/c.txt"}, host=host)
+        runtime = Runtime(gate=[permission, Flipping()])
+        result = await answered(read, {"path": "link/c.txt"}, runtime=runtime)
     assert result.is_error
     assert "a rule forbids where this path leads" in result.text

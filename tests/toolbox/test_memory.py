@@ -8,8 +8,8 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Text, run
 from journeyman.model import Request
-from journeyman.models.scripted import FromFunction
-from journeyman.toolbox import project_memory
+from journeyman.models.scripted import FunctionModel
+from journeyman.toolbox import load_agents_md
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def words(memory: tuple[Text, ...]) -> list[str]:
 
 def problem(folder: Path, **options: Path | int) -> tuple[str, str]:
     with pytest.raises(DefinitionError) as raised:
-        project_memory(folder, **options)  # pyright: ignore[reportArgumentType] - any of them
+        load_agents_md(folder, **options)  # pyright: ignore[reportArgumentType] - any of them
     (found,) = raised.value.problems
     assert "\n" not in str(found)
     return found.code, str(found)
@@ -40,8 +40,8 @@ async def test_an_agent_reads_them_in_its_system_prompt_the_nearest_last(project
     def answer(request: Request) -> str:
         return "\n".join([text.text for text in request.prefix.system])
 
-    system = [Text("You are careful."), *project_memory(project / "src" / "deep")]
-    result = await run(Agent(name="coder", model=FromFunction(answer), system=system), "Go.")
+    system = [Text("You are careful."), *load_agents_md(project / "src" / "deep")]
+    result = await run(Agent(name="coder", model=FunctionModel(answer), system=system), "Go.")
     began = "Rules of the project that you work in, from"
     said = "Where two such files differ, the later one holds.\n\n"
     assert result.unwrap() == (
@@ -50,17 +50,17 @@ async def test_an_agent_reads_them_in_its_system_prompt_the_nearest_last(project
 
 
 def test_nothing_above_the_project_is_read(project: Path) -> None:
-    assert words(project_memory(project / "docs")) == ["Use tabs."]
+    assert words(load_agents_md(project / "docs")) == ["Use tabs."]
     (project / ".git").rmdir()
-    assert words(project_memory(project / "src")) == ["Use spaces."]
-    assert project_memory(project / "docs") == ()
-    assert words(project_memory(project / "src", top=project)) == ["Use tabs.", "Use spaces."]
+    assert words(load_agents_md(project / "src")) == ["Use spaces."]
+    assert load_agents_md(project / "docs") == ()
+    assert words(load_agents_md(project / "src", top=project)) == ["Use tabs.", "Use spaces."]
 
 
 def test_of_one_folder_the_first_name_that_is_there_counts(project: Path) -> None:
     (project / "CLAUDE.md").write_text("Use semicolons.")
     (project / "docs" / "CLAUDE.md").symlink_to("../CLAUDE.md")
-    memory = project_memory(project / "docs", names=("AGENTS.md", "CLAUDE.md"))
+    memory = load_agents_md(project / "docs", names=("AGENTS.md", "CLAUDE.md"))
     assert words(memory) == ["Use tabs.", "Use semicolons."]
 
 
@@ -80,7 +80,7 @@ def test_what_cannot_be_read_is_one_line(project: Path) -> None:
     code, said = problem(project / "docs")
     assert code == "MEMORY_TOO_LONG"
     assert "is longer than 32,768 bytes. Shorten them, or raise max_bytes" in said
-    assert len(project_memory(project / "docs", max_bytes=50_000)) == 2
+    assert len(load_agents_md(project / "docs", max_bytes=50_000)) == 2
     assert problem(project / "nowhere")[0] == "NO_WORKSPACE"
     assert problem(project, top=project / "src")[0] == "NO_WORKSPACE"
 
@@ -88,15 +88,15 @@ def test_what_cannot_be_read_is_one_line(project: Path) -> None:
 def test_with_skip_broken_what_fits_is_taken_nearest_first(project: Path, caplog: pytest.LogCaptureFixture) -> None:
     (project / "AGENTS.md").write_text("Use tabs.\n" * 10)
     (project / "src" / "AGENTS.md").write_text("Use spaces.\n" * 3)
-    memory = words(project_memory(project / "src", max_bytes=60, skip_broken=True))
+    memory = words(load_agents_md(project / "src", max_bytes=60, skip_broken=True))
     assert memory == [
         "Use tabs.\nUse tabs.\n\n[The rest of this file is left out: it is too long.]",
         "Use spaces.\n" * 2 + "Use spaces.",
     ]
-    assert words(project_memory(project / "src", max_bytes=36, skip_broken=True)) == [memory[1]]
+    assert words(load_agents_md(project / "src", max_bytes=36, skip_broken=True)) == [memory[1]]
     assert f"The memory in {project}/AGENTS.md is longer than 60 bytes." in caplog.messages[0]
     (project / "AGENTS.md").write_text("é" * 40)
-    assert words(project_memory(project, max_bytes=61, skip_broken=True)) == []
+    assert words(load_agents_md(project, max_bytes=61, skip_broken=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_with_skip_broken_what_can_be_read_is_taken(
     project: Path, caplog: pytest.LogCaptureFixture, data: bytes, taken: list[str], words_of_log: str
 ) -> None:
     (project / "AGENTS.md").write_bytes(data)
-    assert words(project_memory(project, skip_broken=True)) == taken
+    assert words(load_agents_md(project, skip_broken=True)) == taken
     assert words_of_log in caplog.text
     assert bool(words_of_log) == bool(caplog.records)
 
@@ -122,7 +122,7 @@ def test_a_file_that_is_imported_follows_once(project: Path, caplog: pytest.LogC
     (project / "AGENTS.md").write_text(
         "Tabs (@docs/style.md). By @maria, with @types/node; `@docs/a.md`\n```\n@docs/b.md\n"
     )
-    texts = project_memory(project)
+    texts = load_agents_md(project)
     assert words(texts)[0].startswith("Tabs")
     assert words(texts)[1:] == ["Style. See @../AGENTS.md and @more.md.", "More."]
     assert "from docs/more.md." in texts[2].text
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_of_the_project_or_may_be_secret_is_not_imported(
     (project / ".env").write_text("KEY=secret")
     (project / "link.md").symlink_to(project.parent / "AGENTS.md")
     (project / "AGENTS.md").write_text("@/etc/passwd @~/notes.md @../AGENTS.md @link.md @.env @gone.md")
-    assert len(project_memory(project)) == 1
+    assert len(load_agents_md(project)) == 1
     outside = "which is outside of the project. It is left out."
     said = [outside] * 4 + ["whose name begins with a dot. It is left out.", "which is not there."]
     assert [(record.levelno, record.getMessage().partition(", ")[2]) for record in caplog.records] == [
@@ -147,10 +147,10 @@ def test_imports_end_after_five_files(project: Path) -> None:
     for number in range(9):
         (project / f"{number}.md").write_text(f"Part {number}. @{number + 1}.md")
     (project / "AGENTS.md").write_text("@0.md")
-    assert len(project_memory(project)) == 6
+    assert len(load_agents_md(project)) == 6
 
 
 def test_claude_md_counts_where_there_is_no_agents_md(project: Path) -> None:
     (project / "CLAUDE.md").write_text("Not read.")
     (project / "docs" / "CLAUDE.md").write_text("Use semicolons.")
-    assert words(project_memory(project / "docs")) == ["Use tabs.", "Use semicolons."]
+    assert words(load_agents_md(project / "docs")) == ["Use tabs.", "Use semicolons."]

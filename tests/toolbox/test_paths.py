@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman.toolbox import LocalFiles, Refusal, Workspace
+from journeyman.toolbox import LocalFiles, ToolRefused, Workspace
 from tests.properties.examples import examples, patient
 from tests.toolbox.player import Player
 
@@ -54,7 +54,7 @@ async def test_a_path_that_leads_out_of_the_workspace_is_refused(player: Player,
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "a/\udfff/b"])
 def test_what_cannot_be_a_path_is_refused(folder: Path, path: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ToolRefused) as refused:
         Workspace(folder).locate(path)
     assert refused.value.kind == "invalid"
 
@@ -82,7 +82,7 @@ async def test_further_folders_can_be_opened_and_the_confinement_can_be_left_to_
         player = Player(workspace)
         assert await player.text("read", path=secret) == "1\tsecret"
         assert (await player.text("write", path=secret, content="secret\n")).startswith(f"Wrote {secret}")
-    with pytest.raises(Refusal):
+    with pytest.raises(ToolRefused):
         Workspace(folder, also=[folder.parent / "outside"]).locate("../other")
 
 
@@ -184,7 +184,7 @@ def outcome(act: object) -> str:
     assert callable(act)
     try:
         return str(act())
-    except (Refusal, OSError) as error:
+    except (ToolRefused, OSError) as error:
         return str(error)
 
 
@@ -193,6 +193,6 @@ def test_a_located_path_is_inside_of_the_root_once_its_links_are_followed(path: 
     with world(links) as top:
         try:
             located = Workspace(top / "project").locate(path)
-        except Refusal:
+        except ToolRefused:
             return
         assert Path(os.path.realpath(located)).is_relative_to(top / "project")

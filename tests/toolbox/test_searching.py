@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journeyman.toolbox import Refusal, Workspace
+from journeyman.toolbox import ToolRefused, Workspace
 from journeyman.toolbox.walk import Deadline, compile_pattern, files_below
 from tests.toolbox.player import Player
 
@@ -321,7 +321,7 @@ async def test_an_empty_folder_and_a_full_one_say_so(player: Player, folder: Pat
 
 def test_a_search_that_takes_too_long_is_given_up(player: Player) -> None:
     bench = player.workspace.bench
-    with pytest.raises(Refusal, match="Search in a folder further down") as refused:
+    with pytest.raises(ToolRefused, match="Search in a folder further down") as refused:
         list(files_below(bench, bench.reach.locate("."), Deadline(0.0)))
     assert refused.value.kind == "timeout"
 

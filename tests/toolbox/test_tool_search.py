@@ -14,8 +14,8 @@ from journeyman.gate import Allow, GateRequest, Rewrite, Verdict
 from journeyman.model import Request, loads_tools_of
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.scripted import FromFunction, Scripted, call
-from journeyman.models.wrappers import Fallback, Swappable
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call
+from journeyman.models.wrappers import FallbackModel, SwappableModel
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Base64, Effect, JsonObject, Text, ToolReference, dump_messages, load_messages
@@ -101,7 +101,7 @@ async def called(
 ) -> ToolResult:
     """Return the result of a call that is passed on, once the tool was found."""
     script = [call("tool_search", query=f"select:{name}"), call("call_tool", name=name, arguments=arguments), "Done."]
-    agent = Agent(name="a", model=Scripted(script), tools=deferred_tools(tools))
+    agent = Agent(name="a", model=ScriptedModel(script), tools=deferred_tools(tools))
     result = await run(agent, "Go.", on_event=on_event)
     (found,) = [block for block in result.history[4].content if isinstance(block, ToolResult)]
     return found
@@ -169,10 +169,12 @@ async def test_a_gate_sees_one_spelling_and_may_rewrite_it(spelling: str) -> Non
     passed = {"name": "find_customer", "arguments": {"email": "a@b"}}
     used = call("call_tool", passed) if spelling == "call_tool" else call("find_customer", email="a@b")
     gate = Sees()
-    script = Scripted([call("tool_search", query="register"), used, "Done."])
+    script = ScriptedModel([call("tool_search", query="register"), used, "Done."])
     agent = Agent(name="a", model=script, tools=deferred_tools(ALL), gate=gate)
     result = await run(agent, "Go.")
-    seen = [(each.tool_name, each.arguments, each.effect, each.acts_as, each.untrusted) for each in gate.asked[1:]]
+    seen = [
+        (each.tool_name, each.arguments, each.effect, each.permission_kind, each.untrusted) for each in gate.asked[1:]
+    ]
     assert seen[0] == ("find_customer", {"email": "a@b"}, "pure", None, False)
     assert {name for name, *_ in seen} == {"find_customer"}
     assert "customer of c@d" in cast("ToolResult", result.history[4].content[0]).text
@@ -183,21 +185,21 @@ async def test_a_tool_that_no_search_has_found_is_not_run(spelling: str) -> None
     passed = {"name": "find_customer", "arguments": {"email": "a@b"}}
     used = call("call_tool", passed) if spelling == "call_tool" else call("find_customer", email="a@b")
     other, both = call("tool_search", query="select:weather"), call("tool_search", query="register")
-    script = Scripted([other, [used], [both, used], used, "Done."])
+    script = ScriptedModel([other, [used], [both, used], used, "Done."])
     agent = Agent(name="a", model=script, tools=deferred_tools(ALL))
     result = await run(agent, "Go.")
     told = [cast("ToolResult", message.content[-1]).text for message in result.history[2:-1:2]]
     refused = "Error: not run: you have not read yet what find_customer does and takes. "
     assert [text.startswith(refused) for text in told] == [False, True, True, False]
     assert told[-1] == "customer of a@b"
-    later = Agent(name="a", model=Scripted([used, "Done."]), tools=deferred_tools(ALL))
+    later = Agent(name="a", model=ScriptedModel([used, "Done."]), tools=deferred_tools(ALL))
     again = await run(later, "Again.", history=load_messages(dump_messages(result.history)))
     assert cast("ToolResult", again.history[-2].content[0]).text == "customer of a@b", "a conversation remembers it"
 
 
 async def test_the_tools_that_the_model_is_told_of_never_change_in_a_run() -> None:
     found = call("call_tool", name="find_customer", arguments={"email": "a"})
-    script = Scripted([call("tool_search", query="customer"), found, "Done."])
+    script = ScriptedModel([call("tool_search", query="customer"), found, "Done."])
     agent = Agent(name="a", model=script, tools=[*deferred_tools(ALL)])
     assert (await run(agent, "Go.")).unwrap() == "Done."
     told = [[spec.name for spec in request.prefix.tools] for request in script.requests]
@@ -249,7 +251,7 @@ async def test_a_model_that_reads_what_it_found_can_call_it() -> None:
             return call("call_tool", name=json.loads(last.text)["name"], arguments={"email": "a@b"})
         return last.text
 
-    agent = Agent(name="a", model=FromFunction(policy), tools=[*deferred_tools(ALL)])  # pyright: ignore[reportArgumentType] - a policy may return any answer
+    agent = Agent(name="a", model=FunctionModel(policy), tools=[*deferred_tools(ALL)])  # pyright: ignore[reportArgumentType] - a policy may return any answer
     assert (await run(agent, "Go.")).unwrap() == "customer of a@b"
 
 
@@ -314,7 +316,7 @@ async def test_a_reference_to_a_tool_that_is_gone_is_left_out() -> None:
 
 
 async def test_elsewhere_nothing_is_deferred_or_referred_to() -> None:
-    script = Scripted([call("tool_search", query="register"), call("find_customer", email="a@b"), "Done."])
+    script = ScriptedModel([call("tool_search", query="register"), call("find_customer", email="a@b"), "Done."])
     agent = Agent(name="a", model=script, tools=[*deferred_tools(ALL)])
     result = await run(agent, "Go.")
     assert [spec.name for spec in script.requests[0].prefix.tools] == ["tool_search", "call_tool"]
@@ -331,9 +333,9 @@ def test_a_result_of_nothing_but_references_says_so_in_words() -> None:
 
 
 def test_models_around_models_load_tools_if_all_of_them_do() -> None:
-    loads, does_not = AnthropicModel("claude-sonnet-5-5"), Scripted([])
+    loads, does_not = AnthropicModel("claude-sonnet-5-5"), ScriptedModel([])
     older = AnthropicModel("claude-3-5-haiku")
     assert [loads_tools_of(model) for model in (loads, older, does_not)] == [True, False, False]
     assert not loads_tools_of(AnthropicModel("claude-sonnet-5-5", base_url="https://gateway.test"))
-    assert [loads_tools_of(Fallback(loads, each)) for each in (loads, does_not)] == [True, False]
-    assert [loads_tools_of(Swappable(each)) for each in (loads, does_not, None)] == [True, False, False]
+    assert [loads_tools_of(FallbackModel(loads, each)) for each in (loads, does_not)] == [True, False]
+    assert [loads_tools_of(SwappableModel(each)) for each in (loads, does_not, None)] == [True, False, False]

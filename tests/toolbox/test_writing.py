@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman.toolbox import Refusal, Workspace
+from journeyman.toolbox import ToolRefused, Workspace
 from tests.support.room import no_room
 from tests.toolbox.player import Player
 
@@ -47,7 +47,7 @@ async def test_a_file_must_be_read_before_it_is_changed(player: Player, folder: 
 async def test_a_refusal_has_a_label_for_programs(folder: Path) -> None:
     (folder / "a.txt").write_text("old\n")
     (write,) = Workspace(folder).tools("write")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ToolRefused) as refused:
         write(path="a.txt", content="new")
     assert refused.value.kind == "not_read"
 

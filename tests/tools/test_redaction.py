@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 from hypothesis import settings
 
-from journeyman import Agent, Event, Host, run_sync, tool
+from journeyman import Agent, Event, Runtime, run_sync, tool
 from journeyman.mcp.servers import scrubbed
 from journeyman.model import Request
 from journeyman.models.cassette.cassette import Cassette
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.models.transport import Exchange
 from journeyman.tools.redaction import MARK, without_secrets
 from tests.play import failed
@@ -110,10 +110,10 @@ def test_taking_secrets_out_of_any_mixture_twice_changes_nothing_more() -> None:
 def test_no_secret_of_the_corpus_is_in_the_file_of_a_cassette(tmp_path: Path) -> None:
     texts = [parts(each) for each in SECRETS]
     calls = [call("note", id=f"{n}", text=text, more={"said": text}) for n, (text, _) in enumerate(texts)]
-    script = Scripted([calls, "\n\n".join(text for text, _ in texts)])
+    script = ScriptedModel([calls, "\n\n".join(text for text, _ in texts)])
     with Cassette(tmp_path / "a.jsonl", "all") as cassette:
-        host = Host(model=cassette.model(script), journal=cassette.journal)
-        assert run_sync(Agent(name="a", model=script, tools=[note]), "Note them.", host=host).unwrap()
+        runtime = Runtime(model=cassette.model(script), journal=cassette.journal)
+        assert run_sync(Agent(name="a", model=script, tools=[note]), "Note them.", runtime=runtime).unwrap()
     lines = (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()
     written = [text for line in lines for text in texts_in(json.loads(line))]
     secrets = {secret for _, secret in texts if len(secret) > 6}
@@ -152,7 +152,7 @@ def spill(n: int) -> str:
 
 def test_no_secret_that_a_tool_raises_is_in_the_events_or_the_history() -> None:
     events: list[Event] = []
-    script = Scripted([[call("spill", id=f"{n}", n=n) for n in range(len(SECRETS))], "Done."])
+    script = ScriptedModel([[call("spill", id=f"{n}", n=n) for n in range(len(SECRETS))], "Done."])
     result = run_sync(Agent(name="a", model=script, tools=[spill]), "Go.", on_event=events.append)
     shown = [*map(repr, events), repr(result.history)]
     assert sum("ToolFinished" in each for each in shown) == len(SECRETS)
@@ -170,7 +170,7 @@ def test_no_secret_that_a_model_raises_is_in_the_events_or_the_error() -> None:
         def fail(_: Request, text: str = text) -> str:
             raise ValueError(text)
 
-        agent = Agent(name="a", model=Scripted([fail]), retries=0)
+        agent = Agent(name="a", model=ScriptedModel([fail]), request_retries=0)
         result = failed(run_sync(agent, "Go.", on_event=events.append))
         left += [
             text for each in (*map(repr, events), str(result.error)) if secret in each or repr(secret)[1:-1] in each

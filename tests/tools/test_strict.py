@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypeForm
 
 from journeyman import Agent, DefinitionError, Output, Tool, tool
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.models.strict import Grammars, is_enforceable
 from journeyman.tools.schema import output_schema
 from journeyman.tools.strict import strict_problems
@@ -86,13 +86,13 @@ REFUSED: dict[str, tuple[TypeForm[object], str]] = {
 @pytest.mark.parametrize(("kind", "told"), REFUSED.values(), ids=REFUSED)
 def test_an_output_that_cannot_be_strict_is_refused_with_its_place(kind: TypeForm[object], told: str) -> None:
     with pytest.raises(DefinitionError) as caught:
-        Agent(name="clerk", model=Scripted("Hm."), output=Output(kind, strict=True))
+        Agent(name="clerk", model=ScriptedModel("Hm."), output=Output(kind, strict=True))
     assert told in str(caught.value)
     assert "Or leave strict out" in str(caught.value)
     schema = output_schema(kind).input_schema
     assert not is_enforceable(schema)
     assert not Grammars().take(schema)
-    Agent(name="clerk", model=Scripted("Hm."), output=Output(kind))
+    Agent(name="clerk", model=ScriptedModel("Hm."), output=Output(kind))
 
 
 @pytest.mark.parametrize("kind", [Good, Cat, list[int], int | None, Tree], ids=str)
@@ -100,7 +100,7 @@ def test_what_some_provider_enforces_is_taken(kind: TypeForm[object]) -> None:
     schema = output_schema(kind).input_schema
     assert is_enforceable(schema) or Grammars().take(schema)
     assert not [*strict_problems(schema)]
-    Agent(name="clerk", model=Scripted("Hm."), output=Output(kind, strict=True))
+    Agent(name="clerk", model=ScriptedModel("Hm."), output=Output(kind, strict=True))
 
 
 def test_a_tool_is_held_to_the_same() -> None:
@@ -115,4 +115,4 @@ def test_a_tool_is_held_to_the_same() -> None:
 
     raw = Tool("look", "Look.", {"type": "object", "properties": {}}, take, strict=True)
     with pytest.raises(DefinitionError, match=r"CANNOT_BE_STRICT.* it is a dict of any names"):
-        Agent(name="clerk", model=Scripted("Hm."), tools=[raw])
+        Agent(name="clerk", model=ScriptedModel("Hm."), tools=[raw])

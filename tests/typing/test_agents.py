@@ -16,7 +16,7 @@ from journeyman import (
     CallbackContext,
     Callbacks,
     DefinitionError,
-    Ending,
+    ErrorInfo,
     Event,
     Events,
     Failure,
@@ -25,7 +25,7 @@ from journeyman import (
     Output,
     Reflection,
     Result,
-    Submit,
+    SubmitTool,
     Success,
     Text,
     Tool,
@@ -38,7 +38,7 @@ from journeyman import (
 )
 from journeyman.endings import IterationsContext
 from journeyman.events import OutputDelta
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.types import Base64, JsonObject
 
 
@@ -76,7 +76,7 @@ def is_text(text: str) -> None:
 
 
 def scripted(*answers: Any) -> Model:  # noqa: ANN401 - passed on
-    return Scripted(answers)
+    return ScriptedModel(answers)
 
 
 # -- what an agent hands in and takes ----------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ async def test_the_output_flows_from_its_type_to_the_result() -> None:  # R67
             assert_type(report, Report)
             assert metadata.latency_s >= 0
         case Failure(error=error):
-            assert_type(error, Ending)
+            assert_type(error, ErrorInfo)
         case _:
             assert_never(result)
     assert_type(result.unwrap(), Report)
@@ -161,12 +161,12 @@ async def test_a_stream_gives_events_and_the_result() -> None:  # R67, R74
 
 
 def test_reflection_and_submit_cannot_be_parted() -> None:  # R10, R17
-    assert_type(Reflection(preview, submit=Submit(name="hand_in")), Reflection[Report])
+    assert_type(Reflection(preview, submit=SubmitTool(name="hand_in")), Reflection[Report])
     assert Output(Report, reflection=preview_later).reflecting() is not None
     with pytest.raises(DefinitionError):
-        Output(Report, submit=Submit())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no submit without a reflection
+        Output(Report, submit=SubmitTool())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no submit without a reflection
     with pytest.raises(DefinitionError):
-        Reflection(submit=Submit())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no reflection without a handler
+        Reflection(submit=SubmitTool())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no reflection without a handler
 
 
 def test_a_reflection_takes_the_output() -> None:  # R10, R22, R67
@@ -284,7 +284,7 @@ def test_prompts_are_typed() -> None:  # X16
 def test_facts_go_with_their_code() -> None:  # X28
     result = run_sync(Agent(name="a", model=scripted("Hello."), output=Output(Report)), "Go.")
     match result:
-        case Failure(error=Ending(context=IterationsContext() as facts)):
+        case Failure(error=ErrorInfo(context=IterationsContext() as facts)):
             assert_type(facts.max_iterations, int)
         case Failure():
             assert_type(result.candidate, JsonObject | str | None)
@@ -294,13 +294,13 @@ def test_facts_go_with_their_code() -> None:  # X28
 
 async def test_a_text_agent_takes_content_and_no_other_does() -> None:
     picture = Image(Base64("iVBORw0KGgo=", "image/png"))
-    eyes = Agent(name="eyes", model=Scripted(["A pixel."], repeat=True))
+    eyes = Agent(name="eyes", model=ScriptedModel(["A pixel."], repeat=True))
     assert_type(await run(eyes, ["What?", picture]), Result[str])
     assert_type(await run(eyes, picture), Result[str])
-    counter = Agent(name="counter", model=Scripted(["1"]), input=int)
+    counter = Agent(name="counter", model=ScriptedModel(["1"]), input=int)
     wrong = await run(counter, [picture])  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
     assert isinstance(wrong, Failure)
-    native = Agent(name="native", model=Scripted(['{"headline": "May"}']), output=Output(Report, mode="native"))
+    native = Agent(name="native", model=ScriptedModel(['{"headline": "May"}']), output=Output(Report, mode="native"))
     assert_type(await run(native, "What?"), Result[Report])
     delta = OutputDelta(path=(), tool_use_id="", json='{"headline": "Ma')
     assert_type(delta.partial(), JsonObject)

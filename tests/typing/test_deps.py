@@ -28,8 +28,8 @@ from journeyman import (
 )
 from journeyman.durable import Durable, InMemoryEngine
 from journeyman.gate import Allow, Deny, GateRequest
-from journeyman.models.scripted import Answer, Scripted, call
-from journeyman.output import KeepGoing, Stopping
+from journeyman.models.scripted import Answer, ScriptedModel, call
+from journeyman.output import ContinueRun, StopContext
 
 
 class Report(BaseModel):
@@ -107,7 +107,7 @@ def begun(text: str, db: Db) -> list[str]:
     return db.fetch(text)
 
 
-def goes_on(stopping: Stopping, db: Db) -> KeepGoing | None:
+def goes_on(stopping: StopContext, db: Db) -> ContinueRun | None:
     return None
 
 
@@ -121,8 +121,8 @@ class OfAll:
         return Allow()
 
 
-def scripted(*answers: Answer) -> Scripted:
-    return Scripted(answers)
+def scripted(*answers: Answer) -> ScriptedModel:
+    return ScriptedModel(answers)
 
 
 HANDS_IN: Sequence[Answer] = (call("query", sql="x"), call("output", headline="May"), call("submit"))
@@ -180,7 +180,7 @@ async def test_with_deps_gives_an_agent_that_needs_none() -> None:
 
 
 async def test_deps_are_given_wherever_a_run_begins() -> None:
-    agent = Agent(name="a", model=Scripted(["Hello."], repeat=True), deps=Db, tools=[query])
+    agent = Agent(name="a", model=ScriptedModel(["Hello."], repeat=True), deps=Db, tools=[query])
     async with stream(agent, "Go.", deps=Db()) as events:
         assert_type(events, Events[str])
         async for _ in events:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from journeyman import Agent, DefinitionError, ErrorCode, Failure, Output, Success, ToolContext, run_many, tool
 from journeyman.batch import Batch
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from journeyman.skills import Skill, Skills
 
 
@@ -40,7 +40,7 @@ def query(context: ToolContext[Db], sql: str) -> list[str]:
 def reader() -> Agent[Report, Question, Db]:
     agent = Agent(
         name="reader",
-        model=Scripted([call("query", sql="x"), call("output", headline="May")], repeat=True),
+        model=ScriptedModel([call("query", sql="x"), call("output", headline="May")], repeat=True),
         input=Question,
         deps=Db,
         tools=[query],
@@ -55,7 +55,7 @@ async def questions() -> AsyncIterator[Question]:
 
 
 async def test_inputs_results_and_deps_are_of_the_agents_types() -> None:
-    batch = run_many(reader(), [Question("moles")], deps=Db(), at_once=2, order="done")
+    batch = run_many(reader(), [Question("moles")], deps=Db(), max_concurrency=2, order="done")
     assert_type(batch, Batch[Question, Report])
     async for question, result in batch:
         assert_type(question, Question)
@@ -72,7 +72,7 @@ async def test_inputs_may_come_by_and_by() -> None:
 
 
 async def test_an_agent_without_deps_takes_none() -> None:
-    batch = run_many(Agent(name="a", model=Scripted(["Hello."], repeat=True)), ["Go."])
+    batch = run_many(Agent(name="a", model=ScriptedModel(["Hello."], repeat=True)), ["Go."])
     assert_type(batch, Batch[str, str])
     assert [result.unwrap() async for _, result in batch] == ["Hello."]
 

@@ -33,7 +33,7 @@ from journeyman.errors import (
     SubagentFailed,
     UnusableAnswer,
 )
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.play import failed
 
 ERRORS: list[JourneymanError] = [
@@ -87,7 +87,7 @@ async def test_a_failure_reaches_another_process_also_where_its_cause_cannot() -
 
     agent = Agent(
         name="counter",
-        model=Scripted([call("output", value=1)], repeat=True),
+        model=ScriptedModel([call("output", value=1)], repeat=True),
         output=Output(int),
         validators=[refuse],
         limits=Limits(attempts=1),
@@ -106,7 +106,7 @@ def look(place: str) -> str:
     return f"{place} is empty."
 
 
-looker = Agent(name="looker", model=Scripted([call("look", place="It"), "Empty."]), tools=[look])
+looker = Agent(name="looker", model=ScriptedModel([call("look", place="It"), "Empty."]), tools=[look])
 
 
 def work(agent: Agent[str], given: object) -> object:

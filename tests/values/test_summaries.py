@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Metadata, Output, Rejected, Success, Usage, run, tool
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.play import raising
 
 SMALL = Usage(requests=1, input_tokens=1_000, cache_read_tokens=204, output_tokens=310, cost=0.0123)
@@ -60,7 +60,7 @@ async def test_a_success_prints_its_output_and_what_it_took() -> None:
     async def look(days: int) -> int:
         return days
 
-    script = Scripted([call("look", days=3), call("output", city="Rome", days=3)])
+    script = ScriptedModel([call("look", days=3), call("output", city="Rome", days=3)])
     planner = Agent(name="planner", model=script, output=Output(Trip), tools=[look])
     first, second = str(await run(planner, "Somewhere warm.")).splitlines()
     assert first == 'SUCCESS planner: {"city": "Rome", "days": 3}'
@@ -69,7 +69,7 @@ async def test_a_success_prints_its_output_and_what_it_took() -> None:
 
 async def test_a_failure_prints_its_code_error_and_hint() -> None:
     refuse = raising(Rejected("Not \x1b[2J there."))
-    script = Scripted([call("output", city="Rome", days=3)])
+    script = ScriptedModel([call("output", city="Rome", days=3)])
     planner = Agent(name="planner", model=script, output=Output(Trip), validators=[refuse], limits=Limits(attempts=1))
     failure = await run(planner, "Somewhere warm.")
     first, second = str(failure).splitlines()

@@ -5,7 +5,7 @@ import pytest
 from journeyman import Agent, Limits, Rejected, run
 from journeyman.endings import AttemptsContext, BudgetContext, IterationsContext, TruncatedContext
 from journeyman.errors import count, quoted, shortage, visible
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import ScriptedModel, call
 from tests.play import make_tool
 
 REJECTED = AttemptsContext(attempts=1, max_attempts=1, last_error="No.")
@@ -33,7 +33,7 @@ def test_one_is_told_as_one(told: str, text: str) -> None:
 
 
 async def test_a_tool_that_failed_once_failed_one_time() -> None:
-    model = Scripted([call("fail"), call("fail"), "Done."])
+    model = ScriptedModel([call("fail"), call("fail"), "Done."])
     agent = Agent(name="n", model=model, tools=[make_tool("fail", Rejected("No."))], limits=Limits(tool_failures=1))
     result = await run(agent, "Go.")
     assert "fail failed 1 time in a row." in str(result.history[-2].content[0])

@@ -16,13 +16,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel, Field, Json
 
-from journeyman import Agent, Host, Model, Output, run, tool
+from journeyman import Agent, Model, Output, Runtime, run, tool
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
 from journeyman.gate import Allow, Ask, GateRequest, Rewrite
 from journeyman.journal import StepFacts, decode_step, encode_step
 from journeyman.models.cassette import Cassette
-from journeyman.models.scripted import Scripted, say
+from journeyman.models.scripted import ScriptedModel, say
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recordings
 from journeyman.record.page import event_document
@@ -57,12 +57,12 @@ SENT = f"{WEI} at {RATE}"
 
 
 def sender(model: Model | None = None) -> Agent[Any, Any]:
-    script = Scripted([say(ToolUse("c1", "send", WRITTEN)), "Sent."])
+    script = ScriptedModel([say(ToolUse("c1", "send", WRITTEN)), "Sent."])
     return Agent(name="sender", model=model or script, tools=[send])
 
 
 def clerk() -> Agent[Any, Any]:
-    model = Scripted([say(ToolUse("c1", "output", WRITTEN))], repeat=True)
+    model = ScriptedModel([say(ToolUse("c1", "output", WRITTEN))], repeat=True)
     return Agent(name="clerk", model=model, input=Order, prompt=lambda order: str(order), output=Output(Order))
 
 
@@ -119,8 +119,8 @@ async def test_arguments_are_the_same_in_records_traces_and_documents(tmp_path: 
     kept, tracers = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(kept))
     place = tmp_path / "runs.db"
-    host = Host(record=place, telemetry=OpenTelemetry(tracers, content=True))
-    result = await run(sender(), "Go.", host=host)
+    runtime = Runtime(recorder=place, telemetry=OpenTelemetry(tracers, content=True))
+    result = await run(sender(), "Go.", runtime=runtime)
     assert json.dumps(WRITTEN) in result.to_json()
     assert any(SENT in str(message) for message in result.history)
     said = [str(dict(span.attributes or {})) for span in kept.get_finished_spans()]
@@ -146,8 +146,8 @@ async def test_a_gate_that_passes_arguments_on_and_an_approval_keep_them() -> No
     async def approve(approval: object) -> Allow:
         return Allow()
 
-    agent = Agent(name="sender", model=Scripted([say(ToolUse("c1", "send", WRITTEN)), "Sent."]), tools=[send])
-    result = await run(agent, "Go.", host=Host(gate=Passing(), approve=approve))
+    agent = Agent(name="sender", model=ScriptedModel([say(ToolUse("c1", "send", WRITTEN)), "Sent."]), tools=[send])
+    result = await run(agent, "Go.", runtime=Runtime(gate=Passing(), approver=approve))
     assert SENT in str(result.history)
     other = replace(requests[0], arguments=ToolUse("c1", "send", WRITTEN[:-1] + "1}").input)
     assert other.arguments["rate"] == requests[0].arguments["rate"]
@@ -162,8 +162,8 @@ async def test_a_cassette_replays_them(tmp_path: Path) -> None:
     )
     for mode, model in steps:
         with Cassette(path, mode) as cassette:
-            host = Host(model=cassette.model(model), journal=cassette.journal)
-            result = succeeded(await run(sender(), "Go.", host=host))
+            runtime = Runtime(model=cassette.model(model), journal=cassette.journal)
+            result = succeeded(await run(sender(), "Go.", runtime=runtime))
         assert any(SENT in str(message) for message in result.history)
 
 
@@ -197,14 +197,14 @@ async def test_an_input_over_http_keeps_them() -> None:
 PROGRAM = f"""
 from decimal import Decimal
 from journeyman import Agent, tool
-from journeyman.models.scripted import Scripted, say
+from journeyman.models.scripted import ScriptedModel, say
 from journeyman.types import ToolUse
 
 @tool
 def send(wei: int, rate: Decimal) -> str:
     return "Sent."
 
-agent = Agent(name="sender", model=Scripted([say(ToolUse("c1", "send", '{WRITTEN}')), "Sent."]), tools=[send])
+agent = Agent(name="sender", model=ScriptedModel([say(ToolUse("c1", "send", '{WRITTEN}')), "Sent."]), tools=[send])
 """
 
 

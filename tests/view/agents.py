@@ -12,7 +12,7 @@ from pathlib import Path
 from journeyman import Agent, Text, ToolResult, ask_user, tool
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Part, Request, TextPart
-from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.models.scripted import Answer, FunctionModel, call, say
 
 FIRST_WORDS = "The tide rises, "
 
@@ -30,7 +30,7 @@ class AsksAlways:
         return Ask("May it look?") if request.tool_name == "look" else Allow()
 
 
-class Stopped(FromFunction):
+class Stopped(FunctionModel):
     """A model that a test stops before its answers, or in the middle of them."""
 
     @asynccontextmanager

@@ -13,7 +13,7 @@ import aiohttp
 from journeyman import Abort, Agent, tool
 from journeyman.gate import Ask
 from journeyman.model import Response
-from journeyman.models.scripted import Scripted
+from journeyman.models.scripted import ScriptedModel
 from journeyman.view import serve_view
 from tests.play import make_gate
 
@@ -28,7 +28,7 @@ async def look(topic: str = "") -> str:
 
 def asking(*answers: Response) -> Agent:
     """Return an agent each call of which somebody has to allow."""
-    return Agent(name="scout", model=Scripted(answers), tools=[look], gate=make_gate(Ask("May it?")))
+    return Agent(name="scout", model=ScriptedModel(answers), tools=[look], gate=make_gate(Ask("May it?")))
 
 
 class Desk:
@@ -51,7 +51,7 @@ class Desk:
             return answer.status
 
     async def say(self, run: str, **signal: object) -> dict[str, Any]:
-        given = {"dedup": "d", **signal}
+        given = {"idempotency_key": "d", **signal}
         async with self.session.post(f"{self.url}/api/runs/{run}/signals", json=given) as answer:
             return {"http": answer.status, **await answer.json()}
 

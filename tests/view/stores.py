@@ -18,11 +18,11 @@ import orjson
 
 from examples.analyst.agent import analyst, birdstrikes, demo_agent
 from examples.analyst.offline import answer as play_analyst
-from journeyman import Agent, Chat, Host, Limits, Tasks, Team, run, tool
+from journeyman import Agent, Chat, Limits, Runtime, Tasks, Team, run, tool
 from journeyman.compaction import ClearToolResults, Compaction
 from journeyman.events import ApprovalRequested, Event
 from journeyman.model import Request, Response
-from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.models.scripted import Answer, ScriptedModel, call, say
 from journeyman.permission import Permission
 from journeyman.record import RecordedRun, Recorder, Recordings
 from journeyman.team import TeamSpawnRequest
@@ -67,13 +67,13 @@ class Waiting:
 async def record_analyst(recorder: Recorder, provider: Provider) -> None:
     """A success after a draft that was revised and an attempt that was rejected."""
     question = demo_agent().question
-    await run(analyst(birdstrikes, provider.model(play_analyst)), question, host=Host(record=recorder))
+    await run(analyst(birdstrikes, provider.model(play_analyst)), question, runtime=Runtime(recorder=recorder))
 
 
 async def record_stubborn(recorder: Recorder, provider: Provider) -> None:
     """The same, by one who does not look up what was rejected: all attempts are used up."""
     question = demo_agent().question
-    await run(analyst(birdstrikes, provider.model(_play_stubborn)), question, host=Host(record=recorder))
+    await run(analyst(birdstrikes, provider.model(_play_stubborn)), question, runtime=Runtime(recorder=recorder))
 
 
 def _play_stubborn(request: Request) -> Response:
@@ -107,7 +107,7 @@ QUESTION = "What happens to cancelled calls, abandoned threads and unread messag
 async def record_crew(recorder: Recorder, provider: Provider) -> None:
     """A lead with scouts at the same time, a chain, and a checker in the background, who is heard in the end."""
     lead = _lead(provider, Limits(tokens=1_000_000, cost=0.50, seconds=600, attempts=3, iterations=15))
-    async with Tasks() as tasks, Chat(lead, host=Host(record=recorder, tasks=tasks)) as chat:
+    async with Tasks() as tasks, Chat(lead, runtime=Runtime(recorder=recorder, tasks=tasks)) as chat:
         await chat.prompt(QUESTION)
         await tasks.wait()
         if chat.state.follow_ups:
@@ -118,7 +118,7 @@ async def record_poor(recorder: Recorder, provider: Provider) -> None:
     """The same with few tokens for all of them together."""
     lead = _lead(provider, Limits(tokens=36_000, cost=0.50, seconds=600, attempts=3, iterations=15))
     async with Tasks() as tasks:
-        await run(lead, QUESTION, host=Host(record=recorder, tasks=tasks))
+        await run(lead, QUESTION, runtime=Runtime(recorder=recorder, tasks=tasks))
         await tasks.wait()
 
 
@@ -155,7 +155,7 @@ async def record_librarian(recorder: Recorder, provider: Provider) -> None:
     agent = Agent(
         name="librarian", model=provider.model(play), system=system, tools=Workspace(DOCS).tools("grep", "read")
     )
-    async with Chat(agent, host=Host(record=recorder)) as chat:
+    async with Chat(agent, runtime=Runtime(recorder=recorder)) as chat:
         await chat.prompt("What becomes of a call that is cancelled?")
         await chat.prompt("And of a sync tool that is still running?")
 
@@ -180,7 +180,7 @@ async def record_reader(recorder: Recorder, provider: Provider) -> None:
         limits=Limits(iterations=60),
         compaction=Compaction([ClearToolResults(keep=3)], window_tokens=8_000),
     )
-    async with Chat(agent, host=Host(record=recorder)) as chat:
+    async with Chat(agent, runtime=Runtime(recorder=recorder)) as chat:
         await chat.prompt("Which ships were seen?")
 
 
@@ -224,7 +224,7 @@ async def mender(recorder: Recorder, provider: Provider, folder: Path) -> AsyncG
             asked.append(event)
             waits.set()
 
-    async with Chat(agent, host=Host(record=recorder), on_event=hear) as chat:
+    async with Chat(agent, runtime=Runtime(recorder=recorder), on_event=hear) as chat:
         turn = asyncio.ensure_future(chat.prompt("The link check names tools.md. Mend what leads nowhere."))
         await asyncio.wait([turn, asyncio.ensure_future(waits.wait())], return_when=asyncio.FIRST_COMPLETED)
         await recorder.flush()
@@ -250,25 +250,25 @@ def _endless(limits: Limits) -> Agent:
     def step(request: Request) -> Answer:
         return [call("look", topic=f"page {len(request.messages)}")]
 
-    return Agent(name="detective", model=Scripted([step], repeat=True), tools=[look], limits=limits)
+    return Agent(name="detective", model=ScriptedModel([step], repeat=True), tools=[look], limits=limits)
 
 
 async def record_failures(recorder: Recorder) -> None:
     """A run for each way in which runs end, and one whose tool fails."""
     for case in ENDINGS.values():
-        await case.run(Stage(over_http=False), host=Host(record=recorder))
-    await run(_endless(Limits(iterations=4)), "Where are the keys?", host=Host(record=recorder))
-    agent = Agent(name="clerk", model=Scripted([[call("look", topic="fire")], "The library burns."]), tools=[look])
-    await run(agent, "What of the fire?", host=Host(record=recorder))
+        await case.run(Stage(over_http=False), runtime=Runtime(recorder=recorder))
+    await run(_endless(Limits(iterations=4)), "Where are the keys?", runtime=Runtime(recorder=recorder))
+    agent = Agent(name="clerk", model=ScriptedModel([[call("look", topic="fire")], "The library burns."]), tools=[look])
+    await run(agent, "What of the fire?", runtime=Runtime(recorder=recorder))
 
 
 async def record_team(recorder: Recorder) -> None:
     """Two members, one of which writes to the other."""
     writer = Agent(
-        name="writer", model=Scripted([call("send_message", to="max", message="Chapter 1 is ready."), "Written."])
+        name="writer", model=ScriptedModel([call("send_message", to="max", message="Chapter 1 is ready."), "Written."])
     )
-    reader = Agent(name="reader", model=Scripted(["I wait.", "Chapter 1 is fine."]))
-    async with Team("editors", host=Host(record=recorder)) as team:
+    reader = Agent(name="reader", model=ScriptedModel(["I wait.", "Chapter 1 is fine."]))
+    async with Team("editors", runtime=Runtime(recorder=recorder)) as team:
         await team.spawn(TeamSpawnRequest(agent=reader, prompt="Read what ada writes.", name="max"))
         await team.spawn(TeamSpawnRequest(agent=writer, prompt="Write chapter 1 for max.", name="ada"))
         while await team.news():
@@ -277,9 +277,9 @@ async def record_team(recorder: Recorder) -> None:
 
 async def record_shapes(path: Path) -> None:
     """A run of whose texts only the length and the digest are kept."""
-    agent = Agent(name="discreet", model=Scripted([[call("look", topic="it")], "I say nothing."]), tools=[look])
+    agent = Agent(name="discreet", model=ScriptedModel([[call("look", topic="it")], "I say nothing."]), tools=[look])
     with Recorder(path, content=False) as recorder:
-        await run(agent, "What do you know?", host=Host(record=recorder))
+        await run(agent, "What do you know?", runtime=Runtime(recorder=recorder))
 
 
 def _newest(path: Path) -> RecordedRun:
@@ -321,9 +321,9 @@ async def record_hostile(recorder: Recorder) -> None:
 
     answers: list[Answer] = [say(text, call("echo", text=text)) for text in HOSTILE]
     agent = Agent(
-        name="echo", model=Scripted([*answers, "\n\n".join(HOSTILE)]), tools=[echo], limits=Limits(iterations=50)
+        name="echo", model=ScriptedModel([*answers, "\n\n".join(HOSTILE)]), tools=[echo], limits=Limits(iterations=50)
     )
-    await run(agent, HOSTILE[0], host=Host(record=recorder))
+    await run(agent, HOSTILE[0], runtime=Runtime(recorder=recorder))
 
 
 async def record_long(recorder: Recorder, n_iterations: int = 1_250) -> None:
@@ -331,12 +331,12 @@ async def record_long(recorder: Recorder, n_iterations: int = 1_250) -> None:
     await run(
         Agent(
             name="archivist",
-            model=Scripted([_step(n_iterations)], repeat=True),
+            model=ScriptedModel([_step(n_iterations)], repeat=True),
             tools=[look],
             limits=Limits(iterations=n_iterations + 1),
         ),
         "Find the letter of 14 March.",
-        host=Host(record=recorder),
+        runtime=Runtime(recorder=recorder),
     )
 
 

@@ -62,7 +62,7 @@ class Floor:
     def digest(self) -> str:
         with Recordings(self.store) as recordings:
             asked = recordings.events(recordings.find("last"), kinds=["ApprovalRequested"])
-        return str(asked[-1].facts["digest"])
+        return str(asked[-1].facts["question_id"])
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, expect
 
-from journeyman import Agent, Host, run, tool
-from journeyman.models.scripted import Scripted, call, say
+from journeyman import Agent, Runtime, run, tool
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
 from tests.view.conftest import ARGS, Opened, Serve, Site, chromium
 from tests.view.desk import TOKEN, asking, viewing
@@ -74,7 +74,7 @@ async def test_another_page_can_say_nothing_to_a_run_and_read_nothing_of_it(
     path = tmp_path / "runs.db"
     with Recorder(path, asks=True) as recorder:
         agent = asking(say(call("look", {"topic": "tides"}, id="c1")), say("They rise."))
-        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         async with serve(path) as url:
             page = await open_page(url, bears="403|ERR_|CORS|not allowed|frame|Refused|refused|40[0-9]|X-Frame")
             await page.get_by_role("link", name="scout").click()
@@ -82,11 +82,11 @@ async def test_another_page_can_say_nothing_to_a_run_and_read_nothing_of_it(
             id = dict(each.split("=") for each in urlsplit(page.url).query.split("&"))["run"]
             attack = f"""<!doctype html><title>evil</title><form id=f method=post enctype=text/plain
                 target=t action="{url}api/runs/{id}/signals">
-                <input name='{{"kind":"stop","dedup":"' value='x"}}'></form>
+                <input name='{{"kind":"stop","idempotency_key":"' value='x"}}'></form>
                 <iframe name=t></iframe><iframe id=framed src="{url}"></iframe>"""
             async with another_page(attack) as theirs:
                 await page.goto(theirs)
-                body = '{"kind":"stop","dedup":"x"}'
+                body = '{"kind":"stop","idempotency_key":"x"}'
                 for options in (
                     f"{{method: 'POST', mode: 'no-cors', credentials: 'include', body: '{body}'}}",
                     f"{{method: 'POST', credentials: 'include', body: '{body}',"
@@ -116,7 +116,7 @@ async def test_a_page_of_another_name_that_is_allowed_can_steer(tmp_path: Path, 
     elsewhere = await browser.browser_type.launch(executable_path=chromium(), args=args)
     with Recorder(path, asks=True) as recorder:
         agent = asking(say(call("look", {"topic": "tides"}, id="c1")), say("They rise."))
-        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(path, names=["box.example.org"]) as desk:
             page = await elsewhere.new_page()
             await page.goto(with_token(f"http://box.example.org:{urlsplit(desk.url).port}/"))
@@ -133,7 +133,7 @@ async def test_in_a_store_that_is_only_looked_at_nothing_can_be_said(
     path = tmp_path / "runs.db"
     with Recorder(path, asks=True) as recorder:
         agent = asking(say(call("look", {"topic": "tides"}, id="c1")), say("They rise."))
-        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         async with serve(path, "--read-only") as url:
             page = await open_page(url, bears="403")
             await page.get_by_role("link", name="scout").click()
@@ -159,8 +159,8 @@ async def test_results_that_are_html_or_20_mb_or_broken_are_shown_as_text(
         return results[what]
 
     answers = [*[say(call("pour", what=each)) for each in results], say("Enough.")]
-    agent = Agent(name="pourer", model=Scripted(answers), tools=[pour])
-    (await run(agent, "Pour.", host=Host(record=path))).unwrap()
+    agent = Agent(name="pourer", model=ScriptedModel(answers), tools=[pour])
+    (await run(agent, "Pour.", runtime=Runtime(recorder=path))).unwrap()
     async with serve(path) as url:
         with Recordings(path) as recordings:
             id = recordings.find("last").id

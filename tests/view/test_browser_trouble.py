@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Route, expect
 
-from journeyman import Agent, Host, Limits, run, tool
+from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
 from tests.support import tamper
 from tests.view.conftest import Opened, Serve, clicked
@@ -25,15 +25,15 @@ LOOK = say(call("look", {"topic": "tides"}, id="c1"))
 
 
 async def recorded(path: Path) -> None:
-    agent = Agent(name="scout", model=Scripted([LOOK, say("They rise.")]), tools=[look])
-    (await run(agent, "What of the tides?", host=Host(record=path))).unwrap()
+    agent = Agent(name="scout", model=ScriptedModel([LOOK, say("They rise.")]), tools=[look])
+    (await run(agent, "What of the tides?", runtime=Runtime(recorder=path))).unwrap()
 
 
 @asynccontextmanager
 async def waiting(path: Path) -> AsyncGenerator[asyncio.Task[object]]:
     """Let a run go on that waits for somebody."""
     with Recorder(path, asks=True) as recorder:
-        going = asyncio.create_task(run(asking(LOOK, say("They rise.")), "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(asking(LOOK, say("They rise.")), "What?", runtime=Runtime(recorder=recorder)))
         yield going
         going.cancel()
         await asyncio.wait((going,))
@@ -54,9 +54,9 @@ async def chatting(path: Path) -> AsyncGenerator[None]:
         await asyncio.sleep(0.02)
         return "**nothing** <b>yet</b>"
 
-    agent = Agent(name="clock", model=FromFunction(answer), tools=[linger], limits=Limits(iterations=100_000))
+    agent = Agent(name="clock", model=FunctionModel(answer), tools=[linger], limits=Limits(iterations=100_000))
     with Recorder(path) as recorder:
-        going = asyncio.create_task(run(agent, "Look on.", host=Host(record=recorder)))
+        going = asyncio.create_task(run(agent, "Look on.", runtime=Runtime(recorder=recorder)))
         yield
         is_over.set()
         (await going).unwrap()
@@ -194,7 +194,7 @@ async def test_of_two_calls_that_wait_each_is_answered_by_itself(tmp_path: Path,
     path = tmp_path / "runs.db"
     two = say(call("look", {"topic": "ebb"}, id="c1"), call("look", {"topic": "flow"}, id="c2"))
     with Recorder(path, asks=True) as recorder:
-        going = asyncio.create_task(run(asking(two, say("They rise.")), "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(asking(two, say("They rise.")), "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(path) as desk:
             page = await open_page(f"{desk.url}/?run={await desk.newest()}", width=400, height=860)
             for _ in range(2):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from journeyman import Agent, Host, Limits, run
-from journeyman.models.scripted import Scripted, call, say
+from journeyman import Agent, Limits, Runtime, run
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
 from tests.view.conftest import Opened, Serve, Site
 from tests.view.desk import look
@@ -74,8 +74,8 @@ async def test_calls_have_a_gauge_where_they_are_limited_and_time_none_where_it_
     tmp_path: Path, serve: Serve, open_page: Opened
 ) -> None:
     looks = say(call("look", topic="a"), call("look", topic="b"))
-    agent = Agent(name="scout", model=Scripted([looks, say("They rise.")]), tools=[look], limits=Limits(calls=8))
-    (await run(agent, "What?", host=Host(record=tmp_path / "runs.db"))).unwrap()
+    agent = Agent(name="scout", model=ScriptedModel([looks, say("They rise.")]), tools=[look], limits=Limits(calls=8))
+    (await run(agent, "What?", runtime=Runtime(recorder=tmp_path / "runs.db"))).unwrap()
     with Recordings(tmp_path / "runs.db") as recordings:
         id = recordings.find("last").id
     async with serve(tmp_path / "runs.db") as url:

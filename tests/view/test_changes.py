@@ -9,9 +9,9 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 from pydantic import BaseModel
 
-from journeyman import Agent, Chat, Host, Output, run
+from journeyman import Agent, Chat, Output, Runtime, run
 from journeyman.model import Response
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.permission import Permission
 from journeyman.record import Recorder, Recordings
 from journeyman.toolbox import Workspace
@@ -30,9 +30,11 @@ async def waiting(folder: Path, *answers: Response) -> AsyncGenerator[Path]:
     (folder / "docs").mkdir()
     (folder / "docs" / "page.md").write_text(PAGE, encoding="utf-8")
     tools = Workspace(folder / "docs").tools("read", "edit", "write")
-    agent = Agent(name="mender", model=Scripted(answers), tools=tools, gate=Permission(mode="balanced", roots=[folder]))
+    agent = Agent(
+        name="mender", model=ScriptedModel(answers), tools=tools, gate=Permission(mode="balanced", roots=[folder])
+    )
     with Recorder(folder / "runs.db") as recorder:
-        async with Chat(agent, host=Host(record=recorder), on_event=lambda _: None) as chat:
+        async with Chat(agent, runtime=Runtime(recorder=recorder), on_event=lambda _: None) as chat:
             turn = asyncio.ensure_future(chat.prompt("Mend the page."))
             try:
                 yield folder / "runs.db"
@@ -144,8 +146,8 @@ async def test_long_lines_of_a_preview_are_broken_and_stand_beside_what_they_wer
     drafts = [f"A beginning.\n{LONG}\nA middle.\nAn end.", "A beginning.\nShort.\nA middle.\nThe end."]
     answers = [*[say(call("story", text=each)) for each in drafts], say(call("submit"))]
     story = Output(Story, name="story", reflection=lambda draft: draft.text)
-    agent = Agent(name="writer", model=Scripted(answers), output=story)
-    (await run(agent, "Tell it.", host=Host(record=tmp_path / "runs.db"))).unwrap()
+    agent = Agent(name="writer", model=ScriptedModel(answers), output=story)
+    (await run(agent, "Tell it.", runtime=Runtime(recorder=tmp_path / "runs.db"))).unwrap()
     with Recordings(tmp_path / "runs.db") as recordings:
         id = recordings.find("last").id
     async with serve(tmp_path / "runs.db") as url:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Route, expect
 
-from journeyman import Host, run
+from journeyman import Runtime, run
 from journeyman.models.scripted import call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.page import page
@@ -23,12 +23,12 @@ async def test_the_list_says_which_run_waits_for_a_person_until_it_is_answered(t
     agent = asking(say(call("look", {"topic": "tides"}, id="c1")), say("They rise."))
     with Recorder(path, asks=True) as recorder:
         async with viewing(path) as desk:
-            going = asyncio.ensure_future(run(agent, "What of the tides?", host=Host(record=recorder)))
+            going = asyncio.ensure_future(run(agent, "What of the tides?", runtime=Runtime(recorder=recorder)))
             id = await desk.newest()
             question = await desk.waiting(id)
             [shown] = (await desk.get("/api/runs"))["runs"]
             assert shown["waits"] == "approval"
-            await desk.say(id, kind="approve", digest=question["facts"]["digest"], decision="allow")
+            await desk.say(id, kind="approve", question_id=question["facts"]["question_id"], decision="allow")
             (await going).unwrap()
             await recorder.flush()
             assert "waits" not in (await desk.get("/api/runs"))["runs"][0]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from journeyman import Agent, Host, Success, run
+from journeyman import Agent, Runtime, Success, run
 from journeyman.durable import Durable
 from journeyman.errors import RunUnknown
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
 from tests.view.conftest import Opened, Serve
 from tests.view.desk import Desk, asking, viewing
@@ -25,7 +25,11 @@ LOOK = say(call("look", {"topic": "tides"}, id="c1"))
 async def recorded(place: Path | str, *names: str) -> dict[str, str]:
     """Record a run of each of these agents, the last one the newest, and return their ids."""
     for name in names:
-        (await run(Agent(name=name, model=Scripted([say("Yes.")])), f"Go, {name}.", host=Host(record=place))).unwrap()
+        (
+            await run(
+                Agent(name=name, model=ScriptedModel([say("Yes.")])), f"Go, {name}.", runtime=Runtime(recorder=place)
+            )
+        ).unwrap()
     with Recordings(place) as recordings:
         return {each.agent: each.id for each in recordings.runs()}
 
@@ -54,7 +58,7 @@ async def test_runs_are_forgotten_with_all_that_is_stored_of_them(place: str) ->
 async def test_while_one_of_them_goes_on_none_is_forgotten(place: str) -> None:
     ids = await recorded(place, "one")
     with Recorder(place, asks=True) as recorder:
-        going = asyncio.create_task(run(asking(LOOK, say("They rise.")), "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(asking(LOOK, say("They rise.")), "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(place) as desk:
             id = await desk.newest()
             asked = await desk.waiting(id)
@@ -65,7 +69,7 @@ async def test_while_one_of_them_goes_on_none_is_forgotten(place: str) -> None:
             )
             assert told["hint"] == "Stop what goes on first, or leave it out."
             assert await shown(desk) == ["scout", "one"]
-            await desk.say(id, kind="approve", decision="allow", digest=asked["facts"]["digest"])
+            await desk.say(id, kind="approve", decision="allow", question_id=asked["facts"]["question_id"])
             (await going).unwrap()
             await recorder.flush()
         async with viewing(place) as desk:
@@ -75,16 +79,16 @@ async def test_while_one_of_them_goes_on_none_is_forgotten(place: str) -> None:
 
 @pytest.mark.parametrize("is_recorded", [False, True], ids=["alone", "recorded"])
 async def test_a_durable_run_is_forgotten_once_it_has_ended(place: str, *, is_recorded: bool) -> None:
-    async with Durable(place, linger_s=0.01) as durable:
-        agent, host = asking(LOOK, say("They rise.")), Host(record=place if is_recorded else None)
+    async with Durable(place, suspend_after_s=0.01) as durable:
+        agent, runtime = asking(LOOK, say("They rise.")), Runtime(recorder=place if is_recorded else None)
         handle = await durable.start(agent, "What?")
-        await durable.resume(handle.id, agent, host=host)
+        await durable.resume(handle.id, agent, runtime=runtime)
         async with viewing(place) as desk:
             told = await desk.forget(handle.id)
             assert (told["http"], "has not ended" in told["error"]) == (409, True)
             asked = await desk.waiting(handle.id)
-            await desk.say(handle.id, kind="approve", decision="allow", digest=asked["facts"]["digest"])
-            assert isinstance(await durable.resume(handle.id, agent, host=host), Success)
+            await desk.say(handle.id, kind="approve", decision="allow", question_id=asked["facts"]["question_id"])
+            assert isinstance(await durable.resume(handle.id, agent, runtime=runtime), Success)
             assert (await desk.forget(handle.id))["forgotten"] == 1
             assert await shown(desk) == []
         with pytest.raises(RunUnknown):
@@ -213,7 +217,7 @@ async def test_what_goes_on_is_refused_in_words_and_can_be_left_out(
     path = tmp_path / "runs.db"
     await recorded(path, "ada", "ben")
     with Recorder(path, asks=True) as recorder:
-        going = asyncio.create_task(run(asking(LOOK, say("They rise.")), "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(asking(LOOK, say("They rise.")), "What?", runtime=Runtime(recorder=recorder)))
         async with serve(path) as url:
             page = await open_page(url, bears="409")
             await expect(page.get_by_text("waits for approval")).to_be_visible()

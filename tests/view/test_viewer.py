@@ -18,13 +18,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from journeyman import Agent, Chat, Host, Limits, Success, Text, ask_user, run
+from journeyman import Agent, Chat, Limits, Runtime, Success, Text, ask_user, run
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
 from journeyman.model import Part, Request, TextPart
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
-from journeyman.view import app, serve_view
+from journeyman.view import create_viewer, serve_view
 from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.source import Source
@@ -44,8 +44,8 @@ def path(tmp_path: Path) -> Path:
 
 async def recorded(path: Path | str, *inputs: str) -> list[str]:
     for text in inputs:
-        agent = Agent(name="scout", model=Scripted([LOOK, say("They rise.")]), tools=[look])
-        (await run(agent, f"{text}\udc80", host=Host(record=path))).unwrap()
+        agent = Agent(name="scout", model=ScriptedModel([LOOK, say("They rise.")]), tools=[look])
+        (await run(agent, f"{text}\udc80", runtime=Runtime(recorder=path))).unwrap()
     with Recordings(path) as recordings:
         return [each.id for each in recordings.runs()]
 
@@ -81,9 +81,9 @@ async def test_a_run_is_shown_with_its_events_requests_and_figures(place: str) -
 
 async def test_the_input_is_shown_with_what_the_run_may_use_of_what_is_limited(place: str) -> None:
     limits = Limits(tokens=9_000, seconds=60.5)
-    agent = Agent(name="scout", model=Scripted([say("They rise.")]), limits=limits)
+    agent = Agent(name="scout", model=ScriptedModel([say("They rise.")]), limits=limits)
     with Recorder(place, content=False) as recorder:
-        (await run(agent, "What?", host=Host(record=recorder))).unwrap()
+        (await run(agent, "What?", runtime=Runtime(recorder=recorder))).unwrap()
     async with viewing(place) as desk:
         [shown] = (await desk.get("/api/runs"))["runs"]
         events = (await desk.get(f"/api/runs/{shown['id']}/events"))["events"]
@@ -114,7 +114,7 @@ async def test_runs_come_in_pages_and_are_found_by_what_was_said(place: str) -> 
 
 async def test_who_has_a_list_hears_what_has_changed_since_it_was_read(place: str) -> None:
     with Recorder(place, asks=True) as recorder:
-        going = asyncio.create_task(run(asking(LOOK, say("No.")), "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(asking(LOOK, say("No.")), "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(place) as desk:
             waits = await desk.newest()
             listed = await desk.get("/api/runs")
@@ -129,7 +129,7 @@ async def test_who_has_a_list_hears_what_has_changed_since_it_was_read(place: st
 
 
 async def test_durable_runs_that_are_not_recorded_appear_with_what_they_wait_for(place: str) -> None:
-    async with Durable(place, linger_s=0.01) as durable:
+    async with Durable(place, suspend_after_s=0.01) as durable:
         agent = asking(LOOK, say("They rise."))
         handle = await durable.start(agent, "What?")
         await durable.resume(handle.id, agent)
@@ -139,15 +139,19 @@ async def test_durable_runs_that_are_not_recorded_appear_with_what_they_wait_for
             assert "It is waiting" in shown["why"]
             asked = await desk.waiting(handle.id)
             told = await desk.say(
-                handle.id, kind="approve", decision="allow", digest=asked["facts"]["digest"], dedup="mine"
+                handle.id,
+                kind="approve",
+                decision="allow",
+                question_id=asked["facts"]["question_id"],
+                idempotency_key="mine",
             )
             assert (told["status"], told["told"]) == ("taken", "It is allowed.")
-            late = await desk.say(handle.id, kind="approve", decision="deny", digest=asked["facts"]["digest"])
+            late = await desk.say(handle.id, kind="approve", decision="deny", question_id=asked["facts"]["question_id"])
             assert late["status"] == "known"
             assert "answered before: allow, by" in late["told"]
             assert isinstance(await durable.resume(handle.id, agent), Success)
             assert (await desk.get(f"/api/runs/{handle.id}"))["status"] == "success"
-            over = await desk.say(handle.id, kind="steer", text="Faster.", dedup="s")
+            over = await desk.say(handle.id, kind="steer", text="Faster.", idempotency_key="s")
             assert (over["status"], "has ended" in over["told"]) == ("over", True)
             assert (await desk.say(handle.id, kind="follow_up", text="And?"))["http"] == 422
 
@@ -155,29 +159,29 @@ async def test_durable_runs_that_are_not_recorded_appear_with_what_they_wait_for
 async def test_a_recorded_run_is_approved_steered_and_goes_on(place: str) -> None:
     with Recorder(place, asks=True) as recorder:
         agent = asking(LOOK, say("They rise."), say("They rise, in short."), say("Thanks."))
-        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(place) as desk:
             id = await desk.newest()
             asked = await desk.waiting(id)
             assert (asked["tool_use_id"], asked["facts"]["arguments"]) == ("c1", {"topic": "tides"})
-            steered = await desk.say(id, kind="steer", text="Be short.", dedup="a")
-            assert steered == await desk.say(id, kind="steer", text="Be short.", dedup="a")
+            steered = await desk.say(id, kind="steer", text="Be short.", idempotency_key="a")
+            assert steered == await desk.say(id, kind="steer", text="Be short.", idempotency_key="a")
             [waits] = (await desk.get(f"/api/runs/{id}/signals"))["signals"]
             assert (waits["kind"], waits["text"], waits["state"]) == ("steer", "Be short.", "waits")
-            withdrawn = await desk.say(id, kind="withdraw", text=str(waits["n"]), dedup="w")
+            withdrawn = await desk.say(id, kind="withdraw", text=str(waits["n"]), idempotency_key="w")
             assert withdrawn["status"] == "taken"
-            await desk.say(id, kind="steer", text="In one line.", dedup="b")
-            await desk.say(id, kind="follow_up", text="Thank you.", dedup="f")
-            wrong = await desk.say(id, kind="approve", decision="allow", digest="0" * 64, dedup="x")
+            await desk.say(id, kind="steer", text="In one line.", idempotency_key="b")
+            await desk.say(id, kind="follow_up", text="Thank you.", idempotency_key="f")
+            wrong = await desk.say(id, kind="approve", decision="allow", question_id="0" * 64, idempotency_key="x")
             assert (wrong["status"], "No question waits" in wrong["told"]) == ("known", True)
-            given = {"kind": "approve", "decision": "allow", "arguments": {"topic": "moon"}, "dedup": "y"}
-            taken = await desk.say(id, **given, digest=asked["facts"]["digest"])
+            given = {"kind": "approve", "decision": "allow", "arguments": {"topic": "moon"}, "idempotency_key": "y"}
+            taken = await desk.say(id, **given, question_id=asked["facts"]["question_id"])
             assert taken["told"] == "It is allowed, with other arguments."
             result = await going
             await recorder.flush()
             said = [each.text for message in result.history for each in message.content if isinstance(each, Text)]
             told = (await desk.get(f"/api/runs/{id}/signals"))["signals"]
-            over = await desk.say(id, kind="hold", dedup="z")
+            over = await desk.say(id, kind="hold", idempotency_key="z")
     assert isinstance(result, Success)
     assert "In one line." in said
     assert "Thank you." in said
@@ -190,13 +194,13 @@ async def test_a_recorded_run_is_approved_steered_and_goes_on(place: str) -> Non
 
 async def test_two_operators_answer_and_the_second_is_told_who_was_first(place: str) -> None:
     with Recorder(place, asks=True) as recorder:
-        going = asyncio.create_task(run(asking(LOOK, say("No.")), "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(asking(LOOK, say("No.")), "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(place) as one, viewing(place) as two:
             id = await one.newest()
-            digest = (await one.waiting(id))["facts"]["digest"]
+            digest = (await one.waiting(id))["facts"]["question_id"]
             answers = await asyncio.gather(
-                one.say(id, kind="approve", decision="deny", text="not now", digest=digest, dedup="1"),
-                two.say(id, kind="approve", decision="allow", digest=digest, dedup="2"),
+                one.say(id, kind="approve", decision="deny", text="not now", question_id=digest, idempotency_key="1"),
+                two.say(id, kind="approve", decision="allow", question_id=digest, idempotency_key="2"),
             )
             await going
     assert sorted(each["status"] for each in answers) == ["known", "taken"]
@@ -208,44 +212,46 @@ async def test_two_operators_answer_and_the_second_is_told_who_was_first(place: 
 async def test_a_run_is_held_released_and_stopped(path: Path) -> None:
     with Recorder(path, asks=True) as recorder:
         agent = asking(LOOK, say(call("look", {"topic": "sea"}, id="c2")), say("Done."))
-        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(path) as desk:
             id = await desk.newest()
-            digest = (await desk.waiting(id))["facts"]["digest"]
-            await desk.say(id, kind="hold", dedup="h")
-            await desk.say(id, kind="approve", decision="allow", digest=digest, dedup="a")
+            digest = (await desk.waiting(id))["facts"]["question_id"]
+            await desk.say(id, kind="hold", idempotency_key="h")
+            await desk.say(id, kind="approve", decision="allow", question_id=digest, idempotency_key="a")
             held = await desk.get(f"/api/runs/{id}")
             assert held["iterations"] == 1
-            await desk.say(id, kind="release", dedup="r")
+            await desk.say(id, kind="release", idempotency_key="r")
             async for kind, told in desk.live(f"?run={id}"):
                 if kind == "events" and any(each["tool_use_id"] == "c2" for each in told):
                     break
-            assert (await desk.say(id, kind="stop", text="enough", dedup="s"))["status"] == "taken"
+            assert (await desk.say(id, kind="stop", text="enough", idempotency_key="s"))["status"] == "taken"
             result = failed(await going)
     assert (result.code, "enough" in result.error.message) == ("EXECUTION_CANCELLED", True)
 
 
 async def test_a_chat_is_answered_from_outside_while_its_own_user_may_answer_too(path: Path) -> None:
-    model = Scripted([say(call("ask_user", {"question": "Which?", "options": ["a", "b"]}, id="q1")), say("So a.")])
+    model = ScriptedModel([say(call("ask_user", {"question": "Which?", "options": ["a", "b"]}, id="q1")), say("So a.")])
     heard: list[str] = []
     with Recorder(path) as recorder:
         agent = Agent(name="lead", model=model, tools=[ask_user])
         async with (
-            Chat(agent, host=Host(record=recorder), on_event=lambda event: heard.append(type(event).__name__)) as chat,
+            Chat(
+                agent, runtime=Runtime(recorder=recorder), on_event=lambda event: heard.append(type(event).__name__)
+            ) as chat,
             viewing(path) as desk,
         ):
             turn = chat.start("Go.")
             id = await desk.newest()
             asked = await desk.waiting(id)
             assert asked["facts"]["options"] == ["a", "b"]
-            told = await desk.say(id, kind="answer", text="a", digest=asked["facts"]["id"])
+            told = await desk.say(id, kind="answer", text="a", question_id=asked["facts"]["id"])
             assert told["told"] == "It is answered."
             assert (await turn).unwrap() == "So a."
             assert chat.state.open_questions == ()
     assert "QuestionAnswered" in heard
 
 
-class Writing(Scripted):
+class Writing(ScriptedModel):
     """Writes the beginning of its second answer, and the rest once it may."""
 
     may_end: asyncio.Event
@@ -270,14 +276,14 @@ async def test_the_last_words_are_shown_while_an_answer_is_written(place: str) -
     model.may_end = asyncio.Event()
     with Recorder(place, asks=True) as recorder:
         agent = replace(asking(LOOK), model=model)
-        going = asyncio.create_task(run(agent, "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(place) as desk:
             id = await desk.newest()
             told: list[dict[str, object]] = []
             async for kind, value in desk.live(f"?run={id}"):
                 if kind == "events" and any(each["kind"] == "ApprovalRequested" for each in value):
-                    digest = next(each["facts"]["digest"] for each in value if "digest" in each["facts"])
-                    await desk.say(id, kind="approve", decision="allow", digest=digest)
+                    digest = next(each["facts"]["question_id"] for each in value if "question_id" in each["facts"])
+                    await desk.say(id, kind="approve", decision="allow", question_id=digest)
                 if kind == "words":
                     told.append(value)
                     model.may_end.set()
@@ -338,7 +344,7 @@ async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
 
 async def test_a_viewer_that_is_mounted_asks_for_its_token_and_finds_its_files(path: Path) -> None:
     await recorded(path, "one")
-    viewer = instance_of(Doorkeeper, app(path, token=TOKEN, hosts=["a.example.org"]))
+    viewer = instance_of(Doorkeeper, create_viewer(path, token=TOKEN, hosts=["a.example.org"]))
     assert isinstance(viewer.app, Starlette)
     outer = Starlette(routes=[Mount("/seen", viewer)], lifespan=viewer.app.router.lifespan_context)
     headers, base = {"authorization": f"Bearer {TOKEN}"}, "http://a.example.org"
@@ -376,7 +382,10 @@ async def test_what_cannot_be_said_gets_one_line(path: Path) -> None:
         assert await desk.status(post, "POST", b"[" * 100_000, **json_type) == 422
         assert await desk.status(post, "POST", b'{"kind":"steer"}', **json_type) == 422
         assert await desk.status(post, "POST", b" " * 1_000_001, **json_type) == 413
-        assert await desk.status("/api/runs/nope/signals", "POST", b'{"kind":"hold","dedup":""}', **json_type) == 404
+        assert (
+            await desk.status("/api/runs/nope/signals", "POST", b'{"kind":"hold","idempotency_key":""}', **json_type)
+            == 404
+        )
         for query in ("status=odd", "since=x", "since=nan", "limit=1e99"):
             assert await desk.status(f"/api/runs?{query}") == 422, query
         for missing in ("nope", f"{id}/events/9999", f"{id}/requests/9", f"{id}/export?as=pdf", "nope/events"):
@@ -413,7 +422,7 @@ async def test_a_format_that_is_missing_is_told_as_damage(path: Path) -> None:
     await recorded(path, "one")
     tamper.alter(path, tamper.WITHOUT_FORMAT)
     with pytest.raises(StoreError, match="does not say in which format"):
-        app(path)
+        create_viewer(path)
 
 
 async def test_who_has_seen_the_end_of_a_run_is_told_that_nothing_follows(path: Path) -> None:
@@ -434,8 +443,8 @@ async def test_hostile_texts_come_as_they_are(path: Path) -> None:
     long = "y" * 5_000_000
 
     answers = [say(call("pour", {"topic": text}, id="c1")), say("Enough.")]
-    agent = Agent(name="scout", model=Scripted(answers), tools=[make_tool("pour", long)])
-    (await run(agent, f"{text}\udc80", host=Host(record=path))).unwrap()
+    agent = Agent(name="scout", model=ScriptedModel(answers), tools=[make_tool("pour", long)])
+    (await run(agent, f"{text}\udc80", runtime=Runtime(recorder=path))).unwrap()
     with Recordings(path) as recordings:
         id = recordings.runs()[0].id
     async with viewing(path) as desk:
@@ -490,7 +499,7 @@ async def test_a_word_that_is_on_its_way_when_the_viewer_closes_leaves_nothing_o
     postgres: PostgresServer, emptied: str
 ) -> None:
     steering = Steering(emptied)
-    saying = asyncio.create_task(steering.say("nobody", Given(kind="stop", dedup="d"), is_durable=True))
+    saying = asyncio.create_task(steering.say("nobody", Given(kind="stop", idempotency_key="d"), is_durable=True))
     await asyncio.sleep(0)
     await steering.close()
     await asyncio.wait({saying})
@@ -504,14 +513,14 @@ async def test_the_stream_goes_on_when_the_connections_to_a_database_were_cut(
     postgres: PostgresServer, emptied: str
 ) -> None:
     with Recorder(emptied, asks=True) as recorder:
-        going = asyncio.create_task(run(asking(LOOK, say("Yes.")), "What?", host=Host(record=recorder)))
+        going = asyncio.create_task(run(asking(LOOK, say("Yes.")), "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(emptied) as desk:
             id = await desk.newest()
             asked = await desk.waiting(id)
             stream = desk.live(f"?run={id}&after={asked['n']}")
             first = await anext(stream)
             postgres.kill_connections("application_name LIKE 'journeyman r%%'")
-            taken = await desk.say(id, kind="approve", decision="allow", digest=asked["facts"]["digest"])
+            taken = await desk.say(id, kind="approve", decision="allow", question_id=asked["facts"]["question_id"])
             ended = [told["status"] async for kind, told in stream if kind == "run"]
             await going
     assert (first[0], taken["status"], ended[-1]) == ("run", "taken", "success")

@@ -104,11 +104,11 @@ export interface Day {
   cost: number;
 }
 
-/** What a person may say to a run: POST /api/runs/{id}/signals. `dedup` makes a second click harmless. */
+/** What a person may say to a run: POST /api/runs/{id}/signals. `idempotency_key` makes a second click harmless. */
 export interface Signal {
   kind: "approve" | "answer" | "steer" | "follow_up" | "hold" | "release" | "stop" | "withdraw";
-  dedup: string;
-  digest?: string;
+  idempotency_key: string;
+  question_id?: string;
   /** Of `approve`. */
   decision?: "allow" | "deny";
   arguments?: Facts;

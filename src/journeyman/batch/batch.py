@@ -25,10 +25,10 @@ from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, Unpa
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import Allowance, Budget
 from journeyman.cancel import Abort, ended, is_failure, running_loop
-from journeyman.endings import BudgetContext, CancelledContext, Context, Ending, InternalContext
+from journeyman.endings import BudgetContext, CancelledContext, Context, ErrorInfo, InternalContext
 from journeyman.errors import DefinitionError, JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
 from journeyman.loop.attempts import carry_out
@@ -72,7 +72,7 @@ class BatchOptions(RunOptions, total=False):
     durable: DurableRuns | None
     """Keeps the runs, so that a later batch goes on where this one stopped; None: nothing does."""
 
-    at_once: int
+    max_concurrency: int
     """How many runs go on at the same time."""
     order: Order
     """`input`: results come in the order of the inputs; `done`: as they end."""
@@ -111,7 +111,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     inputs: Iterable[Any] | AsyncIterable[Any],
     *,
     deps: object = None,
-    at_once: int = 16,
+    max_concurrency: int = 16,
     order: Order = "input",
     budget: Budget | Allowance | None = None,
     key: Callable[[Any], str] | None = None,
@@ -121,7 +121,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     on_event: Listener | None = None,
     abort: Abort | None = None,
     history: Sequence[Message] = (),
-    host: Host | None = None,
+    runtime: Runtime | None = None,
 ) -> Batch[Any, Out]:
     """Run `agent` on each of `inputs`: `async for input, result in run_many(agent, inputs):`.
 
@@ -132,7 +132,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
         inputs: Any iterable, also an endless one, or an async one. A plain one is asked in the event loop, so it must
             give its next input at once. What it raises is raised after the results of all runs that began were given.
         deps: As for `run`.
-        at_once: How many runs go on at the same time, at least 1.
+        max_concurrency: How many runs go on at the same time, at least 1.
         order: `input`: results come in the order of the inputs; a slow run holds back others, at most 4 for each run
             at once. `done`: as runs end.
         budget: What all runs may spend together. When it is spent, no more inputs are taken; the last pair is the first
@@ -142,18 +142,17 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
             what was under way. A run that cannot be kept is `Failure(INTERNAL_ERROR)`.
         max_attempts: As for `run`.
         callbacks: As for `run`.
-        on_event: Told the events of all runs, and `InputFinished` and `BatchPaused`. The path of the n-th input's run
-            ends with the agent's name, `#` and n.
+        on_event: Told the events of all runs, `InputFinished` and `BatchPaused`. The path of run n ends with `NAME#n`.
         abort: Ends the runs under way with `Failure(EXECUTION_CANCELLED)`; those in a `durable` are only left.
         history: As for `run`.
-        host: As for `run`, without a journal, which remembers one run only.
+        runtime: As for `run`, without a journal, which remembers one run only.
 
     Raises:
         DefinitionError: an argument is wrong; lists every problem.
     """
-    host = NOTHING_AROUND if host is None else host
-    problems = [*_problems(agent, inputs, at_once, order), *_wrong_around(budget, host), *signal_problems(abort)]
-    if problems := [*problems, *_wrong_keeping(key, durable)]:
+    runtime = DEFAULT_RUNTIME if runtime is None else runtime
+    problems = [*_problems(agent, inputs, max_concurrency, order), *_wrong_around(budget, runtime)]
+    if problems := [*problems, *signal_problems(abort), *_wrong_keeping(key, durable)]:
         raise DefinitionError("run_many", problems)
     options = Options(
         deps=deps,
@@ -162,17 +161,18 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
         listeners=() if on_event is None else (on_event,),
         abort=abort,
         history=history,
-        host=host,
+        runtime=runtime,
     )
     do = _doing(agent, options) if durable is None else _keeping(agent, options, key, durable)
-    return Batch(BatchWork(inputs, do, options, name=agent.name, at_once=at_once, order=order, budget=budget))
+    work = BatchWork(inputs, do, options, agent.name, max_concurrency=max_concurrency, order=order, budget=budget)
+    return Batch(work)
 
 
 def _doing(agent: Agent[Out, In, Any], options: Options) -> Do[In, Out]:
     def do(number: int, input: In, budget: Budget | None) -> Coroutine[Any, Any, Result[Out]]:
-        host = options.host if budget is None else replace(options.host, budget=budget)
+        runtime = options.runtime if budget is None else replace(options.runtime, budget=budget)
         origin = Origin(mode="batch", number=number)
-        return carry_out(begin(agent, input, replace(options, host=host, origin=origin)))
+        return carry_out(begin(agent, input, replace(options, runtime=runtime, origin=origin)))
 
     return do
 
@@ -199,7 +199,7 @@ def _keeping(
             callbacks=options.callbacks,
             on_event=next(iter(options.listeners), None),
             history=options.history,
-            host=options.host if budget is None else replace(options.host, budget=budget),
+            runtime=options.runtime if budget is None else replace(options.runtime, budget=budget),
         )
         try:
             return await leaving(options.abort, work)
@@ -230,7 +230,7 @@ async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -
 
 
 def _make_failure(context: Context) -> Failure:
-    return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
+    return Failure(error=ErrorInfo(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
 
 
 def _wrong_keeping(key: object, durable: object) -> Iterator[Problem]:
@@ -245,31 +245,33 @@ def _wrong_keeping(key: object, durable: object) -> Iterator[Problem]:
         yield Problem("INVALID_ARGUMENT", f"durable is {durable!r}.", hint)
 
 
-def _problems(agent: object, inputs: object, at_once: object, order: object) -> Iterator[Problem]:
+def _problems(agent: object, inputs: object, max_concurrency: object, order: object) -> Iterator[Problem]:
     if not isinstance(agent, Agent):
         yield Problem("INVALID_ARGUMENT", f"The agent is {agent!r}.", "Pass an Agent(name=…, model=…).")
     if isinstance(inputs, str | bytes) or not isinstance(inputs, Iterable | AsyncIterable):
         hint = "Pass a list, a generator or an async generator of inputs."
         yield Problem("INVALID_ARGUMENT", f"inputs is a {type(inputs).__name__}, not many inputs.", hint)
-    if not is_count(at_once):
-        yield Problem("INVALID_ARGUMENT", f"at_once is {at_once!r}.", "Pass a whole number of at least 1.")
+    if not is_count(max_concurrency):
+        yield Problem(
+            "INVALID_ARGUMENT", f"max_concurrency is {max_concurrency!r}.", "Pass a whole number of at least 1."
+        )
     if order not in get_args(Order):
         yield Problem("INVALID_ARGUMENT", f"order is {order!r}.", "Pass 'input' or 'done'.")
 
 
-def _wrong_around(budget: object, host: object) -> Iterator[Problem]:
+def _wrong_around(budget: object, runtime: object) -> Iterator[Problem]:
     if budget is not None and not isinstance(budget, Budget | Allowance):
         hint = "Pass an Allowance(tokens=…, cost=…), or a Budget."
         yield Problem("INVALID_ARGUMENT", f"budget is {budget!r}.", hint)
-    if not isinstance(host, Host):
-        yield Problem("INVALID_ARGUMENT", f"host is {host!r}.", "Pass a Host(…), or leave it out.")
+    if not isinstance(runtime, Runtime):
+        yield Problem("INVALID_ARGUMENT", f"runtime is {runtime!r}.", "Pass a Runtime(…), or leave it out.")
         return
-    if host.journal is not None:
+    if runtime.journal is not None:
         hint = "A journal remembers one run. Pass run_many(…, durable=…), which keeps all of them."
-        yield Problem("INVALID_ARGUMENT", "host has a journal.", hint)
-    if isinstance(budget, Budget) and host.budget is not None and not budget.draws_on(host.budget):
-        hint = "Give one of them, or make one draw on the other: Budget(…, parent=host.budget)."
-        yield Problem("INVALID_ARGUMENT", "There are two budgets, budget and host.budget.", hint)
+        yield Problem("INVALID_ARGUMENT", "runtime has a journal.", hint)
+    if isinstance(budget, Budget) and runtime.budget is not None and not budget.draws_on(runtime.budget):
+        hint = "Give one of them, or make one draw on the other: Budget(…, parent=runtime.budget)."
+        yield Problem("INVALID_ARGUMENT", "There are two budgets, budget and runtime.budget.", hint)
 
 
 class Batch(Generic[Given, Handed]):
@@ -346,16 +348,16 @@ class BatchWork(Generic[Given, Handed]):
         inputs: Iterable[Given] | AsyncIterable[Given],
         do: Do[Given, Handed],
         options: Options,
-        *,
         name: str,
-        at_once: int,
+        *,
+        max_concurrency: int,
         order: Order,
         budget: Budget | Allowance | None,
     ) -> None:
         """`do` carries out one run, `name` is its agent's. Of the options only the listeners, the signal and the budget
-        of the host count here."""
+        of the runtime count here."""
         self._inputs, self._do, self._name = inputs, do, name
-        self._at_once, self._is_ordered = at_once, order == "input"
+        self._at_once, self._is_ordered = max_concurrency, order == "input"
         self._spending, self._options = budget, options
         self.left: tuple[tuple[Given, Result[Handed]], ...] = ()
         self.first_not_taken: int | None = None
@@ -379,7 +381,7 @@ class BatchWork(Generic[Given, Handed]):
         """Begin to take inputs."""
         loop = running_loop()
         self._path, above = current_path.get(), current_run.get()
-        budget, given = self._spending, self._options.host.budget
+        budget, given = self._spending, self._options.runtime.budget
         if isinstance(budget, Allowance):
             parent = given if given is not None or above is None else above.attempt.budget
             budget = Budget(budget, scope="batch", now=loop.time(), parent=parent)
@@ -475,7 +477,7 @@ class BatchWork(Generic[Given, Handed]):
             self.first_not_taken = number
             metadata = Metadata(usage=NOTHING_USED, latency_s=0.0, agent=self._name)
             not_begun: asyncio.Future[Result[Handed]] = asyncio.get_running_loop().create_future()
-            not_begun.set_result(Failure(error=Ending(lack), metadata=metadata, history=()))
+            not_begun.set_result(Failure(error=ErrorInfo(lack), metadata=metadata, history=()))
             self._queue.append(_Taken(number=number, input=input, run=not_begun))
             return False
         self._n_taken = number

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeAlias, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import call_in, ended, running_loop
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs, end_of
@@ -29,7 +29,7 @@ from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, NothingToCont
 from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, Queue, Receipt
-from journeyman.loop.prepare import host_problems
+from journeyman.loop.prepare import runtime_problems
 from journeyman.loop.streaming import Events
 from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.model import Model, opened
@@ -64,7 +64,7 @@ class Chat(Generic[Out, In]):
         agent: Agent[Out, In, Any],
         *,
         deps: object = None,
-        host: Host | None = None,
+        runtime: Runtime | None = None,
         history: Sequence[Message] = (),
         callbacks: Callbacks | None = None,
         on_event: Listener | None = None,
@@ -79,7 +79,7 @@ class Chat(Generic[Out, In]):
         Raises:
             DefinitionError: what is given cannot be used; it lists every problem.
         """
-        problems = [*problems_of(agent, deps, history), *host_problems(host), *callback_problems(callbacks)]
+        problems = [*problems_of(agent, deps, history), *runtime_problems(runtime), *callback_problems(callbacks)]
         if on_event is not None:
             problems += listener_problems(on_event)
         if problems:
@@ -92,7 +92,7 @@ class Chat(Generic[Out, In]):
         self._inbox = inbox or Inbox()
         self._runs = Runs(
             self.agent,
-            host=host,
+            runtime=runtime,
             callbacks=callbacks,
             listeners=self._listeners,
             history=history,
@@ -127,7 +127,7 @@ class Chat(Generic[Out, In]):
         *,
         deps: object = None,
         id: str | None = None,
-        host: Host | None = None,
+        runtime: Runtime | None = None,
         callbacks: Callbacks | None = None,
         on_event: Listener | None = None,
         any_agent: bool = False,
@@ -143,7 +143,7 @@ class Chat(Generic[Out, In]):
                 turn is a durable run. One that was cut off goes on as soon as the chat is open: it is `turn`.
             deps: What the agent's tools and functions use, in every turn. They are never stored.
             id: The id of an earlier session. None begins a new one, whose id is then in `chat.session.id`.
-            host: What surrounds the chat.
+            runtime: What surrounds the chat.
             callbacks: As for `run`.
             on_event: Hears every event.
             any_agent: Also open a session of another agent.
@@ -165,7 +165,7 @@ class Chat(Generic[Out, In]):
         else:
             session = place.session(id, agent=agent.name, any_agent=any_agent, create=create)
         with closing(session):
-            options = ChatOptions(host=host, callbacks=callbacks, on_event=on_event, session=session)
+            options = ChatOptions(runtime=runtime, callbacks=callbacks, on_event=on_event, session=session)
             async with Chat[ChatOut, ChatIn](agent, deps=deps, **options) as chat:
                 yield chat
 
@@ -175,10 +175,10 @@ class Chat(Generic[Out, In]):
         self._open = AsyncExitStack()
         self._inbox.is_left = False  # it may be that of a chat before
         self._loop, self._thread = running_loop(), get_ident()
-        model = await opened_model(self._runs.host.model or self.agent.model, self._open)
+        model = await opened_model(self._runs.runtime.model or self.agent.model, self._open)
         self._path = self._runs.enter(model)
         self._watch.tape = self._runs.tape = begin_tape(
-            self._runs.host, "chat", self.agent.name, conversation="" if self.session is None else self.session.id
+            self._runs.runtime, "chat", self.agent.name, conversation="" if self.session is None else self.session.id
         )
         self._runs.listen(self.inject, self.abort)
         try:
@@ -202,7 +202,7 @@ class Chat(Generic[Out, In]):
                 await ended(self._compaction)
         finally:
             self._runs.writer.leave()
-            await end_tape(self._runs.host, self._watch.tape, "left")
+            await end_tape(self._runs.runtime, self._watch.tape, "left")
             if stack is not None:
                 await stack.aclose()
 

@@ -76,14 +76,14 @@ class Questions:
             tool_use_id=request.tool_use_id,
             tool_name=request.tool_name,
             arguments=read_json(request.input_json),  # a copy: the call keeps what was asked about
-            digest=approval.digest,
+            question_id=approval.question_id,
             offers=approval.offers,
             rule=approval.rule,
         )
         decision: Decision = Deny(UNANSWERED)
         try:
             shown = partial(self.watch.show, asked)
-            answer = await self._answered(id, "a decision", shown, opened, digest=approval.digest)
+            answer = await self._answered(id, "a decision", shown, opened, digest=approval.question_id)
             decision = Deny(answer) if isinstance(answer, str) else answer
             return decision
         finally:
@@ -170,7 +170,7 @@ _QUESTION = "What you need to know, in one or two sentences."
 _OPTIONS = "Answers to choose from, if there are few; the user may answer something else."
 
 
-@tool(effect="pure", acts_as="ask_user")
+@tool(effect="pure", permission_kind="ask_user")
 async def ask_user(
     context: ToolContext,
     question: Annotated[str, Field(description=_QUESTION)],

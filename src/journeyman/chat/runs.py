@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.chat.turn import Turn
 from journeyman.chat.writer import DurableSession, SessionWriter, TurnLife, first_difference
@@ -23,7 +23,7 @@ from journeyman.errors import InvalidArguments, StoreError
 from journeyman.events import Callbacks, ContextCompacted, Listener
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
-from journeyman.journal import Digests, Section, SharedTape, Tape
+from journeyman.journal import Digests, RecordingSink, Section, SharedTape
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.record import Options, Run, current_path, current_run
@@ -47,7 +47,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         self,
         agent: Agent[Any, Any, Any],
         *,
-        host: Host | None,
+        runtime: Runtime | None,
         callbacks: Callbacks | None,
         listeners: list[Listener],
         history: Sequence[Message],
@@ -58,7 +58,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         """Begin with the conversation that the session keeps, or else with the `history` that is given."""
         self.agent = agent
         self.closing = partial(closing_of, agent)
-        self.host = host or NOTHING_AROUND
+        self.runtime = runtime or DEFAULT_RUNTIME
         self.listeners = listeners
         self.inbox = inbox
         self.input: Any = ""
@@ -80,7 +80,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         """True when a turn begins once that one has ended."""
         self._callbacks = callbacks
         self._questions = questions
-        self.tape: Tape | None = None
+        self.tape: RecordingSink | None = None
         """Records the whole chat."""
         self._numbers = count(1)
         self._above: RunPath = ()
@@ -89,14 +89,14 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
     def enter(self, model: Model | None) -> RunPath:
         """Make the runs part of the run that goes on here, if any. Return the path of the chat."""
         self._above, self._run_above = current_path.get(), current_run.get()
-        self.host = replace(self.host, model=model)
+        self.runtime = replace(self.runtime, model=model)
         if self._durable is None:  # else the answer may come from elsewhere, too
-            self.host = replace(self.host, approve=self.host.approve or self._questions.approve)
+            self.runtime = replace(self.runtime, approver=self.runtime.approver or self._questions.approve)
         return (*self._above, self.agent.name)
 
     def listen(self, say: Callable[[str], Receipt], stop: Callable[[str], None]) -> None:
         """Let what is said from outside of the process be said here."""
-        if self.tape is None or self.tape.outside is None or isinstance(self.host.record, SharedTape):
+        if self.tape is None or self.tape.outside is None or isinstance(self.runtime.recorder, SharedTape):
             return
         self._questions.outside = self.tape.outside
 
@@ -120,7 +120,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
             self._is_unsure = True
             try:
                 await self._durable.begin_turn(
-                    self.agent, input, number=self.n_runs + 1, goes_on=goes_on, host=self.host
+                    self.agent, input, number=self.n_runs + 1, goes_on=goes_on, runtime=self.runtime
                 )
             except InvalidArguments:
                 self._is_unsure = False  # it ends at once, before anything was done
@@ -190,8 +190,8 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         )
         current_path.set(self._above)
         try:
-            host = self.host if self.tape is None else replace(self.host, record=SharedTape(self.tape))
-            result, stored = await durable.carry(life, host=host, abort=turn.signal)
+            runtime = self.runtime if self.tape is None else replace(self.runtime, recorder=SharedTape(self.tape))
+            result, stored = await durable.carry(life, runtime=runtime, abort=turn.signal)
             turn.spent += turn.used() if life.is_ended else result.metadata.usage or NOTHING_USED
         finally:
             turn.run = None
@@ -215,13 +215,13 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
     def _options(self, turn: Turn[Any], *, goes_on: bool) -> Options:
         # The place in the journal is the same again only for the same run of the same chat.
         place = f"run/{self.n_runs}/message/{len(self.history.messages)}"
-        journal = self.host.journal and Section(self.host.journal, place)
+        journal = self.runtime.journal and Section(self.runtime.journal, place)
         return Options(
             callbacks=self._callbacks,
             listeners=self.listeners,
             abort=turn.signal,
             history=self.history,
-            host=replace(self.host, journal=journal) if journal else self.host,
+            runtime=replace(self.runtime, journal=journal) if journal else self.runtime,
             inbox=self.inbox,
             store_step=None if self.writer.session is None else lambda: self.keep_patiently(turn.used()),
             going_on=self.inbox.hand_over if goes_on else None,
@@ -258,7 +258,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         current_path.set(self._above)
         current_run.set(self._run_above)
         run = begin(self.agent, self.input, self._options(Turn(self.agent.name), goes_on=True))
-        model = self.host.model or self.agent.model
+        model = self.runtime.model or self.agent.model
         run.model = connect(model) if isinstance(model, str) else model
         try:
             return await compact(run)
@@ -268,7 +268,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
 
     def use(self, model: Model) -> None:
         """Go on with another model."""
-        self.host = replace(self.host, model=model)
+        self.runtime = replace(self.runtime, model=model)
         if isinstance(self.history.view, CompactedView):
             self.history.view.ceiling_tokens = None  # that of the model before
 

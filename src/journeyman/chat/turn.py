@@ -10,12 +10,12 @@ from typing import Final, Generic, TypedDict, cast
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import Abort, NeverAwaited, ended, is_done_for
 from journeyman.chat.questions import Questions
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
-from journeyman.endings import Ending
+from journeyman.endings import ErrorInfo
 from journeyman.errors import ModelUnavailable, Problem
 from journeyman.events import Callbacks, Listener
 from journeyman.inbox import Inbox
@@ -36,7 +36,7 @@ class OpenOptions(TypedDict, total=False):
     """What `Chat.open` takes beside the agent, the place and the deps."""
 
     id: str | None
-    host: Host | None
+    runtime: Runtime | None
     callbacks: Callbacks | None
     on_event: Listener | None
     any_agent: bool
@@ -46,7 +46,7 @@ class OpenOptions(TypedDict, total=False):
 class ChatOptions(TypedDict, total=False):
     """What `Chat` takes beside the agent and the deps."""
 
-    host: Host | None
+    runtime: Runtime | None
     history: Sequence[Message]
     callbacks: Callbacks | None
     on_event: Listener | None
@@ -73,7 +73,7 @@ class ChatState:
     """Ids of approvals and questions that wait for `Chat.answer`, oldest first."""
     usage: Usage
     """What all turns have used so far."""
-    last_error: Ending | None
+    last_error: ErrorInfo | None
     """Why the last turn failed; None if it did not fail, or while a turn goes on."""
     listener_errors: tuple[CallbackError, ...]
     """What listeners raised at events of the chat itself. The result of a run holds what they raise in that run."""

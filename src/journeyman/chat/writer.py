@@ -12,7 +12,7 @@ from functools import partial
 from threading import RLock
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import Abort
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.data import lazy_dataclass
@@ -289,7 +289,7 @@ class DurableSession(Session, Protocol):
         ...
 
     async def begin_turn(
-        self, agent: Agent[Any, Any, Any], input: object, *, number: int, goes_on: bool, host: Host
+        self, agent: Agent[Any, Any, Any], input: object, *, number: int, goes_on: bool, runtime: Runtime
     ) -> None:
         """Store that a turn begins.
 
@@ -309,7 +309,7 @@ class DurableSession(Session, Protocol):
         """
         ...
 
-    async def carry(self, life: TurnLife, *, host: Host, abort: Abort) -> tuple[Result[Any], Snapshot | None]:
+    async def carry(self, life: TurnLife, *, runtime: Runtime, abort: Abort) -> tuple[Result[Any], Snapshot | None]:
         """Drive a turn to its end, or wait for that if somebody else drives it. Return its result, and what is stored
         then, if that is not what `life` has written.
 

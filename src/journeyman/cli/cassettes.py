@@ -25,7 +25,7 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from journeyman import events
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.loading import find_object
@@ -315,12 +315,12 @@ def _check_replay(loop: AgentLoop, agent: Agent[Any, Any, Any], told: _Told) -> 
         file = Path(folder) / "recording.jsonl"
         file.write_bytes(told.cassette)
         cassette = Cassette(file, "none")
-        host = Host(model=cassette.model(), journal=cassette.journal)
+        runtime = Runtime(model=cassette.model(), journal=cassette.journal)
         try:
             value = told.input if agent.input is str else adapter_of(agent.input).validate_json(told.input)
         except ValidationError as error:
             raise Refused(f"The recorded input does not fit {agent.name}.", "Name its agent: FILE:AGENT.") from error
-        result = loop.run(run_agent(agent, value, host=host))
+        result = loop.run(run_agent(agent, value, runtime=runtime))
     missed = [str(miss).replace(str(file), "the recording").partition("\n")[0] for miss in cassette.misses]
     if missed:
         raise Refused(f"The agent asks now what it did not ask then: {one_line(missed[0]).rstrip('.:')}.", _DIFFERS)
@@ -358,7 +358,7 @@ def _test_file(agent: Agent[Any, Any, Any], target: str, told: _Told, *, place: 
         f"from {module} import {first} as {_SUBJECT}" if by_name else f"{_SUBJECT} = import_module({module!r}).{first}"
     )
     code, is_text = told.code, agent.input is str
-    ours = ["Host", "run_sync"] if code is None else ["ErrorCode", "Failure", "Host", "run_sync"]
+    ours = ["Runtime", "run_sync"] if code is None else ["ErrorCode", "Failure", "Runtime", "run_sync"]
     standard = [
         *(["import sys"] if search else []),
         *([] if by_name else ["from importlib import import_module"]),
@@ -384,9 +384,9 @@ def _test_file(agent: Agent[Any, Any, Any], target: str, told: _Told, *, place: 
         "",
         f"def {test_name}(cassette):",
         f"    agent = {_SUBJECT}{f'.{inner}' if inner else ''}{called}",
-        "    host = Host(model=cassette.model(), journal=cassette.journal)",
+        "    runtime = Runtime(model=cassette.model(), journal=cassette.journal)",
         f"    given = {'INPUT' if is_text else 'TypeAdapter(agent.input).validate_json(INPUT)'}",
-        "    result = run_sync(agent, given, host=host)",
+        "    result = run_sync(agent, given, runtime=runtime)",
     ]
     if code is None:
         lines.append("    assert to_jsonable_python(result.unwrap(), fallback=repr) == OUTPUT")

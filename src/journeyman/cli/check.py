@@ -19,7 +19,7 @@ from journeyman.connect import connect
 from journeyman.definition import join_sentences
 from journeyman.errors import DefinitionError, ModelUnavailable, count, visible
 from journeyman.loop.validation import layer_name
-from journeyman.model import Prefix, Settings, sent_tools
+from journeyman.model import ModelSettings, Prefix, sent_tools
 from journeyman.output import TEXT
 from journeyman.prompt import SystemPrompt
 from journeyman.skills import Skills
@@ -31,7 +31,7 @@ from journeyman.window import AnyStrategy, Compaction, estimate_prefix, estimate
 _PROBLEMS: Final = 1
 _LABEL: Final = 12
 _SYSTEM_CHARS: Final = 200
-_DEFAULTS: Final = {each.name: getattr(Settings(), each.name) for each in fields(Settings)}
+_DEFAULTS: Final = {each.name: getattr(ModelSettings(), each.name) for each in fields(ModelSettings)}
 
 
 def check(
@@ -181,7 +181,7 @@ def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     limits = agent.limits
     yield count(limits.attempts, "attempt")
     yield f"{count(limits.iterations, 'iteration')} each"
-    for allowance, scope in ((limits.run_allowance(), "in all"), (limits.each_attempt, "in each attempt")):
+    for allowance, scope in ((limits.run_allowance(), "in all"), (limits.per_attempt, "in each attempt")):
         if allowance.tokens is not None:
             yield f"{count(allowance.tokens, 'token')} {scope}"
         if allowance.cost is not None:
@@ -190,7 +190,7 @@ def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
             yield f"{allowance.seconds:g} s {scope}"
         if allowance.calls is not None:
             yield f"{count(allowance.calls, 'call')} {scope}"
-    yield from (f"policy {policy.name}" for policy in agent.budget)
+    yield from (f"policy {policy.name}" for policy in agent.budget_policies)
 
 
 def _tool(tool: Tool[..., Any]) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from journeyman.agent import Host
+from journeyman.agent import Runtime
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.ending import Interrupt
@@ -33,9 +33,9 @@ from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Screen, open_screen, stderr_console
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
-from journeyman.durable.handle import Handle
+from journeyman.durable.handle import RunHandle
 from journeyman.durable.postgres.dispatchers import DispatcherName
-from journeyman.durable.records import Question, RunInfo, info_of, load_head
+from journeyman.durable.records import PendingQuestion, RunInfo, info_of, load_head
 from journeyman.endings import ErrorCode
 from journeyman.errors import (
     InvalidArguments,
@@ -50,7 +50,7 @@ from journeyman.errors import (
 from journeyman.events import Listener
 from journeyman.files import make_private_folder
 from journeyman.journal import OpenRecords
-from journeyman.permission.permission import Mode
+from journeyman.permission.permission import PermissionMode
 from journeyman.record.reading import Recordings
 from journeyman.record.speaking import OpenQuestion, RecordedHandle
 from journeyman.result import Failure, Result
@@ -61,7 +61,7 @@ from journeyman.types import adapter_of
 
 T = TypeVar("T")
 
-_StoredMode: TypeAlias = Mode | Literal[""]
+_StoredMode: TypeAlias = PermissionMode | Literal[""]
 
 SUSPENDED: Final = 3
 """The exit code of a run that waits for a person."""
@@ -162,7 +162,7 @@ async def opened(
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", StoreRepaired)
                 durable = await stack.enter_async_context(
-                    Durable(place.path, dispatcher=dispatcher, linger_s=_LINGER_S, on_event=on_event)
+                    Durable(place.path, dispatcher=dispatcher, suspend_after_s=_LINGER_S, on_event=on_event)
                 )
             tell(*[str(each.message) for each in caught])
         except StoreError as error:
@@ -204,7 +204,7 @@ def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]
         return runner.run(do_work())
 
 
-AnyHandle: TypeAlias = "Handle[Any] | RecordedHandle"
+AnyHandle: TypeAlias = "RunHandle[Any] | RecordedHandle"
 
 
 def say_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awaitable[T]]) -> T | None:
@@ -267,7 +267,7 @@ def name_of(info: RunInfo) -> str:
     return info.name or info.id
 
 
-def question_line(question: Question | OpenQuestion) -> str:
+def question_line(question: PendingQuestion | OpenQuestion) -> str:
     """Return a line for a question: the call to approve, or the words of the model."""
     given = "" if question.arguments is None else arguments(question.arguments)
     what = question.tool if question.kind == "approve" else "the model asks"
@@ -275,9 +275,9 @@ def question_line(question: Question | OpenQuestion) -> str:
     return " ".join(each for each in (what, given if question.kind == "approve" else "", f"· {asked}") if each)
 
 
-def answers(question: Question, info: RunInfo, place: StorePlace) -> list[str]:
+def answers(question: PendingQuestion, info: RunInfo, place: StorePlace) -> list[str]:
     """Return the commands that answer a question."""
-    digest = question.digest[:_DIGEST_SHOWN]
+    digest = question.question_id[:_DIGEST_SHOWN]
     if question.kind == "answer":
         return [place.command("answer", name_of(info), digest, "TEXT")]
     approve = place.command("approve", name_of(info), digest)
@@ -298,7 +298,7 @@ def ways_out(blocked: RunBlocked, place: StorePlace) -> str:
 def waiting(info: RunInfo, place: StorePlace) -> Iterator[str]:
     """Say what a run waits for, with the commands that answer."""
     yield f"The run {name_of(info)} waits for a person:"
-    for question in info.waits_for:
+    for question in info.pending:
         yield f"  ? {question_line(question)}"
         yield from (f"    {each}" for each in answers(question, info, place))
 
@@ -307,7 +307,7 @@ def _explain_unended(info: RunInfo, place: StorePlace) -> int:
     """Say why a run has not ended, and return the exit code."""
     name, again = name_of(info), place.command("resume", name_of(info))
     match info.status:
-        case "waiting" if info.waits_for:
+        case "waiting" if info.pending:
             tell(*waiting(info, place), f"Then it goes on with: {again}")
         case "held":
             tell(f"The run {name} is held. Let it go on: {place.command('release', name)}")
@@ -321,7 +321,7 @@ def _explain_unended(info: RunInfo, place: StorePlace) -> int:
 # -- driving a run -----------------------------------------------------------------------------------------------------
 
 
-def begin(job: Job, target: str, kept: Kept, *, mode: Mode | None) -> int:
+def begin(job: Job, target: str, kept: Kept, *, mode: PermissionMode | None) -> int:
     """Begin the durable run that a command line asks for, or go on with it. Return the exit code."""
     place = find_store(kept.store, makes=True)
     try:
@@ -337,7 +337,7 @@ def begin(job: Job, target: str, kept: Kept, *, mode: Mode | None) -> int:
                 job.agent,
                 value,
                 id=kept.id,
-                host=Host(telemetry=job.telemetry),
+                runtime=Runtime(telemetry=job.telemetry),
                 target=lasting(target),
                 model=job.model or "",
                 mode=mode or "",
@@ -394,11 +394,11 @@ def drive(
 def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, steal: bool, accept: bool) -> int:
     stop, job = Abort(), stage.job
     interrupt = Interrupt(stop, stage.screen.stopping)
-    host = Host(model=load_model(job.model), record=job.record, telemetry=job.telemetry)
+    runtime = Runtime(model=load_model(job.model), recorder=job.record, telemetry=job.telemetry)
     on_event = listener_of(job, stage.screen, stage.outline)
 
     async def drive_run(person: Asker | Nobody | None) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
-        surroundings = replace(host, approve=None if person is None else person.approve)
+        surroundings = replace(runtime, approver=None if person is None else person.approve)
         async with opened(stage.place) as durable:
             info = await begin(durable)
 
@@ -406,9 +406,9 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
                 name, force = name_of(info), steal
                 while True:
                     outcome = await durable.resume(
-                        name, job.agent, on_event=on_event, host=surroundings, steal=force, accept=accept
+                        name, job.agent, on_event=on_event, runtime=surroundings, steal=force, accept=accept
                     )
-                    if not isinstance(outcome, RunInfo) or not outcome.waits_for:
+                    if not isinstance(outcome, RunInfo) or not outcome.pending:
                         return outcome
                     force = False
                     if stage.ask_store:
@@ -439,13 +439,13 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
 async def answer_here(durable: Durable, info: RunInfo, person: Asker) -> bool:
     """Let the person at the terminal answer what the model of a run wants to know. False: something is left open."""
     handle, is_all = await durable.get(info.id), True
-    for each in info.waits_for:
+    for each in info.pending:
         text = await person.ask(each.path, each.question, each.options) if each.kind == "answer" else None
         if text is None:
             is_all = False
         else:
             with suppress(LookupError):  # somebody else was faster
-                await handle.answer(each.digest, text)
+                await handle.answer(each.question_id, text)
     return is_all
 
 
@@ -457,7 +457,7 @@ async def _wait_for_answers(durable: Durable, before: RunInfo, stage: _Stage) ->
     while True:
         mark = durable.hub.mark()
         info = await handle.info()
-        if info.status != "waiting" or info.waits_for != before.waits_for:
+        if info.status != "waiting" or info.pending != before.pending:
             return
         await durable.hub.changed(_LOOK_S, since=mark)
 
@@ -486,7 +486,7 @@ class _Known:
 
     info: RunInfo
     model: str | None
-    mode: Mode | None
+    mode: PermissionMode | None
     is_driven: bool
 
 
@@ -507,7 +507,7 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
     store: str | None = None,
     steal: Flag = False,
     accept: Flag = False,
-    mode: Mode | None = None,
+    mode: PermissionMode | None = None,
     ask_store: Flag = False,
     json: Flag = False,
     quiet: Flag = False,
@@ -590,9 +590,9 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
         tell(f"The run {name} ends when its program goes on with it: where its agent is, is not stored.")
         return 0
     with _recording_on(place, known.info) as records, AgentLoop() as loop:
-        host = Host(model=load_model(known.model), record=records)
+        runtime = Runtime(model=load_model(known.model), recorder=records)
         agent = loop.agent(known.info.target, mode=known.mode)
-        outcome = in_store(place, lambda durable: durable.resume(name, agent, host=host), loop)
+        outcome = in_store(place, lambda durable: durable.resume(name, agent, runtime=runtime), loop)
     if isinstance(outcome, RunInfo):
         return _explain_unended(outcome, place)
     is_cancelled = isinstance(outcome, Failure) and outcome.code is ErrorCode.EXECUTION_CANCELLED

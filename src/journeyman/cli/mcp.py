@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 import journeyman.serve as serving
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import Abort
 from journeyman.cli import COMMANDS
 from journeyman.cli.app import Mistake, usage
@@ -32,7 +32,7 @@ from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
-from journeyman.permission.permission import Mode
+from journeyman.permission.permission import PermissionMode
 
 if TYPE_CHECKING:
     from journeyman.serve import AgentServer
@@ -60,7 +60,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     port: int | None = None,
     allow_host: Annotated[list[str] | None, Parameter(negative=())] = None,
     model: ModelName = None,
-    mode: Mode | None = None,
+    mode: PermissionMode | None = None,
     record: Flag = False,
     timeout: Timeout = OPENING_S,
     otel: Flag = False,
@@ -92,8 +92,8 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
             raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
         take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.serve.stdio:standard_streams")
         # The streams come first, before files are imported: these may print.
-        with take() as streams, AgentLoop(timeout) as loop, _host(model, record, otel) as around:
-            to_client = partial(serving.serve_stdio, streams=streams)
+        with take() as streams, AgentLoop(timeout) as loop, _open_runtime(model, record, otel) as around:
+            to_client = partial(serving.serve_mcp_stdio, streams=streams)
             return _serve(loop, agents(loop), around, lambda server, abort: to_client(server, abort=abort), http=False)
     Stdout()
     check_names(allow_host or ())
@@ -101,7 +101,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         raise Mistake(f"--port {port} is no port.", f"Give a number from 0 to {_LAST_PORT}; 0 takes a free one.")
 
     def serve_at_port(server: AgentServer, abort: Abort) -> Coroutine[Any, Any, None]:
-        return serving.serve_http(
+        return serving.serve_mcp_http(
             server,
             address=_ADDRESS if host is None else host,
             port=_PORT if port is None else port,
@@ -111,20 +111,20 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
             on_ready=lambda url: _say(f"serving at {url}; Ctrl-C ends it"),
         )
 
-    with AgentLoop(timeout) as loop, _host(model, record, otel) as around:
+    with AgentLoop(timeout) as loop, _open_runtime(model, record, otel) as around:
         return _serve(loop, agents(loop), around, serve_at_port, http=True)
 
 
 @contextmanager
-def _host(model: str | None, record: bool, otel: bool) -> Generator[Host]:
+def _open_runtime(model: str | None, record: bool, otel: bool) -> Generator[Runtime]:
     with recording_in(None, wish=record) as tape, telemetry_in(wish=otel) as telemetry:
-        yield Host(model=load_model(model), record=tape, telemetry=telemetry)
+        yield Runtime(model=load_model(model), recorder=tape, telemetry=telemetry)
 
 
 def _serve(
     loop: AgentLoop,
     agents: Sequence[Agent[Any, Any, Any]],
-    host: Host,
+    runtime: Runtime,
     serve_with: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
     *,
     http: bool,
@@ -132,7 +132,7 @@ def _serve(
     abort = Abort()
     interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
     try:
-        server = serving.agent_server(*agents, host=host, abort=abort)
+        server = serving.create_mcp_server(*agents, runtime=runtime, abort=abort)
         with interrupt.listening(), closing(loop):
             loop.run(serve_with(server, abort))
             interrupt.has_ended = True

@@ -34,7 +34,7 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
 from journeyman.closing import TimeToEnd
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, name_and_words, quoted
-from journeyman.permission.permission import Mode
+from journeyman.permission.permission import PermissionMode
 from journeyman.skills import Skills
 from journeyman.tools.deps import deps_of_run, lacks_deps
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ModeName: TypeAlias = Annotated[
-    Mode | None,
+    PermissionMode | None,
     Parameter(
         help="What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan; see permissions. Where"
         " nobody is there to ask, the rest is denied. An agent's own gate stays."
@@ -118,7 +118,7 @@ class AgentLoop:
         pins: Path | None = None,
         skills: Sequence[Path] | None = None,
         durable: bool = False,
-        mode: Mode | None = None,
+        mode: PermissionMode | None = None,
         is_guarded: bool = True,
         made: Agent[Any, Any, Any] | None = None,
     ) -> Agent[Any, Any, Any]:

@@ -29,7 +29,7 @@ from journeyman.files import make_private_folder, replace_file
 from journeyman.journal import OpenRecords
 from journeyman.json_numbers import write_json
 from journeyman.record.page import page
-from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, SentRequest
+from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, StoredRequest
 from journeyman.record.recorder import Recorder
 from journeyman.store.repair import StoreRepaired
 from journeyman.types import adapter_of
@@ -143,9 +143,9 @@ def _show_wire(
     return 0
 
 
-def all_requests(recordings: Recordings, run: RecordedRun, path: tuple[str, ...] | None = None) -> list[SentRequest]:
+def all_requests(recordings: Recordings, run: RecordedRun, path: tuple[str, ...] | None = None) -> list[StoredRequest]:
     """Return all requests of a recording, read in pages."""
-    found: list[SentRequest] = []
+    found: list[StoredRequest] = []
     while page := recordings.requests(run, after=found[-1].n if found else 0, path=path):
         found += page
     return found
@@ -353,7 +353,7 @@ def _as_jsonl(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
         yield write_json({"event": adapter_of(RecordedEvent).dump_python(event)}).decode()
     for request in all_requests(recordings, run):
         body = recordings.body(request)
-        document = adapter_of(SentRequest).dump_python(request, mode="json")
+        document = adapter_of(StoredRequest).dump_python(request, mode="json")
         text = None if body is None else body.decode("utf-8", "replace")
         yield to_json({"request": document, "body": text}).decode()
 

@@ -21,7 +21,7 @@ from cyclopts import Parameter
 from pydantic import JsonValue
 from pydantic_core import to_json, to_jsonable_python
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.ending import Interrupt
@@ -37,7 +37,7 @@ from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
-from journeyman.endings import Ending, ErrorCode, InvalidInputContext, ModelUnavailableContext
+from journeyman.endings import ErrorCode, ErrorInfo, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count, visible_json
 from journeyman.events import Event, Listener
 from journeyman.journal import OpenRecords, Telemetry
@@ -292,7 +292,7 @@ def telemetry_in(*, wish: bool, end: TimeToEnd | None = None) -> Generator[OpenT
         yield None
         return
     try:
-        sending: Exporting = resolve_name("journeyman.otel.export:exporting")()
+        sending: Exporting = resolve_name("journeyman.otel.export:configure_exporter")()
     except ImportError as error:
         words, _, hint = str(error).partition(": ")
         raise Mistake(f"{words}.", f"Install them where journeyman is: {sys.executable} -m {hint}") from error
@@ -306,7 +306,7 @@ def telemetry_in(*, wish: bool, end: TimeToEnd | None = None) -> Generator[OpenT
 
 def _perform(job: Job, screen: Screen) -> int:
     try:
-        value, host = input_of(job), _host(job)
+        value, runtime = input_of(job), _runtime_of(job)
     except (InvalidArguments, ModelUnavailable) as error:
         return present(job, screen, not_started(error))
     abort = Abort()
@@ -316,8 +316,8 @@ def _perform(job: Job, screen: Screen) -> int:
         on_event = listener_of(job, screen, outline)
         is_replay = job.cassette is not None and job.cassette.is_replaying
         with nullcontext() if is_replay else asking(job.agent, screen.paused, screen.say) as person:
-            host = replace(host, approve=None if person is None else person.approve)
-            work = run_agent(job.agent, value, on_event=on_event, abort=abort, host=host)
+            runtime = replace(runtime, approver=None if person is None else person.approve)
+            work = run_agent(job.agent, value, on_event=on_event, abort=abort, runtime=runtime)
             result = job.loop.run(asked_by(person, work))
         exit_code = present(job, screen, result, outline)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
@@ -326,12 +326,12 @@ def _perform(job: Job, screen: Screen) -> int:
     return interrupt.exit_code if cancelled and interrupt.exit_code is not None else exit_code
 
 
-def _host(job: Job) -> Host:
+def _runtime_of(job: Job) -> Runtime:
     if job.cassette is None:
         model = None if job.model is None else connect(job.model)
-        return Host(model=model, record=job.record, telemetry=job.telemetry)
+        return Runtime(model=model, recorder=job.record, telemetry=job.telemetry)
     recorded = None if job.cassette.is_replaying else job.model or job.agent.model
-    return Host(model=job.cassette.model(recorded), journal=job.cassette.journal)
+    return Runtime(model=job.cassette.model(recorded), journal=job.cassette.journal)
 
 
 def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
@@ -339,7 +339,7 @@ def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
     is_input = isinstance(error, InvalidArguments)
     context = InvalidInputContext(issues=error.issues) if is_input else ModelUnavailableContext.of(error)
     nothing = Metadata(usage=Usage(), latency_s=0)
-    return Failure(error=Ending(context), metadata=nothing, history=())
+    return Failure(error=ErrorInfo(context), metadata=nothing, history=())
 
 
 def listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:

@@ -48,7 +48,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SHORT_IDS: Final = (18, 23, 36)
 """How much of an id is shown: as much as tells it from the others. The first 18 characters tell the moment."""
 _NAME_SHOWN: Final = 40
-_COLUMNS: Final = ("run", "agent", "status", "at", "age", "tokens", "cost", "lives", "waits for")
+_COLUMNS: Final = ("run", "agent", "status", "at", "age", "tokens", "cost", "leases", "waits for")
 _INPUT_SHOWN: Final = 500
 _WAITS_SHOWN: Final = 200
 _TAKEN_S: Final = 60.0
@@ -132,10 +132,10 @@ def runs(
 
 
 def _row(info: RunInfo, name: str, is_dead: bool, now: float) -> tuple[str, ...]:
-    waits = "; ".join(f"{each.kind} {each.digest[:12]} {question_line(each)}" for each in info.waits_for)
+    waits = "; ".join(f"{each.kind} {each.question_id[:12]} {question_line(each)}" for each in info.pending)
     if info.status == "waiting" and not waits:
         waits = "its time"
-    ready_since = info.created if info.lives == 0 and info.wake is None else info.wake
+    ready_since = info.created if info.leases == 0 and info.wake_at is None else info.wake_at
     if info.status == "ready" and ready_since is not None and now - ready_since > _TAKEN_S:
         place = one_line(info.target) or f"FILE:{one_line(info.agent, _NAME_SHOWN)}"
         waits = f"a worker with this agent; none has taken it for {_age(now - ready_since)}: journeyman worker {place}"
@@ -147,8 +147,8 @@ def _row(info: RunInfo, name: str, is_dead: bool, now: float) -> tuple[str, ...]
         _age(now - info.created),
         f"{info.tokens:,}",
         f"${info.cost:.4f}" if info.cost else "-",
-        f"{info.lives}",
-        one_line(waits or info.why or "", _WAITS_SHOWN),
+        f"{info.leases}",
+        one_line(waits or info.reason or "", _WAITS_SHOWN),
     )
 
 
@@ -220,8 +220,8 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
         stdout.write_json(to_json(document))
         return 0
     lines = _facts(info, facts)
-    for question in info.waits_for:
-        digest = f"{question.kind} {question.digest[:12]}"
+    for question in info.pending:
+        digest = f"{question.kind} {question.question_id[:12]}"
         lines += ["", f"waits for: {digest} · {one_line(question.tool)}", f"  {one_line(question.question, 1_000)}"]
         given = "too long to be kept here" if question.arguments is None else to_json(question.arguments, indent=2)
         shown = given if isinstance(given, str) else given.decode()
@@ -229,7 +229,7 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
         lines += [f"  options: {', '.join(map(one_line, question.options))}"] if question.options else []
         lines += [f"  {each}" for each in answers(question, info, place)]
     if info.status == "blocked":
-        blocked = RunBlocked(name_of(info), info.why or "")
+        blocked = RunBlocked(name_of(info), info.reason or "")
         lines += ["", f"blocked: {one_line(blocked.why)}", f"  {ways_out(blocked, place)}"]
     if steps:
         lines += ["", *_step_lines(_steps(records))]
@@ -269,12 +269,12 @@ def _facts(info: RunInfo, facts: dict[str, Any]) -> list[str]:
         "model": facts.get("model", ""),
         "forked from": info.parent or "",
         "status": f"{info.status}{died}",
-        "failed with": info.why or "" if info.status == "failed" else "",
+        "failed with": info.reason or "" if info.status == "failed" else "",
         "at": f"attempt {info.attempt}, iteration {info.iteration}" if info.attempt else "",
         "created": moment(info.created),
         "ended": "" if info.ended is None else moment(info.ended),
-        "goes on": "" if info.wake is None else moment(info.wake),
-        "lives": str(info.lives),
+        "goes on": "" if info.wake_at is None else moment(info.wake_at),
+        "leases": str(info.leases),
         "used": used,
         "input": one_line(facts.get("input", ""), _INPUT_SHOWN),
         "fault": facts.get("fault", ""),

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, cast
 from cyclopts import Parameter
 from starlette.types import ASGIApp
 
-from journeyman.agent import Host
+from journeyman.agent import Runtime
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, tell
@@ -30,7 +30,7 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.closing import time_of_work
 from journeyman.errors import DefinitionError, StoreError, quoted
-from journeyman.serve.api import AgentApp, Authorize, app
+from journeyman.serve.api import AgentApp, Authorize, create_app
 from journeyman.serve.listening import (
     address_problems,
     asking_for,
@@ -99,11 +99,11 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     Stdout()
     place = find_store(store, makes=True) if durable or store is not None else None
     with _around(store, model, record, otel, grace=grace, timeout=timeout, debug=debug) as (around, loop, end):
-        made = app(
+        made = create_app(
             list(map(loop.agent, targets)),
             store=place and str(place.path),
             authorize=None if authorize is None else _authorize(authorize),
-            host=around,
+            runtime=around,
             limits=ServeLimits(runs=runs),
         )
         guarded = naming(known_hosts(host, names), made if token is None else asking_for(token, made), pages=names)
@@ -121,7 +121,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
 @contextmanager
 def _around(
     store: str | None, model: str | None, record: bool, otel: bool, *, grace: float, timeout: float, debug: bool
-) -> Generator[tuple[Host, AgentLoop, TimedEnd]]:
+) -> Generator[tuple[Runtime, AgentLoop, TimedEnd]]:
     """Give the host of every run until the block is left, and say in one line why it cannot be made."""
     screen = PlainScreen(stderr_console())
     try:
@@ -132,7 +132,7 @@ def _around(
             telemetry_in(wish=otel, end=end) as telemetry,
             AgentLoop(timeout, end=end) as loop,
         ):
-            yield Host(model=load_model(model), record=tape, telemetry=telemetry), loop, end
+            yield Runtime(model=load_model(model), recorder=tape, telemetry=telemetry), loop, end
     except DefinitionError as error:
         raise Mistake(error.problems[0].message, error.problems[0].hint) from error
     except StoreError as error:

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from pydantic_core import to_json
 from rich.cells import cell_len
 
-from journeyman.agent import Host
+from journeyman.agent import Runtime
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, opened, tell
 from journeyman.cli.ending import TimedEnd, ending_in_time
@@ -32,7 +32,7 @@ from journeyman.durable.process_signals import stop_signals_heard
 from journeyman.durable.records import QueueState
 from journeyman.durable.worker import Queue, Worker
 from journeyman.errors import count, quoted
-from journeyman.permission.permission import Mode
+from journeyman.permission.permission import PermissionMode
 from journeyman.types import adapter_of
 
 _SLOTS = 10
@@ -45,10 +45,10 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
     store: Annotated[str | None, Parameter(name=("--store", "--durable"))] = None,
     queue: Annotated[list[str] | None, Parameter(negative=())] = None,
     dispatcher: str | None = None,
-    slots: int = _SLOTS,
+    max_concurrency: int = _SLOTS,
     grace: float = _GRACE_S,
     model: ModelName = None,
-    mode: Mode | None = None,
+    mode: PermissionMode | None = None,
     record: Flag = False,
     timeout: Timeout = OPENING_S,
     otel: OtelFlag = False,
@@ -66,7 +66,7 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
             May be repeated. Without it all queues are served.
         dispatcher: What brings the runs of a database: procrastinate, pgqueuer, or an object: celery.py:dispatcher.
             Without it: what the database has.
-        slots: How many runs go on here at once.
+        max_concurrency: How many runs go on here at once.
         grace: Within how many seconds it ends after the first signal. What is driven has most of them.
         mode: What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan. A run waits for an
             answer about the rest.
@@ -90,12 +90,12 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
             telemetry_in(wish=otel, end=end) as telemetry,
         ):
             agents = [loop.agent(target, mode=mode) for target in targets]
-            host = Host(model=load_model(model), record=tape, telemetry=telemetry)
+            runtime = Runtime(model=load_model(model), recorder=tape, telemetry=telemetry)
             counts = None if telemetry is None else telemetry.hear
             store_opened = opened(place, dispatcher=brings, on_event=counts)
-            made = partial(Worker, agents=agents, slots=slots, queues=queues, host=host)
+            made = partial(Worker, agents=agents, max_concurrency=max_concurrency, queues=queues, runtime=runtime)
             names = ", ".join(agent.name for agent in agents)
-            tell_ready = f"Serving {names} from {place.shown}, {count(slots, 'run')} at once. Ctrl-C ends it."
+            tell_ready = f"Serving {names} from {place.shown}, {count(max_concurrency, 'run')} at once. Ctrl-C ends it."
             loop.run(_serve_store(store_opened, made, tell_ready, end))
     finally:
         screen.close()
@@ -143,7 +143,7 @@ def _queues(given: Sequence[str]) -> dict[str, Queue]:
         name, is_limited, number = text.partition("=")
         if not name or (is_limited and (not number.isdecimal() or int(number) < 1)):
             raise Mistake(f"--queue {quoted(text[:80])} is no queue.", "Give NAME, or NAME=AT_ONCE: --queue batch=4.")
-        queues[name] = Queue(at_once=int(number) if is_limited else None)
+        queues[name] = Queue(max_concurrency=int(number) if is_limited else None)
     return queues
 
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.content.media import LARGEST_BYTES, Media, Taken
+    from journeyman.content.media import LARGEST_BYTES, MediaLimit, MediaSupport
 
-__all__ = ["LARGEST_BYTES", "Media", "Taken"]
+__all__ = ["LARGEST_BYTES", "MediaLimit", "MediaSupport"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(__name__, {"media": "LARGEST_BYTES Media Taken"})
+    __getattr__, __dir__ = lazy_face(__name__, {"media": "LARGEST_BYTES MediaLimit MediaSupport"})

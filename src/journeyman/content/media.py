@@ -159,7 +159,7 @@ def decode_base64(base64: str) -> bytes:
 
 
 @lazy_dataclass(frozen=True)
-class Taken:
+class MediaLimit:
     """The limits of a model for files of one kind: types, size, and whether it takes addresses."""
 
     types: frozenset[str]
@@ -186,19 +186,19 @@ class Taken:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Media:
+class MediaSupport:
     """The kinds of files that a model takes from users, with the limits of each. None: it takes no such files."""
 
-    image: Taken | None = None
+    image: MediaLimit | None = None
     """Which images it takes."""
-    document: Taken | None = None
+    document: MediaLimit | None = None
     """Which documents it takes."""
-    audio: Taken | None = None
+    audio: MediaLimit | None = None
     """Which sounds it takes."""
     largest_request_bytes: int | None = None
     """How many bytes all files of one request may have together, as Base64. None: not known."""
 
-    def of(self, kind: FileKind) -> Taken | None:
+    def of(self, kind: FileKind) -> MediaLimit | None:
         """Return what is taken of a kind."""
         return {"image": self.image, "document": self.document, "audio": self.audio}[kind]
 
@@ -217,7 +217,7 @@ class Media:
         return _lack_of_paper(taken, base64, model) if media_type == "application/pdf" else None
 
 
-def _lack_of_picture(taken: Taken, media_type: str, base64: str, model: str) -> str | None:
+def _lack_of_picture(taken: MediaLimit, media_type: str, base64: str, model: str) -> str | None:
     if taken.largest_side is None:
         return None
     try:
@@ -230,7 +230,7 @@ def _lack_of_picture(taken: Taken, media_type: str, base64: str, model: str) -> 
     return f"it has {size[0]:,} x {size[1]:,} pixels, and {model} takes pictures of {most}. Make it smaller"
 
 
-def _lack_of_paper(taken: Taken, base64: str, model: str) -> str | None:
+def _lack_of_paper(taken: MediaLimit, base64: str, model: str) -> str | None:
     if taken.takes_passwords and taken.most_pages is None:
         return None
     try:

@@ -6,47 +6,47 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.durable.chats import ChatSession
-    from journeyman.durable.dispatch import Dispatcher, Driving, HandOver, Ticket
+    from journeyman.durable.dispatch import Dispatcher, Requeue, ResumeRun, Ticket
     from journeyman.durable.durable import Durable
-    from journeyman.durable.handle import Handle
+    from journeyman.durable.handle import RunHandle
     from journeyman.durable.memory import InMemoryEngine, Memory
-    from journeyman.durable.postgres.dispatchers import ddl
+    from journeyman.durable.postgres.dispatchers import schema_sql
     from journeyman.durable.postgres.engine import PostgresEngine
-    from journeyman.durable.records import Question, QueueState, RunInfo, Status
+    from journeyman.durable.records import PendingQuestion, QueueState, RunInfo, Status
     from journeyman.durable.worker import Queue, Worker
 
 __all__ = [
     "ChatSession",
     "Dispatcher",
-    "Driving",
     "Durable",
-    "HandOver",
-    "Handle",
     "InMemoryEngine",
     "Memory",
+    "PendingQuestion",
     "PostgresEngine",
-    "Question",
     "Queue",
     "QueueState",
+    "Requeue",
+    "ResumeRun",
+    "RunHandle",
     "RunInfo",
     "Status",
     "Ticket",
     "Worker",
-    "ddl",
+    "schema_sql",
 ]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "dispatch": "Dispatcher Driving HandOver Ticket",
+            "dispatch": "Dispatcher Requeue ResumeRun Ticket",
             "chats": "ChatSession",
             "durable": "Durable",
-            "handle": "Handle",
+            "handle": "RunHandle",
             "memory": "InMemoryEngine Memory",
-            "postgres.dispatchers": "ddl",
+            "postgres.dispatchers": "schema_sql",
             "postgres.engine": "PostgresEngine",
-            "records": "Question QueueState RunInfo Status",
+            "records": "PendingQuestion QueueState RunInfo Status",
             "worker": "Queue Worker",
         },
     )

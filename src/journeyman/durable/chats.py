@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import Abort, ended
 from journeyman.chat.writer import DurableSession, TurnLife
 from journeyman.durable.dispatch import LATE_S
-from journeyman.durable.handle import Handle
+from journeyman.durable.handle import RunHandle
 from journeyman.durable.hub import Hub, result_of
-from journeyman.durable.journal import Leaving
+from journeyman.durable.journal import Exit
 from journeyman.durable.memory import InMemorySession
 from journeyman.durable.program import Program
 from journeyman.durable.records import OVER, Head, Row, dump_head, load_head
@@ -85,11 +85,11 @@ class ChatSession:
     # -- turns
 
     async def begin_turn(
-        self, agent: Agent[Any, Any, Any], input: object, *, number: int, goes_on: bool, host: Host
+        self, agent: Agent[Any, Any, Any], input: object, *, number: int, goes_on: bool, runtime: Runtime
     ) -> None:
-        if host.journal is not None:
-            raise ValueError("The host has a journal; a durable chat has its own. Leave Host.journal out.")
-        head = self._head(agent, input, max_attempts=None, history=(), host=host)
+        if runtime.journal is not None:
+            raise ValueError("The runtime has a journal; a durable chat has its own. Leave Runtime.journal out.")
+        head = self._head(agent, input, max_attempts=None, history=(), runtime=runtime)
         now = self._hub.now()
         row = Row(
             id=new_id(now),
@@ -126,9 +126,9 @@ class ChatSession:
             input = head.input if agent.input is str else load_value(agent.plan.input, stored)
         return input, head.goes_on
 
-    async def carry(self, life: TurnLife, *, host: Host, abort: Abort) -> tuple[Result[Any], Snapshot | None]:
+    async def carry(self, life: TurnLife, *, runtime: Runtime, abort: Abort) -> tuple[Result[Any], Snapshot | None]:
         name, hub = turn_name(self.id, life.number), self._hub
-        program = Program(agent=life.agent, host=host, abort=abort, turn=life, may_leave=self.leaves_turns)
+        program = Program(agent=life.agent, runtime=runtime, abort=abort, turn=life, may_leave=self.leaves_turns)
         is_told = False
         while True:
             mark = hub.mark()
@@ -138,7 +138,7 @@ class ChatSession:
                 await self.call(self._session.refresh)
                 return replace(result_of(row, life.agent), history=tuple(stored.messages)), stored
             outcome = await self._driven(row, program)
-            if outcome is not None and not isinstance(outcome, Leaving):
+            if outcome is not None and not isinstance(outcome, Exit):
                 await self.call(self._session.refresh)
                 return outcome, await hub.engine.conversation(self.id) if life.has_late_texts else None
             if outcome is not None and outcome.how == "blocked":
@@ -148,18 +148,18 @@ class ChatSession:
             if abort.aborted and not is_told:  # whoever drives it is told
                 is_told = True
                 with suppress(RunOver):
-                    await Handle[Any](hub, row.id).stop(abort.reason or "")
+                    await RunHandle[Any](hub, row.id).stop(abort.reason or "")
                 continue
             await hub.changed(since=mark)
 
-    async def _driven(self, row: Row, program: Program) -> Result[Any] | Leaving | None:
+    async def _driven(self, row: Row, program: Program) -> Result[Any] | Exit | None:
         """Drive a turn, if that is allowed. None: somebody else has just taken it, or has ended it."""
         try:
             outcome = await self._hub.driven(row.id, program, also=("ready", "waiting"))
         except RunInUse:
             return None
         ended_here = program.turn is not None and program.turn.is_ended
-        return outcome if isinstance(outcome, Leaving) or ended_here else None
+        return outcome if isinstance(outcome, Exit) or ended_here else None
 
 
 if TYPE_CHECKING:

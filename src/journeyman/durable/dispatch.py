@@ -31,11 +31,11 @@ class Ticket(NamedTuple):
     """The run's `gen` when the ticket was written. It grows with every wake-up: a ticket with an older one is void."""
 
 
-Driving: TypeAlias = Callable[[Ticket], Awaitable[None]]
+ResumeRun: TypeAlias = Callable[[Ticket], Awaitable[None]]
 """Drives what a ticket brings. It returns when the ticket has nothing more to do, and raises only when cancelled."""
 
 
-class HandOver(Protocol):
+class Requeue(Protocol):
     """Gives a run to the next worker that has room."""
 
     async def __call__(self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Any = None) -> bool:  # noqa: ANN401 - of the driver
@@ -97,18 +97,18 @@ class Dispatcher(Protocol):
 
     async def serve(
         self,
-        drive: Driving,
-        hand_over: HandOver,
+        drive: ResumeRun,
+        hand_over: Requeue,
         *,
         agents: Collection[str],
         queues: Collection[str],
-        slots: int,
+        max_concurrency: int,
         grace_s: float,
         stop: asyncio.Event,
         now: Callable[[], float],
     ) -> None:
-        """Bring tickets of these agents and queues, at most `slots` at once, until `stop` is set. No `queues`: those of
-        all queues.
+        """Bring tickets of these agents and queues, at most `max_concurrency` at once, until `stop` is set. No
+        `queues`: those of all queues.
 
         Then no more tickets are brought, and the runs that are driven have `grace_s` seconds to end before they are
         cancelled. If this call is cancelled, they are cancelled at once. When a worker is silent for a lease, its runs
@@ -125,7 +125,7 @@ class Tickets(Protocol):
     """What carries the tickets to workers."""
 
     async def hand_over(self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Any = None) -> bool:  # noqa: ANN401 - of the driver
-        """Give a run to whoever comes next, as `HandOver` says."""
+        """Give a run to whoever comes next, as `Requeue` says."""
         ...
 
     async def rescue(self, *, now: float, agents: Collection[str]) -> int:

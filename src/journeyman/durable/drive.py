@@ -19,14 +19,14 @@ from journeyman.cancel import Abort, ended
 from journeyman.chat.writer import SessionWriter, TurnLife
 from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine
-from journeyman.durable.journal import Leaving, Life, RunJournal
+from journeyman.durable.journal import Exit, Lease, RunJournal
 from journeyman.durable.program import Program
 from journeyman.durable.records import (
     OVER,
     Change,
     Claim,
     Head,
-    Question,
+    PendingQuestion,
     Signal,
     Status,
     dump_questions,
@@ -37,7 +37,7 @@ from journeyman.durable.sent import Here, SentOut, SignalPost, budget_of, told
 from journeyman.endings import START
 from journeyman.errors import InvalidArguments, RunBlocked, StoreError, SubagentMisused
 from journeyman.inbox import Inbox, Receipt
-from journeyman.journal import Tape
+from journeyman.journal import RecordingSink
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.record import Options, Origin, Run, current_path, detach
@@ -87,14 +87,14 @@ class PendingEnd:
 
 
 @lazy_dataclass(kw_only=True)
-class Drive:
+class RunDriver:
     """One life of a run, in this process."""
 
     engine: Engine
     claim: Claim
     program: Program
     now: Callable[[], float]
-    linger_s: float
+    suspend_after_s: float
     """How long a run that only waits stays in memory, in seconds."""
     look: Callable[[], Awaitable[bool]]
     """Delivers what was sent to the runs that are driven here."""
@@ -119,8 +119,8 @@ class Drive:
     """The signals of those."""
     answers: list[Signal] = field(default_factory=list[Signal])
     """The answers that have come in this life."""
-    life: Life | None = None
-    tape: Tape | None = None
+    life: Lease | None = None
+    tape: RecordingSink | None = None
     """Records the life; all lives of a run are one recording."""
     journal: RunJournal = field(init=False)
     turn: TurnLife | None = None
@@ -128,7 +128,7 @@ class Drive:
     sent: SentOut = field(init=False)
     run: Run = field(init=False)
     unsubscribe: Callable[[], None] = lambda: None
-    left: asyncio.Future[Leaving] = field(init=False)
+    left: asyncio.Future[Exit] = field(init=False)
     looked_s: float = 0.0
     """When it was last seen to be ours, by the clock of the event loop."""
     ending: PendingEnd | None = None
@@ -140,7 +140,7 @@ class Drive:
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to look at."""
 
-    async def drive(self) -> Result[Any] | Leaving:
+    async def drive(self) -> Result[Any] | Exit:
         """Drive the run until it is over, or has to leave.
 
         Raises:
@@ -150,16 +150,16 @@ class Drive:
         self.abort = FollowingAbort(self._followed)
         try:
             outcome = await self._driven()
-            if not isinstance(outcome, Leaving):
+            if not isinstance(outcome, Exit):
                 status, code = ("success", None) if isinstance(outcome, Success) else ("failure", str(outcome.code))
             return outcome
         finally:
             if status == "left" and self.life is not None:
                 self.life.departure.happen()
                 self.life.open()
-            await end_tape(self.program.host, self.tape, status, code)
+            await end_tape(self.program.runtime, self.tape, status, code)
 
-    async def _driven(self) -> Result[Any] | Leaving:
+    async def _driven(self) -> Result[Any] | Exit:
         self.left, self.inbox = asyncio.get_running_loop().create_future(), Inbox(self.post)
         around = copy_context()
         try:
@@ -170,9 +170,9 @@ class Drive:
             run = self.run = around.run(self._begun, head, options)
             await self._catch_up()
         except RunBlocked as blocked:
-            return await self._gone(None, Leaving(how="blocked", why=blocked.why))
+            return await self._gone(None, Exit(how="blocked", why=blocked.why))
         except BaseException:
-            await self._gone(None, Leaving(how="released"))
+            await self._gone(None, Exit(how="released"))
             raise
         around.run(current_asker.set, self.journal)  # whoever asks the user asks through it
         if self.turn is not None:
@@ -194,11 +194,11 @@ class Drive:
             return leaving
         result = carrying.exception() or carrying.result()
         if isinstance(result, BaseException):
-            await self._gone(run, Leaving(how="released"))
+            await self._gone(run, Exit(how="released"))
             raise result
         return result
 
-    async def _release(self, run: Run, life: Life, carrying: asyncio.Task[Any]) -> None:
+    async def _release(self, run: Run, life: Lease, carrying: asyncio.Task[Any]) -> None:
         """Take the run down and give it back, also if this is cancelled meanwhile."""
         life.close()
         asked = life.asked  # it waits no more here, but is asked still, until then
@@ -206,7 +206,7 @@ class Drive:
             await self._taken_down(carrying)
         finally:
             self.inbox.take_out(list(self.receipts.values()))
-            await self._gone(run, Leaving(how="released"), asked)
+            await self._gone(run, Exit(how="released"), asked)
 
     async def _taken_down(self, carrying: asyncio.Task[Any]) -> None:
         """End the run in memory. Nothing that it does by then is stored."""
@@ -220,7 +220,7 @@ class Drive:
         """Give the run back for another process, once the steps that are under way have ended."""
         if self.life is not None and not self.left.done():
             self.life.close()
-            self.left.set_result(Leaving(how="released"))
+            self.left.set_result(Exit(how="released"))
 
     def deliver(self, signal: Signal) -> None:
         """Take a signal in hand, once."""
@@ -274,11 +274,11 @@ class Drive:
 
     # -- a life begins
 
-    async def _life(self, head: Head) -> Life:
+    async def _life(self, head: Head) -> Lease:
         differ = self._differences(head)
         if self.strict and differ and not head.accepts:
             raise RunBlocked(self.claim.row.id, f"{differ}, and the program is strict")
-        return Life(
+        return Lease(
             self.engine,
             self.claim,
             await self._read(self.engine.records),
@@ -294,7 +294,7 @@ class Drive:
         parts = [name for name, each in now.items() if head.prints.get(name, each) != each]
         return f"the agent's {' and '.join(parts)} differ from those that it was begun with" if parts else ""
 
-    async def _options(self, head: Head, life: Life) -> Options:
+    async def _options(self, head: Head, life: Lease) -> Options:
         program, turn = self.program, await self._turn(head)
         self.turn = turn
 
@@ -308,7 +308,7 @@ class Drive:
 
         life.taking = taken
         self.tape = begin_tape(
-            program.host,
+            program.runtime,
             "durable",
             program.agent.name,
             id=self.claim.row.id,
@@ -320,10 +320,13 @@ class Drive:
         self.journal.questions = program.questions
         self.journal.catch_up, self.journal.note_late = self._catch_up, self._note_late
         self.journal.sends = self.sent = SentOut(life, self.journal, head, program=program, here=self.here)
-        host, above = replace(program.host, journal=self.journal, budget=budget_of(head, program.host)), head.above
+        runtime, above = (
+            replace(program.runtime, journal=self.journal, budget=budget_of(head, program.runtime)),
+            head.above,
+        )
         if above is not None and above.model and program.tool is not None:
             try:
-                host = replace(host, model=await program.tool.model(above.model))
+                runtime = replace(runtime, model=await program.tool.model(above.model))
             except SubagentMisused as misused:
                 raise RunBlocked(self.claim.row.id, str(misused)) from misused
         options = Options(
@@ -333,7 +336,7 @@ class Drive:
             listeners=() if program.on_event is None else (program.on_event,),
             abort=self.abort,
             history=head.history,
-            host=host,
+            runtime=runtime,
             inbox=self.inbox,
             more=self._has_more,
             settle=self._settle,
@@ -449,7 +452,7 @@ class Drive:
 
     # -- a life goes on
 
-    async def _watched(self, carrying: asyncio.Task[Any], run: Run, life: Life, head: Head) -> Leaving | None:
+    async def _watched(self, carrying: asyncio.Task[Any], run: Run, life: Lease, head: Head) -> Exit | None:
         """Wait until the run is over, or has to leave and is given back. None: it is over."""
         while True:
             await self._stirring(carrying, life)
@@ -476,9 +479,9 @@ class Drive:
                     leaving = replace(leaving, why=f"{leaving.why}; {differ}")
                 return await self._gone(run, leaving)
 
-    async def _stirring(self, carrying: asyncio.Task[Any], life: Life) -> None:
+    async def _stirring(self, carrying: asyncio.Task[Any], life: Lease) -> None:
         """Wait until there is something to look at."""
-        patience_s = min(_LOOK_S, max(self.linger_s / 4, 0.005)) if life.questions or life.rests else _LOOK_S
+        patience_s = min(_LOOK_S, max(self.suspend_after_s / 4, 0.005)) if life.questions or life.rests else _LOOK_S
         if self.left.done() or self.is_held:
             patience_s = 0.05
         stirring = asyncio.ensure_future(self.stirred.wait())
@@ -489,11 +492,11 @@ class Drive:
             stirring.cancel()
         self.stirred.clear()
 
-    async def _paused(self, run: Run, life: Life) -> Leaving | None:
+    async def _paused(self, run: Run, life: Lease) -> Exit | None:
         """Say whether the run has to leave because it is held, or because it only waits."""
         if self.is_held and not self.abort.aborted:
             life.close()
-            return Leaving(how="held")
+            return Exit(how="held")
         life.open()
         now_s = asyncio.get_running_loop().time()
         if now_s - self.looked_s >= _LOOK_S:  # the process may have been stopped for a while
@@ -503,17 +506,17 @@ class Drive:
         is_stopping = self.abort.aborted or life.at_edge is not None
         return await self._suspended(run, life) if self._is_idle(life) and not is_stopping else None
 
-    def _is_idle(self, life: Life) -> bool:
+    def _is_idle(self, life: Lease) -> bool:
         """Tell whether the run has only waited for a while, and has made up its mind about all that has come."""
-        return life.is_idle_for(self.linger_s) and (not life.rests or self.n_weighed == len(self.seen))
+        return life.is_idle_for(self.suspend_after_s) and (not life.rests or self.n_weighed == len(self.seen))
 
-    async def _taken_over(self) -> Leaving | None:
+    async def _taken_over(self) -> Exit | None:
         """Say whether another process drives the run now. One that writes nothing learns of it only so."""
         row = await self._read(self.engine.get)
         is_ours = row is not None and row.epoch == self.claim.epoch
-        return None if is_ours else Leaving(how="fenced", why=_ANOTHERS)
+        return None if is_ours else Exit(how="fenced", why=_ANOTHERS)
 
-    async def _suspended(self, run: Run, life: Life) -> Leaving | None:
+    async def _suspended(self, run: Run, life: Lease) -> Exit | None:
         """Give back a run that only waits. None: something has come for it meanwhile."""
         life.close()
         expiries = [each.expires_at for each in life.questions.values() if each.expires_at is not None]
@@ -523,7 +526,7 @@ class Drive:
                 return None
             change = self._change(run, life, "waiting", wake=min(expiries, default=None))
             if await self._settled(change, n_signals=len(self.seen)):
-                return Leaving(how="suspended")
+                return Exit(how="suspended")
         life.open()
         await self._catch_up()
         return await self._taken_over()
@@ -548,7 +551,7 @@ class Drive:
         self.stirred.set()
         return await self.ending.is_stored
 
-    async def _end(self, run: Run, life: Life, head: Head, ending: PendingEnd) -> Leaving | None:
+    async def _end(self, run: Run, life: Lease, head: Head, ending: PendingEnd) -> Exit | None:
         """Store how the run has ended, unless something came before that: then that is obeyed first. Whoever sends
         something once it is stored is told that the run is over."""
         turn, result = self.turn, ending.result
@@ -597,7 +600,7 @@ class Drive:
             if signal.n not in self.journal.life.used_up:
                 self._note_late(signal, "nothing waited for it any more")
 
-    async def _gone(self, run: Run | None, leaving: Leaving, asked: Sequence[Question] = ()) -> Leaving:
+    async def _gone(self, run: Run | None, leaving: Exit, asked: Sequence[PendingQuestion] = ()) -> Exit:
         """Give back a run that cannot go on here. `asked`: what it had asked, if that waits no more."""
         status = _STATUSES[leaving.how]
         if run is None or self.life is None:
@@ -620,10 +623,10 @@ class Drive:
         # Something was said that has not been seen here, perhaps that it is released: whoever drives it next sees it.
         change = replace(change, status="ready", why=None)
         is_ours = await self._settled(change)
-        return leaving if is_ours else Leaving(how="fenced", why=_ANOTHERS)
+        return leaving if is_ours else Exit(how="fenced", why=_ANOTHERS)
 
     def _change(
-        self, run: Run, life: Life, status: Status, *, why: str | None = None, wake: float | None = None
+        self, run: Run, life: Lease, status: Status, *, why: str | None = None, wake: float | None = None
     ) -> Change:
         attempt, iteration = life.place
         return Change(

@@ -1,6 +1,6 @@
 """Durable runs: kill the process anywhere, and the run goes on where it was, here or in another process.
 
-`Durable` begins runs and finds them again, `Handle` is one of them, and a `Worker` does runs that were only started.
+`Durable` begins runs and finds them again, `RunHandle` is one of them, and a `Worker` does runs that were only started.
 Correctness depends on the records behind the port `Engine` alone: only the process that claimed a run last may write.
 """
 
@@ -15,15 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
-from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.cancel import Abort, ended, running_loop
 from journeyman.definition import explain_arguments
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
-from journeyman.durable.handle import Handle, check_place, copied, is_before
+from journeyman.durable.handle import RunHandle, check_place, copied, is_before
 from journeyman.durable.hub import Hub
-from journeyman.durable.journal import Leaving
+from journeyman.durable.journal import Exit
 from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.program import Program
@@ -80,10 +80,10 @@ class StartOptions(TypedDict, total=False):
     queue: str
     priority: int
     after_s: float
-    dedup: str | None
+    idempotency_key: str | None
     max_attempts: int | None
     history: Sequence[Message]
-    host: Host | None
+    runtime: Runtime | None
     target: str
     model: str
     here: bool
@@ -104,7 +104,7 @@ class Durable:
         *,
         dispatcher: DispatcherName | Dispatcher | None = None,
         app: str = "",
-        linger_s: float = LINGER_S,
+        suspend_after_s: float = LINGER_S,
         strict: bool = False,
         now: Callable[[], float] = wall_clock,
         on_event: Listener | None = None,
@@ -117,7 +117,7 @@ class Durable:
                 object, the same in all processes. None: the one that the database has; in a new database,
                 Procrastinate.
             app: A label of the program that begins runs; `list` shows it.
-            linger_s: How long a run that only waits for somebody stays in memory, in seconds.
+            suspend_after_s: How long a run that only waits for somebody stays in memory, in seconds.
             strict: True: a run whose agent has changed since it began is blocked. False: it goes on as long as its
                 steps fit.
             now: The wall clock, in seconds since 1970.
@@ -144,7 +144,7 @@ class Durable:
             engine = SqliteEngine(place)
         else:
             engine = place
-        self.hub: Final = Hub(engine, linger_s=linger_s, strict=strict, now=now, on_event=on_event)
+        self.hub: Final = Hub(engine, suspend_after_s=suspend_after_s, strict=strict, now=now, on_event=on_event)
         self._app: Final = app
 
     async def __aenter__(self) -> Self:
@@ -183,14 +183,15 @@ class Durable:
         on_event: Listener | None = None,
         abort: Abort | None = None,
         history: Sequence[Message] = (),
-        host: Host | None = None,
+        runtime: Runtime | None = None,
     ) -> Result[Out]:
         """Begin a run, or go on with the one that has this id, and return its result. The result of a run that has
         ended is read from the store.
 
-        This process drives the run. If the run waits for somebody for longer than `linger_s`, it leaves memory and is
-        only a row in the store; this call then waits for its end, whichever process drives it. If the surrounding task
-        is cancelled, the same call later goes on with the run. `deps` are never stored: each call gives them again.
+        This process drives the run. If the run waits for somebody for longer than `suspend_after_s`, it leaves memory
+        and is only a row in the store; this call then waits for its end, whichever process drives it. If the
+        surrounding task is cancelled, the same call later goes on with the run. `deps` are never stored: each call
+        gives them again.
 
         The options are those of `journeyman.run`. `callbacks`, `on_event` and `abort` hold for this call alone.
 
@@ -200,14 +201,14 @@ class Durable:
             RunBlocked: it cannot go on by itself.
             StoreError: the store cannot be read or written.
         """
-        host = NOTHING_AROUND if host is None else host
-        given = Program(agent=agent, deps=deps, host=host, callbacks=callbacks, on_event=on_event, abort=abort)
+        runtime = DEFAULT_RUNTIME if runtime is None else runtime
+        given = Program(agent=agent, deps=deps, runtime=runtime, callbacks=callbacks, on_event=on_event, abort=abort)
         head: Head | None = None
         if not (misuse := _misuse(given, max_attempts=max_attempts, history=history)):
             given = self._usable(given)
         if not misuse and not lacks_deps(deps_of_run(deps, agent.deps), agent.deps):
             try:
-                head = self._head(agent, input, max_attempts=max_attempts, history=history, host=host)
+                head = self._head(agent, input, max_attempts=max_attempts, history=history, runtime=runtime)
             except InvalidArguments as invalid:
                 input = cast("Any", RefusedValue(invalid))
         if head is None:  # it ends before anything is done or stored, and says why as any run does
@@ -220,7 +221,7 @@ class Durable:
                 on_event=on_event,
                 abort=abort,
                 history=history,
-                host=host,
+                runtime=runtime,
             )
         return await self._drive_to_end(await self._begun(head, id=id, is_queued=False), given)
 
@@ -230,7 +231,7 @@ class Durable:
         while True:
             mark = self.hub.mark()
             outcome = await self.hub.driven(row.id, program, also=also)
-            if not isinstance(outcome, Leaving):
+            if not isinstance(outcome, Exit):
                 return outcome
             if outcome.how == "blocked":
                 raise RunBlocked(row.name or row.id, outcome.why)
@@ -238,11 +239,11 @@ class Durable:
             await self.hub.changed(since=mark)
 
     @overload
-    async def start(self, agent: Agent[Out, In, Any], input: In, **options: Unpack[StartOptions]) -> Handle[Out]: ...
+    async def start(self, agent: Agent[Out, In, Any], input: In, **options: Unpack[StartOptions]) -> RunHandle[Out]: ...
     @overload
     async def start(
         self, agent: Agent[Out, str, Any], input: Content, **options: Unpack[StartOptions]
-    ) -> Handle[Out]: ...
+    ) -> RunHandle[Out]: ...
     async def start(  # noqa: PLR0913 - one for each choice, all by name
         self,
         agent: Agent[Out, Any, Any],
@@ -252,15 +253,15 @@ class Durable:
         queue: str = "default",
         priority: int = 0,
         after_s: float = 0.0,
-        dedup: str | None = None,
+        idempotency_key: str | None = None,
         max_attempts: int | None = None,
         history: Sequence[Message] = (),
-        host: Host | None = None,
+        runtime: Runtime | None = None,
         target: str = "",
         model: str = "",
         here: bool = False,
         mode: str = "",
-    ) -> Handle[Out]:
+    ) -> RunHandle[Out]:
         """Store a run for a `Worker` to do, and return at once. The worker gives the deps.
 
         Args:
@@ -270,10 +271,11 @@ class Durable:
             queue: Where it waits for a worker.
             priority: Of two runs that wait, the one with the higher number goes first.
             after_s: How many seconds to wait at least before the run begins.
-            dedup: If the agent has a run with the same `dedup` already, none is begun, and that one is returned.
+            idempotency_key: If the agent has a run with the same `idempotency_key` already, none is begun, and that one
+                is returned.
             max_attempts: As for `run`.
             history: As for `run`.
-            host: The names of its gates are stored, so that no worker does the run with fewer gates.
+            runtime: The names of its gates are stored, so that no worker does the run with fewer gates.
             target: Where a command finds the agent: `agents.py:analyst`.
             model: The model that a command uses instead of the agent's.
             here: This program drives the run itself, at once. A worker begins it only if this program has not done so
@@ -286,14 +288,18 @@ class Durable:
             StoreError: the store cannot be written.
         """
         head = self._head(
-            agent, input, max_attempts=max_attempts, history=history, host=NOTHING_AROUND if host is None else host
+            agent,
+            input,
+            max_attempts=max_attempts,
+            history=history,
+            runtime=DEFAULT_RUNTIME if runtime is None else runtime,
         )
         head = replace(head, target=target, model=model, mode=mode)
         later_s = LATE_S if here else after_s
         wake = self.hub.now() + later_s if later_s > 0 else None
-        options = {"queue": queue, "priority": priority, "wake": wake, "dedup": dedup}
+        options = {"queue": queue, "priority": priority, "wake": wake, "dedup": idempotency_key}
         row = await self._begun(head, id=id, is_queued=not here, **options)
-        return Handle(self.hub, row.id, agent)
+        return RunHandle(self.hub, row.id, agent)
 
     async def resume(  # noqa: PLR0913 - one for each choice, all by name
         self,
@@ -306,7 +312,7 @@ class Durable:
         callbacks: Callbacks | None = None,
         on_event: Listener | None = None,
         abort: Abort | None = None,
-        host: Host | None = None,
+        runtime: Runtime | None = None,
     ) -> Result[Any] | RunInfo:
         """Go on with a run here, until it ends or has to wait. If it has to wait, what is known of it is returned.
 
@@ -320,15 +326,15 @@ class Durable:
             callbacks: As for `run`.
             on_event: As for `run`.
             abort: As for `run`.
-            host: As for `run`.
+            runtime: As for `run`.
 
         Raises:
             ValueError: what was passed beside the run cannot be used. The run stays as it is.
             RunUnknown, RunDiffers, RunInUse, RunBlocked, StoreError: as for `run`.
         """
         row = await self.hub.row(run)
-        around = NOTHING_AROUND if host is None else host
-        program = Program(agent=agent, deps=deps, host=around, callbacks=callbacks, on_event=on_event, abort=abort)
+        around = DEFAULT_RUNTIME if runtime is None else runtime
+        program = Program(agent=agent, deps=deps, runtime=around, callbacks=callbacks, on_event=on_event, abort=abort)
         head = load_head(row)
         if misuse := _misuse(program):
             raise ValueError(f"The run {run!r} cannot be resumed so: {'; '.join(misuse)}.")
@@ -341,7 +347,7 @@ class Durable:
             raise RunDiffers(run, str(misused)) from misused
         accepting = dump_head(replace(head, accepts=True)) if accept else None
         outcome = await self.hub.driven(row.id, program, also=("waiting", "blocked"), steal=steal, head=accepting)
-        if not isinstance(outcome, Leaving):
+        if not isinstance(outcome, Exit):
             return outcome
         if outcome.how == "blocked":
             raise RunBlocked(run, outcome.why)
@@ -356,7 +362,7 @@ class Durable:
         agent: Agent[Any, Any, Any] | None = None,
         input: object = None,
         target: str | None = None,
-    ) -> Handle[Any]:
+    ) -> RunHandle[Any]:
         """Store a new run that has done all that this one had done before an attempt and iteration. The new run does
         not go on by itself: `resume` it, or let a worker do it.
 
@@ -393,18 +399,18 @@ class Durable:
         stored = await self.hub.engine.add(made, copied(made, head, kept))
         if stored.id != made.id:
             raise RunDiffers(id or "", "it is not the fork that was just made")
-        return Handle(self.hub, made.id, agent)
+        return RunHandle(self.hub, made.id, agent)
 
     # -- finding runs
 
-    async def get(self, run: str, agent: Agent[Out, Any] | None = None) -> Handle[Out]:
+    async def get(self, run: str, agent: Agent[Out, Any] | None = None) -> RunHandle[Out]:
         """Return a run by its id, its name, or a beginning of either that no other run has. If you give its agent, the
         output of its result has the agent's type.
 
         Raises:
             RunUnknown: there is none.
         """
-        return Handle(self.hub, (await self.hub.row(run)).id, agent)
+        return RunHandle(self.hub, (await self.hub.row(run)).id, agent)
 
     async def list(
         self, *, statuses: Collection[Status] = (), agent: str | None = None, limit: int = 50
@@ -522,8 +528,8 @@ class Durable:
 
     def _usable(self, program: Program) -> Program:
         self.hub.check()
-        if program.host.journal is not None:
-            raise ValueError("The host has a journal; a durable run has its own. Leave Host.journal out.")
+        if program.runtime.journal is not None:
+            raise ValueError("The runtime has a journal; a durable run has its own. Leave Runtime.journal out.")
         return program
 
     def _head(
@@ -533,7 +539,7 @@ class Durable:
         *,
         max_attempts: int | None,
         history: Sequence[Message],
-        host: Host,
+        runtime: Runtime,
     ) -> Head:
         self.hub.check()
         if max_attempts is not None and not is_count(max_attempts):
@@ -546,18 +552,18 @@ class Durable:
             exact=stored.exact,
             content=content,
             prints=prints_of(agent),
-            gates=gates_of(agent, host),
+            gates=gates_of(agent, runtime),
             max_attempts=max_attempts,
             history=tuple(history),
             version=package_version(),
-            traceparent=traceparent_of(host, agent.name) or None,
+            traceparent=traceparent_of(runtime, agent.name) or None,
         )
 
     def _made(self, head: Head, *, id: str | None, status: Status, **options: Any) -> Row:  # noqa: ANN401 - of a row
         if id is not None and (fault := name_fault(id)) is not None:
             raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
-        for name in ("queue", "dedup"):
-            text: str | None = options.get(name)
+        for name, given in (("queue", "queue"), ("idempotency_key", "dedup")):
+            text: str | None = options.get(given)
             if text is not None and encodable(text) != text:
                 raise ValueError(f"The {name} {quoted(text[:80])} cannot be used: it has half of a surrogate pair.")
         now = self.hub.now()
@@ -604,7 +610,7 @@ def _misuse(program: Program, *, max_attempts: int | None = None, history: Seque
             listeners=listeners,
             abort=program.abort,
             history=history,
-            host=program.host,
+            runtime=program.runtime,
         ),
     )
 

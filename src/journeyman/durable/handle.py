@@ -15,7 +15,7 @@ from journeyman.durable.journal import place_of
 from journeyman.durable.records import (
     DONE,
     Head,
-    Question,
+    PendingQuestion,
     QuestionKind,
     Record,
     Row,
@@ -39,7 +39,7 @@ _SHORTEST_DIGEST: Final = 6
 Value = TypeVar("Value", default=Any, covariant=True)
 
 
-class Handle(Generic[Value]):
+class RunHandle(Generic[Value]):
     """One durable run, from any process."""
 
     def __init__(self, hub: Hub, id: str, agent: Agent[Any, Any, Any] | None = None) -> None:
@@ -49,7 +49,7 @@ class Handle(Generic[Value]):
         self._agent: Final = agent
 
     def __repr__(self) -> str:
-        return f"<Handle {self.id}>"
+        return f"<RunHandle {self.id}>"
 
     async def info(self) -> RunInfo:
         """Return what is known of the run."""
@@ -70,9 +70,9 @@ class Handle(Generic[Value]):
                 raise RunBlocked(row.name or row.id, row.why or "")
             await self.hub.changed(since=mark)
 
-    async def steer(self, text: str, *, who: str | None = None, dedup: str | None = None) -> None:
+    async def steer(self, text: str, *, who: str | None = None, idempotency_key: str | None = None) -> None:
         """Say something to the run before its next model call. The text is said once, in whichever life of the run. If
-        the `dedup` was used before, nothing is said.
+        the `idempotency_key` was used before, nothing is said.
 
         Raises:
             ValueError: the text is blank.
@@ -80,9 +80,9 @@ class Handle(Generic[Value]):
         """
         if not text.strip():
             raise ValueError("The text is blank: there is nothing to say.")
-        await self._send("steer", {"text": text}, dedup=dedup, who=who)
+        await self._send("steer", {"text": text}, dedup=idempotency_key, who=who)
 
-    async def approve(self, digest: str, decision: Decision, *, who: str | None = None) -> Question:
+    async def approve(self, question_id: str, decision: Decision, *, who: str | None = None) -> PendingQuestion:
         """Answer the question about a call that waits, and return the question. The first answer counts.
 
         `digest` is the digest of the call, or its first six characters or more. `decision` is `Allow()`, `Deny("…")`,
@@ -93,9 +93,9 @@ class Handle(Generic[Value]):
                 whom and when.
             RunOver: the run has ended.
         """
-        return await self._settle("approve", digest, {"decision": from_json(DECISION.encode(decision))}, who)
+        return await self._settle("approve", question_id, {"decision": from_json(DECISION.encode(decision))}, who)
 
-    async def answer(self, digest: str, text: str, *, who: str | None = None) -> Question:
+    async def answer(self, question_id: str, text: str, *, who: str | None = None) -> PendingQuestion:
         """Answer a question that the model has asked with `ask_user`, and return it. The first answer counts.
         `digest` and `who` are as for `approve`.
 
@@ -105,25 +105,25 @@ class Handle(Generic[Value]):
         """
         if not text.strip():
             raise ValueError("The text is blank: there is nothing to say.")
-        return await self._settle("answer", digest, {"text": text}, who)
+        return await self._settle("answer", question_id, {"text": text}, who)
 
-    async def _settle(self, kind: QuestionKind, digest: str, body: JsonObject, who: str | None) -> Question:
+    async def _settle(self, kind: QuestionKind, question_id: str, body: JsonObject, who: str | None) -> PendingQuestion:
         row = await self._row()
         asked = [
             each
             for each in questions_of(row)
-            if each.kind == kind and len(digest) >= _SHORTEST_DIGEST and each.digest.startswith(digest)
+            if each.kind == kind and len(question_id) >= _SHORTEST_DIGEST and each.question_id.startswith(question_id)
         ]
-        if len({each.digest for each in asked}) != 1:
-            raise LookupError(await self._nothing_waits(row, digest))
+        if len({each.question_id for each in asked}) != 1:
+            raise LookupError(await self._nothing_waits(row, question_id))
         question, now = asked[0], self.hub.now()
         if question.expires_at is not None and question.expires_at <= now:
             raise LookupError(
                 f"The question about {question.tool} expired {now - question.expires_at:,.0f} s ago, and counts as"
                 " denied. Nothing was sent."
             )
-        if not await self._send(kind, {**body, "digest": question.digest}, dedup=question.key, who=who, at=now):
-            raise LookupError(await self._nothing_waits(row, digest))
+        if not await self._send(kind, {**body, "digest": question.question_id}, dedup=question.key, who=who, at=now):
+            raise LookupError(await self._nothing_waits(row, question_id))
         return question
 
     async def stop(self, reason: str = "cancelled", *, who: str | None = None) -> None:
@@ -195,7 +195,7 @@ class Handle(Generic[Value]):
                     cast("Mapping[str, object]", decision).get("decision") if isinstance(decision, dict) else "a text"
                 )
                 return f"This was answered before: {word}, by {signal.who}, {self.hub.now() - signal.at:,.0f} s ago."
-        waiting = [f"{each.digest[:12]} ({each.tool})" for each in questions_of(row)]
+        waiting = [f"{each.question_id[:12]} ({each.tool})" for each in questions_of(row)]
         waits = f"It waits for {', '.join(waiting)}." if waiting else "It waits for nobody."
         return f"No question waits under {quoted(digest[:64])} in the run {row.name or row.id!r}. {waits}"
 

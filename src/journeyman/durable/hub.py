@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from journeyman.agent import Agent
 from journeyman.cancel import cancel_within
-from journeyman.durable.drive import Drive, patiently
+from journeyman.durable.drive import RunDriver, patiently
 from journeyman.durable.engine import Engine
-from journeyman.durable.journal import Leaving
+from journeyman.durable.journal import Exit
 from journeyman.durable.program import Program
 from journeyman.durable.records import OVER, Claim, Row, Status, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
@@ -25,8 +25,8 @@ from journeyman.events import (
     DurableEvent,
     Listener,
     RunClaimed,
-    RunFenced,
-    RunHalted,
+    RunClaimLost,
+    RunNeedsAttention,
     RunSuspended,
     RunWoken,
     StepStored,
@@ -57,7 +57,7 @@ class Hub:
         self,
         engine: Engine,
         *,
-        linger_s: float,
+        suspend_after_s: float,
         strict: bool,
         now: Callable[[], float],
         on_event: Listener | None = None,
@@ -65,12 +65,12 @@ class Hub:
         self.engine: Final = engine
         self.now: Final = now
         """The wall clock, in seconds since 1970."""
-        self._linger_s: Final = linger_s
+        self._linger_s: Final = suspend_after_s
         self._strict: Final = strict
         self._watch: Final = None if on_event is None else Watch(path=(), listeners=(on_event,))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
-        self._drives: dict[str, Drive] = {}
+        self._drives: dict[str, RunDriver] = {}
         self._claiming: list[str] = []
         """The runs of claims that are under way; they may be stored already."""
         self._adopted: dict[str, asyncio.Task[None]] = {}
@@ -236,7 +236,7 @@ class Hub:
         at_once: int | None = None,
         gen: int | None = None,
         row: Row | None = None,
-    ) -> Result[Any] | Leaving:
+    ) -> Result[Any] | Exit:
         """Drive a run, if it may be; else say why not. `head` replaces what it was begun with; `gen` is that of the
         ticket that brought it; `row` is the run as it was just read, if the program lacks nothing that it needs."""
         if row is None:
@@ -247,7 +247,7 @@ class Hub:
         if row.result is not None:
             return result_of(row, program.agent)
         if row.status == "blocked" and "blocked" not in also:
-            return Leaving(how="blocked", why=row.why or "")
+            return Exit(how="blocked", why=row.why or "")
         claim, began_s = None, asyncio.get_running_loop().time()
         if id not in self._drives:
             self._claiming.append(id)
@@ -262,21 +262,21 @@ class Hub:
             if row.status == "running" and also:
                 raise RunInUse(row.name or row.id, "this process" if id in self._drives else f"the process {row.owner}")
             how = "blocked" if row.status == "blocked" else "held"
-            return Leaving(how=how, why=row.why or "")
+            return Exit(how=how, why=row.why or "")
         self._tell_claimed(row, claim, asyncio.get_running_loop().time() - began_s)
         outcome = await self._driven(claim, program)
-        if isinstance(outcome, Leaving) and outcome.error is not None:
+        if isinstance(outcome, Exit) and outcome.error is not None:
             raise outcome.error
         return outcome
 
-    async def _driven(self, claim: Claim, program: Program) -> Result[Any] | Leaving:
-        drive = self._drives[claim.row.id] = Drive(
+    async def _driven(self, claim: Claim, program: Program) -> Result[Any] | Exit:
+        drive = self._drives[claim.row.id] = RunDriver(
             engine=self.engine,
             claim=claim,
             program=program,
             now=self.now,
             # An open chat is in memory anyway.
-            linger_s=self._linger_s if program.turn is None or program.may_leave else inf,
+            suspend_after_s=self._linger_s if program.turn is None or program.may_leave else inf,
             strict=self._strict,
             look=self.look,
             stored=None if self._watch is None else partial(self._tell, StepStored, claim),
@@ -288,12 +288,12 @@ class Hub:
             del self._drives[claim.row.id]
             self.notify()
         match outcome:
-            case Leaving(how="suspended"):
+            case Exit(how="suspended"):
                 self._tell(RunSuspended, claim)
-            case Leaving(how="fenced"):
-                self._tell(RunFenced, claim)
-            case Leaving(how="blocked"):
-                self._tell(RunHalted, claim, why=outcome.why)
+            case Exit(how="fenced"):
+                self._tell(RunClaimLost, claim)
+            case Exit(how="blocked"):
+                self._tell(RunNeedsAttention, claim, reason=outcome.why)
             case _:
                 pass
         return outcome

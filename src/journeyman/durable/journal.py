@@ -30,7 +30,7 @@ from journeyman.durable.records import (
     DONE,
     Claim,
     Kind,
-    Question,
+    PendingQuestion,
     Record,
     Row,
     Signal,
@@ -49,10 +49,10 @@ from journeyman.journal import (
     Codec,
     Journal,
     Lives,
+    RecordingSink,
     Reservation,
     SentRuns,
     StepFacts,
-    Tape,
     decode_step,
     encode_step,
 )
@@ -67,7 +67,7 @@ _LONGEST_ARGUMENTS: Final = 8_000
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Leaving:
+class Exit:
     """Why a run cannot stay in this process."""
 
     how: Literal["fenced", "suspended", "held", "blocked", "lost", "released"]
@@ -114,7 +114,7 @@ class Known:
     """None: it was begun."""
 
 
-class Life:
+class Lease:
     """One life of a run in this process: what is known of its steps, and what is written under its claim."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Life:
         records: Sequence[Record],
         *,
         now: Callable[[], float],
-        leave: Callable[[Leaving], None],
+        leave: Callable[[Exit], None],
         look: Callable[[], Awaitable[bool]],
         stir: Callable[[], None],
         accepts: bool = False,
@@ -146,7 +146,7 @@ class Life:
         """Called once the run is where it was in its last life."""
         self.n_working = 0
         """The steps that are under way."""
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, PendingQuestion] = {}
         """What waits for an answer, by the key of its step."""
         self.rests = False
         """True while the run has its answer, and waits for what may still be said to it."""
@@ -207,7 +207,7 @@ class Life:
             has_come = await self._look()
         except StoreError as error:
             if not error.may_pass:
-                await self.leave(Leaving(how="lost", why=str(error), error=error))
+                await self.leave(Exit(how="lost", why=str(error), error=error))
             has_come = False  # whoever polls says that the store cannot be read
         if has_come:
             await asyncio.sleep(0)  # a word to stop is heeded before anything begins
@@ -215,7 +215,7 @@ class Life:
             await self._is_open.wait()
             self.departure.check()
 
-    async def leave(self, leaving: Leaving) -> NoReturn:
+    async def leave(self, leaving: Exit) -> NoReturn:
         """Say why the run cannot go on here, and wait to be taken down."""
         self.close()
         self._leave(leaving)
@@ -227,7 +227,7 @@ class Life:
         if self._accepts or known.about is None or about is None or about() == known.about:
             return
         place = "the model is asked something else" if "/model" in key else "the call is another one"
-        await self.leave(Leaving(how="blocked", why=f"at {key}, {place} than when its stored answer was given"))
+        await self.leave(Exit(how="blocked", why=f"at {key}, {place} than when its stored answer was given"))
 
     # -- how far is it?
 
@@ -298,7 +298,7 @@ class Life:
         if self.stored is not None and written == "written":
             self.stored(key=key, bytes=len(body or b""), duration_s=self._clock() - began_s)
         if written == "fenced":
-            await self.leave(Leaving(how="fenced", why="somebody else drives it now"))
+            await self.leave(Exit(how="fenced", why="somebody else drives it now"))
         if written == "taken":
             known = await self.engine.records(claim.row.id)
             self._learn(next(each for each in known if (each.key, each.kind) == (key, kind)))
@@ -317,13 +317,13 @@ class Life:
                 )
             except StoreError as error:
                 if not error.may_pass:
-                    await self.leave(Leaving(how="lost", why=str(error), error=error))
+                    await self.leave(Exit(how="lost", why=str(error), error=error))
                 if n_tries % _SAID_EACH == 0:
                     _log.warning("The run waits until its step %s can be written: %s", made.key, error)
                 n_tries += 1
             await asyncio.sleep(_AGAIN_S)
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: PendingQuestion) -> None:
         """Note a question, in the row of the run too, so that others can see it, and answer."""
         if not self.questions:
             self._waits_since = self._clock()
@@ -345,7 +345,7 @@ class Life:
         self._moved_s = self._clock()
 
     @property
-    def asked(self) -> tuple[Question, ...]:
+    def asked(self) -> tuple[PendingQuestion, ...]:
         """What waits for an answer, with what an earlier life has asked and this one has not come to yet."""
         return tuple({**self._asked_before, **self.questions}.values())
 
@@ -360,7 +360,7 @@ class Life:
 class RunJournal(Journal):
     """The journal of one run, and of the runs below it, in one of its lives."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: Lease) -> None:
         self.life = life
         self._lives = Lives()
         self._answers: dict[str, Signal] = {}
@@ -374,7 +374,7 @@ class RunJournal(Journal):
         """Takes in hand all answers that are stored; set by whoever drives the run."""
         self.note_late: Callable[[Signal, str], None] = lambda signal, why: None
         """Is told of an answer that came too late, and why."""
-        self.tape: Tape | None = None
+        self.tape: RecordingSink | None = None
         """Takes down what is asked of somebody elsewhere, and how it is answered."""
 
     @property
@@ -434,10 +434,10 @@ class RunJournal(Journal):
             return None
         key = "/".join(("answer", *path[1:], call, "text"))  # it must not look like that of the call, which is counted
         digest = sha256("\n".join((*path, question)).encode("utf-8", "surrogatepass")).hexdigest()
-        asked = Question(
+        asked = PendingQuestion(
             key=key,
             kind="answer",
-            digest=digest,
+            question_id=digest,
             path=path,
             tool="ask_user",
             arguments=None,
@@ -460,7 +460,7 @@ class RunJournal(Journal):
         return None if value is None else str(loads(decode_step(value)[1]))
 
     async def _asked(
-        self, question: Question, field: str, *, expires_s: float | None, here: _Here | None
+        self, question: PendingQuestion, field: str, *, expires_s: float | None, here: _Here | None
     ) -> bytes | None:
         """Wait for the answer to a question, and return the step of that field of it, as it is stored; None: time is
         up."""
@@ -488,7 +488,7 @@ class RunJournal(Journal):
         await life.settle(key)
         return None if signal is None else value
 
-    async def _given(self, question: Question, field: str, here: _Here | None) -> Signal | None:
+    async def _given(self, question: PendingQuestion, field: str, here: _Here | None) -> Signal | None:
         """Ask, and wait for the answer that is given in time, here or elsewhere."""
         life, key = self.life, question.key
 
@@ -516,17 +516,17 @@ class RunJournal(Journal):
                 asking.cancel()
                 await asyncio.wait((asking,))
 
-    def _note_asked(self, question: Question) -> None:
+    def _note_asked(self, question: PendingQuestion) -> None:
         """Take down a question, as a chat tells of its own."""
         if self.tape is None:
             return
         kind = "ApprovalRequested" if question.kind == "approve" else "QuestionAsked"
-        facts = {"question": question.question, "digest": question.digest, "options": list(question.options)}
+        facts = {"question": question.question, "question_id": question.question_id, "options": list(question.options)}
         about = {"arguments": question.arguments, "offers": ["once"], "tool_name": question.tool}
         facts |= about if question.kind == "approve" else {}
         self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_of(question.key), **facts)
 
-    def _note_answered(self, question: Question, signal: Signal | None) -> None:
+    def _note_answered(self, question: PendingQuestion, signal: Signal | None) -> None:
         if self.tape is None:
             return
         facts: JsonObject = {"answer": None if signal is None else signal.body.get("text")}
@@ -574,7 +574,7 @@ class RunJournal(Journal):
             return codec.decode(value)
         except (ValueError, TypeError) as error:
             why = f"its step {key} cannot be read: {str(error).splitlines()[0]}"
-            await self.life.leave(Leaving(how="blocked", why=why))
+            await self.life.leave(Exit(how="blocked", why=why))
 
 
 _EXPIRED: Final = b"null"
@@ -599,13 +599,13 @@ class _Here:
             self.questions.answer(self.id, DECISION.decode(dumps(answer).encode()) if text is None else text)
 
 
-def _question(key: str, approval: Approval) -> Question:
+def _question(key: str, approval: Approval) -> PendingQuestion:
     request = approval.request
     fits = len(request.input_json) <= _LONGEST_ARGUMENTS
-    return Question(
+    return PendingQuestion(
         key=key,
         kind="approve",
-        digest=approval.digest,
+        question_id=approval.question_id,
         path=request.path,
         tool=request.tool_name,
         arguments=request.arguments if fits else None,
@@ -636,7 +636,7 @@ class _Reserved:
     """The place of one step."""
 
     journal: RunJournal
-    life: Life
+    life: Lease
     key: str
     effect: Effect
     about: About | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Any, Final, cast
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancel import Abort
 from journeyman.chat.questions import Questions
 from journeyman.chat.writer import TurnLife
@@ -33,7 +33,7 @@ class Program:
     """The agent."""
     deps: object = field(default=None, repr=False)
     """What its functions and tools use."""
-    host: Host = NOTHING_AROUND
+    runtime: Runtime = DEFAULT_RUNTIME
     """What is around the run."""
     callbacks: Callbacks | None = None
     """Functions to call at the steps of the run."""
@@ -69,8 +69,8 @@ class Program:
 
     def gates(self) -> tuple[str, ...]:
         """Return the names of the gates that the calls of the run pass."""
-        above = [gate for agent, _ in self.above for gate in gates_of(agent, NOTHING_AROUND)]
-        return tuple(sorted((*gates_of(self.agent, self.host), *above)))
+        above = [gate for agent, _ in self.above for gate in gates_of(agent, DEFAULT_RUNTIME)]
+        return tuple(sorted((*gates_of(self.agent, self.runtime), *above)))
 
     def below(self, names: Sequence[str]) -> Program:
         """Return the part of this program that a run below gets: that of the last of these sub-agents. Each of them
@@ -89,7 +89,7 @@ class Program:
                 program,
                 agent=tools[0].ready(name, deps),
                 deps=None,
-                host=replace(program.host, model=None),
+                runtime=replace(program.runtime, model=None),
                 callbacks=None,
                 abort=None,
                 above=(*program.above, (program.agent, deps)),

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import orjson
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.budget import Allowance
 from journeyman.data import lazy_dataclass
 from journeyman.errors import RunBlocked, StepTooLarge
@@ -302,10 +302,10 @@ def load_head(row: Row) -> Head:
         raise RunBlocked(row.id, f"what it was begun with cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def gates_of(agent: Agent[Any, Any, Any], host: Host) -> tuple[str, ...]:
+def gates_of(agent: Agent[Any, Any, Any], runtime: Runtime) -> tuple[str, ...]:
     """Return the names of the gates that the calls of a run would pass."""
     given: list[object] = []
-    for gate in (agent.gate, host.gate):
+    for gate in (agent.gate, runtime.gate):
         if gate is not None:
             given += gate if isinstance(gate, Sequence) else [gate]
     return tuple(sorted(type(each).__qualname__ for each in given))
@@ -526,13 +526,13 @@ QuestionKind: TypeAlias = Literal["approve", "answer"]
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Question:
+class PendingQuestion:
     """What waits for an answer: a call that waits for a decision, or a question of the model that waits for a text."""
 
     key: str
     """The key of the step that stores the answer."""
     kind: QuestionKind
-    digest: str
+    question_id: str
     """The digest of the tool and its arguments, or of the question. The answer holds for nothing else."""
     path: tuple[str, ...]
     tool: str
@@ -563,12 +563,12 @@ class RunInfo:
     iteration: int
     tokens: int
     cost: float
-    lives: int
-    why: str | None
+    leases: int
+    reason: str | None
     parent: str | None
     target: str
-    waits_for: tuple[Question, ...] = ()
-    wake: float | None = None
+    pending: tuple[PendingQuestion, ...] = ()
+    wake_at: float | None = None
 
     @property
     def is_over(self) -> bool:
@@ -593,26 +593,26 @@ def info_of(row: Row) -> RunInfo:
         iteration=row.iteration,
         tokens=row.tokens,
         cost=row.cost,
-        lives=row.lives,
-        why=row.why,
+        leases=row.lives,
+        reason=row.why,
         parent=row.parent,
         target=target,
-        waits_for=questions_of(row),
-        wake=row.wake,
+        pending=questions_of(row),
+        wake_at=row.wake,
     )
 
 
-def questions_of(row: Row) -> tuple[Question, ...]:
+def questions_of(row: Row) -> tuple[PendingQuestion, ...]:
     """Return the questions that a run waits for; none if they cannot be read."""
     try:
-        return () if row.asked is None else adapter_of(tuple[Question, ...]).validate_json(row.asked)
+        return () if row.asked is None else adapter_of(tuple[PendingQuestion, ...]).validate_json(row.asked)
     except ValueError:
         return ()
 
 
-def dump_questions(questions: Sequence[Question]) -> bytes | None:
+def dump_questions(questions: Sequence[PendingQuestion]) -> bytes | None:
     """Return questions as a row keeps them."""
-    return adapter_of(tuple[Question, ...]).dump_json(tuple(questions)) if questions else None
+    return adapter_of(tuple[PendingQuestion, ...]).dump_json(tuple(questions)) if questions else None
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

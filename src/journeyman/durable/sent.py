@@ -16,9 +16,9 @@ from hashlib import blake2b
 from json import dumps, loads
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from journeyman.agent import NAME, Agent, Host
+from journeyman.agent import NAME, Agent, Runtime
 from journeyman.budget import Budget
-from journeyman.durable.journal import Life, RunJournal
+from journeyman.durable.journal import Lease, RunJournal
 from journeyman.durable.program import Program
 from journeyman.durable.records import (
     DONE,
@@ -34,7 +34,7 @@ from journeyman.durable.records import (
     unpacked,
 )
 from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, SubagentMisused, TeamError
-from journeyman.events import Delivery, Identity, Mail, MailKind, TaskInfo
+from journeyman.events import Delivery, Identity, MailKind, TaskInfo, TeamMessage
 from journeyman.inbox import Post
 from journeyman.journal import SentRun, SentRuns, StepFacts, decode_step, encode_step
 from journeyman.loop.results import load_result
@@ -88,7 +88,7 @@ def short_id(run: str) -> str:
 class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     """The runs that one durable run has sent out, in one of its lives."""
 
-    def __init__(self, life: Life, journal: RunJournal, head: Head, *, program: Program, here: Here) -> None:
+    def __init__(self, life: Lease, journal: RunJournal, head: Head, *, program: Program, here: Here) -> None:
         self._life = life
         self._journal = journal
         self._head = head
@@ -170,7 +170,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             gates=(),
             target=self._head.target,
             version=self._head.version,
-            traceparent=traceparent_of(self._program.host, sent.agents[-1]) or None,
+            traceparent=traceparent_of(self._program.runtime, sent.agents[-1]) or None,
             above=Above(
                 run=above.id,
                 path=sent.path,
@@ -327,7 +327,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     def _mail(self, sender: str, to: str, text: str, *, summary: str = "", kind: MailKind = "message") -> str:
         """Return mail as a model reads it."""
         id = "" if sender == LEADER and kind == "message" and to != LEADER else "m"
-        mail = Mail(
+        mail = TeamMessage(
             id=id, sender=sender, to=to, text=text, summary=summary, kind=kind, sent=datetime.fromtimestamp(0, UTC)
         )
         return as_text(mail)
@@ -452,11 +452,11 @@ def told(row: Row, head: Head, agent: Agent[Any, Any, Any], result: Result[Any],
     return Signal(0, head.above.run, "task_ended", row.id, {"text": text}, now, row.agent)
 
 
-def budget_of(head: Head, host: Host) -> Budget | None:
+def budget_of(head: Head, runtime: Runtime) -> Budget | None:
     """Return what a run draws on beside its own limits: what the runs above had left when they sent it out."""
     if head.above is None:
-        return host.budget
-    return Budget(head.above.allowance, scope="background", now=0.0, parent=host.budget)
+        return runtime.budget
+    return Budget(head.above.allowance, scope="background", now=0.0, parent=runtime.budget)
 
 
 # -- what is said to a run by others -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancel import cancel_within, ended
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
@@ -18,7 +18,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import GIVE_BACK_S, Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
-from journeyman.durable.journal import Leaving
+from journeyman.durable.journal import Exit
 from journeyman.durable.process_signals import stop_signals_heard
 from journeyman.durable.program import Program
 from journeyman.durable.records import Head, Row, load_head
@@ -49,7 +49,7 @@ _UNFIT_S: Final = 10.0
 class Queue:
     """How a worker serves a queue."""
 
-    at_once: int | None = None
+    max_concurrency: int | None = None
     """How many runs of this queue go on at once in all workers together. None: as many as there are slots."""
 
 
@@ -59,7 +59,7 @@ class Worker:
 
     The worker gives a run what is not stored, above all its gates, and the deps of its agents:
     `agents=[analyst.with_deps(db)]`. A run that was started with a model of its own (`run --model … --detach`) gets
-    that model, unless `host` has one.
+    that model, unless `runtime` has one.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class Worker:
         durable: Durable,
         *,
         agents: Sequence[Agent[Any, Any, Any]],
-        slots: int = 10,
+        max_concurrency: int = 10,
         queues: Mapping[str, Queue] | None = None,
-        host: Host | None = None,
+        runtime: Runtime | None = None,
         callbacks: Callbacks | None = None,
         on_event: Listener | None = None,
-        equip: Callable[[Row, Program], Awaitable[Program | None]] | None = None,
+        prepare: Callable[[Row, Program], Awaitable[Program | None]] | None = None,
     ) -> None:
-        """Does runs of these `agents` that are stored in `durable`. `slots` is how many runs go on here at once.
-        Without `queues`, all queues are served. `host`, `callbacks` and `on_event` are given to every run; `equip`
-        gives a run what only this run gets; None from it: the run is driven elsewhere in this program.
+        """Does runs of these `agents` that are stored in `durable`. `max_concurrency` is how many runs go on here at
+        once. Without `queues`, all queues are served. `runtime`, `callbacks` and `on_event` are given to every run;
+        `prepare` gives a run what only this run gets; None from it: the run is driven elsewhere in this program.
 
         Raises:
             ValueError: there is no agent or no slot, two agents have the same name, or a queue's limit is less than 1.
@@ -93,22 +93,22 @@ class Worker:
             raise ValueError("A worker without agents has nothing to do. Pass agents=[…].")
         if double:
             raise ValueError(f"Two agents are called {double[0]!r}, so no run would know which is its own. Rename one.")
-        if slots < 1:
-            raise ValueError(f"A worker with {slots} slots does nothing. Give it at least one.")
+        if max_concurrency < 1:
+            raise ValueError(f"A worker with {max_concurrency} slots does nothing. Give it at least one.")
         for name, queue in (queues or {}).items():
-            if queue.at_once is not None and queue.at_once < 1:
-                raise ValueError(f"Queue {name!r} lets {queue.at_once} runs go on at once. Let at least one.")
+            if queue.max_concurrency is not None and queue.max_concurrency < 1:
+                raise ValueError(f"Queue {name!r} lets {queue.max_concurrency} runs go on at once. Let at least one.")
         self._hub: Final = durable.hub
         self._agents: Final = {agent.name: agent for agent in agents}
         crew = ["/".join((agent.name, *way)) for agent in agents for way in crew_of(agent)]
         self._served: Final = (*self._agents, *dict.fromkeys(crew))
         """What is served: the agents, and what their runs send out."""
-        self._slots: Final = slots
+        self._slots: Final = max_concurrency
         self._queues: Final = dict(queues or {})
-        self._host: Final = NOTHING_AROUND if host is None else host
+        self._runtime: Final = DEFAULT_RUNTIME if runtime is None else runtime
         self._callbacks: Final = callbacks
         self._on_event: Final = on_event
-        self._equip: Final = equip
+        self._equip: Final = prepare
         self._driving: dict[str, asyncio.Task[_HowDriven]] = {}
         self._brought: set[asyncio.Task[Any]] = set()
         """The tasks in which what tickets bring is driven."""
@@ -233,7 +233,7 @@ class Worker:
                 return n_begun
             new = [row for row in rows if row.id not in self._driving and row.id not in self._unfit]
             for row in new[:free]:
-                task = asyncio.create_task(self._drive(row, queue.at_once))
+                task = asyncio.create_task(self._drive(row, queue.max_concurrency))
                 self._driving[row.id] = task
                 task.add_done_callback(lambda _, id=row.id: self._driving.pop(id, None))
                 n_begun += 1
@@ -261,7 +261,7 @@ class Worker:
                 tickets.hand_over,
                 agents=self._served,
                 queues=list(self._queues),
-                slots=self._slots,
+                max_concurrency=self._slots,
                 grace_s=work_s,
                 stop=stop,
                 now=self._hub.now,
@@ -288,7 +288,7 @@ class Worker:
             loop = asyncio.get_running_loop()
             leaving = None if drive_s is None else loop.call_later(drive_s, self._hub.release, row.id)
             try:
-                at_once = self._queues.get(row.queue, Queue()).at_once
+                at_once = self._queues.get(row.queue, Queue()).max_concurrency
                 outcome = await self._drive(row, at_once, gen=ticket.gen)
             finally:
                 if leaving is not None:
@@ -350,19 +350,19 @@ class Worker:
             _log.warning("The run %s is not driven: %s", name, name_and_words(error))
             await asyncio.sleep(_PATIENCE_S)
             return "failed"
-        is_held = isinstance(outcome, Leaving) and outcome.how == "held"
+        is_held = isinstance(outcome, Exit) and outcome.how == "held"
         if at_once is not None and is_held:
             self._full.add(row.queue)
         return "held" if is_held else "driven"
 
     def _program(self, row: Row, head: Head) -> Program:
         """Return what a run has of this worker, or the run above all others in whose tree it is."""
-        host = self._host
-        if host.model is None and head.model:
-            host = replace(host, model=connect(head.model))  # what it was started with
+        runtime = self._runtime
+        if runtime.model is None and head.model:
+            runtime = replace(runtime, model=connect(head.model))  # what it was started with
         return Program(
             agent=self._agents[row.agent.partition("/")[0]],
-            host=host,
+            runtime=runtime,
             callbacks=self._callbacks,
             on_event=self._on_event,
             is_worker=True,

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from journeyman.data import lazy_dataclass
-from journeyman.endings import Ending
+from journeyman.endings import ErrorInfo
 from journeyman.events.batch import BatchEvent, BatchPaused, InputFinished
 from journeyman.events.chat import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TurnEnded
 from journeyman.events.durable import (
     DurableEvent,
     RunClaimed,
-    RunFenced,
-    RunHalted,
+    RunClaimLost,
+    RunNeedsAttention,
     RunQueued,
     RunSuspended,
     RunWoken,
@@ -57,7 +57,7 @@ from journeyman.events.task import (
     PREFIXES,
     Delivery,
     Identity,
-    Liveness,
+    MemberStatus,
     TaskEnded,
     TaskEvent,
     TaskInfo,
@@ -68,13 +68,13 @@ from journeyman.events.task import (
 )
 from journeyman.events.team import (
     DeadLetter,
-    Mail,
+    DeadLetterReason,
     MailDelivered,
     MailKind,
     MailReturned,
     MailSent,
     MemberChanged,
-    Reason,
+    TeamMessage,
 )
 from journeyman.result import LayerOutcome, ToolKind
 from journeyman.types import JsonObject, RunPath
@@ -93,6 +93,7 @@ __all__ = [
     "CompactionStep",
     "ContextCompacted",
     "DeadLetter",
+    "DeadLetterReason",
     "Delivery",
     "DurableEvent",
     "Event",
@@ -103,13 +104,12 @@ __all__ = [
     "LayerCompleted",
     "LayerStarted",
     "Listener",
-    "Liveness",
-    "Mail",
     "MailDelivered",
     "MailKind",
     "MailReturned",
     "MailSent",
     "MemberChanged",
+    "MemberStatus",
     "MessageCommitted",
     "ModelAnswered",
     "ModelResponded",
@@ -118,12 +118,11 @@ __all__ = [
     "OutputDelta",
     "QuestionAnswered",
     "QuestionAsked",
-    "Reason",
     "RecordingEnded",
+    "RunClaimLost",
     "RunClaimed",
     "RunFailed",
-    "RunFenced",
-    "RunHalted",
+    "RunNeedsAttention",
     "RunQueued",
     "RunResumed",
     "RunStarted",
@@ -138,6 +137,7 @@ __all__ = [
     "TaskMessaged",
     "TaskStarted",
     "TaskStatus",
+    "TeamMessage",
     "TextDelta",
     "ThinkingDelta",
     "ToolCalled",
@@ -215,7 +215,7 @@ class Callbacks:
     """Gets the feedback."""
     on_success: Callable[[CallbackContext, object], object] | None = None
     """Gets the output."""
-    on_failure: Callable[[CallbackContext, Ending], object] | None = None
+    on_failure: Callable[[CallbackContext, ErrorInfo], object] | None = None
     """Gets why the run failed."""
 
 
@@ -231,6 +231,6 @@ CALLBACKS: Final[Mapping[str, tuple[int, str]]] = {
     "on_layer_complete": (2, "a CallbackContext and the LayerOutcome"),
     "on_validation_failure": (2, "a CallbackContext and the feedback"),
     "on_success": (2, "a CallbackContext and the output"),
-    "on_failure": (2, "a CallbackContext and the Ending"),
+    "on_failure": (2, "a CallbackContext and the ErrorInfo"),
 }
 """With how many arguments each callback is called, and which."""

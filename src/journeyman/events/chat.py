@@ -23,7 +23,7 @@ class ApprovalRequested:
     tool_name: str
     arguments: JsonObject
     """What the call is to be made with."""
-    digest: str
+    question_id: str
     """Of tool and arguments: the answer holds for exactly these."""
     offers: tuple[str, ...]
     """How far `Allow(extent)` may reach: `once`, and perhaps `session` and `always`."""

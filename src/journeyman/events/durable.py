@@ -84,7 +84,7 @@ class RunSuspended:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class RunFenced:
+class RunClaimLost:
     """Somebody else drives the run now, so what this process still did of it is not stored."""
 
     path: RunPath
@@ -94,16 +94,18 @@ class RunFenced:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class RunHalted:
+class RunNeedsAttention:
     """The run is blocked: it cannot go on before a person has looked at it."""
 
     path: RunPath
     run: str
     worker: str
     epoch: int
-    why: str
+    reason: str
     """Why it cannot go on, and what to do."""
 
 
-DurableEvent: TypeAlias = RunQueued | RunClaimed | RunWoken | StepStored | RunSuspended | RunFenced | RunHalted
+DurableEvent: TypeAlias = (
+    RunQueued | RunClaimed | RunWoken | StepStored | RunSuspended | RunClaimLost | RunNeedsAttention
+)
 """Anything that may happen to a durable run beside what happens in it."""

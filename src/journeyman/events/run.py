@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 from typing_extensions import TypeForm
 
 from journeyman.data import lazy_dataclass
-from journeyman.endings import Ending
+from journeyman.endings import ErrorInfo
 from journeyman.hosted.calls import HostedCall
 from journeyman.result import LayerOutcome, Metadata, ToolKind
 from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage, adapter_of
@@ -308,7 +308,7 @@ class ToolFinished:
 @lazy_dataclass(frozen=True, kw_only=True)
 class CallAbandoned:
     """A call was stopped and would not end: a sync tool in its thread, told at once; what swallows its cancellation,
-    told after `Host.grace_s`. Its late result is dropped."""
+    told after `Runtime.grace_s`. Its late result is dropped."""
 
     path: RunPath
     tool_use_id: str | None
@@ -384,6 +384,6 @@ class RunFailed:
     """The last event of a run that failed."""
 
     path: RunPath
-    error: Ending
+    error: ErrorInfo
     """Why the run failed."""
     metadata: Metadata

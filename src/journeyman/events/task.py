@@ -14,7 +14,7 @@ TaskKind: TypeAlias = Literal["tool", "agent", "shell", "member"]
 TaskStatus: TypeAlias = Literal["running", "completed", "failed", "killed"]
 """How far a task is. All but `running` are final. `killed`: it was stopped, whatever its kind."""
 
-Liveness: TypeAlias = Literal["working", "idle", "stopping", "gone"]
+MemberStatus: TypeAlias = Literal["working", "idle", "stopping", "gone"]
 """What a member of a team does."""
 
 Delivery: TypeAlias = Literal["queued", "gone", "unknown"]
@@ -66,7 +66,7 @@ class TaskInfo:
     """The command of a shell."""
     identity: Identity | None = None
     """Who it is, for a member of a team."""
-    liveness: Liveness | None = None
+    liveness: MemberStatus | None = None
     """What it does, for a member of a team."""
     last_sign: datetime | None = None
     """When it last gave a sign, for a member of a team."""

@@ -6,20 +6,20 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from journeyman.data import lazy_dataclass
-from journeyman.events.task import Liveness
+from journeyman.events.task import MemberStatus
 from journeyman.types import RunPath
 
 MailKind: TypeAlias = Literal["message", "idle", "gone", "shutdown"]
 """What mail is: somebody's words, or a notice of the team's. `idle`: a member has nothing left to do. `gone`: it ended.
 `shutdown`: it is asked to end."""
 
-Reason: TypeAlias = Literal["gone", "stale", "unread", "closed"]
+DeadLetterReason: TypeAlias = Literal["gone", "stale", "unread", "closed"]
 """Why mail could not be delivered. `gone`: its addressee had ended. `stale`: it was for an earlier member of that name.
 `unread`: its addressee ended before it read it. `closed`: the team was left before it was read."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Mail:
+class TeamMessage:
     """One message from one member of a team to another. It ends delivered or as a dead letter, exactly once."""
 
     id: str
@@ -44,9 +44,9 @@ class Mail:
 class DeadLetter:
     """Mail that could not be delivered."""
 
-    mail: Mail
+    mail: TeamMessage
     """The mail."""
-    reason: Reason
+    reason: DeadLetterReason
     """Why it could not be delivered."""
     at: datetime
     """When that was found."""
@@ -58,7 +58,7 @@ class MailSent:
 
     path: RunPath
     """Of the sender."""
-    mail: Mail
+    mail: TeamMessage
     """The mail."""
 
 
@@ -68,7 +68,7 @@ class MailDelivered:
 
     path: RunPath
     """Of the addressee."""
-    mail: Mail
+    mail: TeamMessage
     """The mail."""
 
 
@@ -94,7 +94,7 @@ class MemberChanged:
     """The name of the member."""
     incarnation: int
     """Which member of that name it is: 1 for the first."""
-    liveness: Liveness
+    liveness: MemberStatus
     """What it does from now on."""
     at: datetime
     """When it began to."""

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.hosted.calls import Found, HostedCall, hosted_calls
-    from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, Hosting, Location, WebSearch
+    from journeyman.hosted.calls import HostedCall, SearchHit, hosted_calls
+    from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, HostedToolSupport, Location, WebSearch
 
 __all__ = [
     "CodeExecution",
     "FileSearch",
-    "Found",
     "HostedCall",
     "HostedTool",
-    "Hosting",
+    "HostedToolSupport",
     "Location",
+    "SearchHit",
     "WebSearch",
     "hosted_calls",
 ]
@@ -24,7 +24,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "calls": "Found HostedCall hosted_calls",
-            "tools": "CodeExecution FileSearch HostedTool Hosting Location WebSearch",
+            "calls": "HostedCall SearchHit hosted_calls",
+            "tools": "CodeExecution FileSearch HostedTool HostedToolSupport Location WebSearch",
         },
     )

@@ -17,7 +17,7 @@ from journeyman.types import Block, JsonObject, Opaque, Text
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Found:
+class SearchHit:
     """One thing that a search found."""
 
     title: str = ""
@@ -42,7 +42,7 @@ class HostedCall:
     """What was searched, with one query on each line; or the code that was run."""
     output: str = ""
     """The output of the code."""
-    found: tuple[Found, ...] = ()
+    found: tuple[SearchHit, ...] = ()
     """The pages or files that it found."""
     error: str | None = None
     """Why the call failed, in the provider's word; None if it did not fail."""
@@ -83,7 +83,9 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
                 calls.append(call)
         elif isinstance(block, Text) and block.extra:
             cited += [_object(each).get("url_citation") for each in _list(block.extra.get("annotations"))]
-    pages = [Found(title=_text(page.get("title")), url=_text(page.get("url"))) for page in map(_object, cited) if page]
+    pages = [
+        SearchHit(title=_text(page.get("title")), url=_text(page.get("url"))) for page in map(_object, cited) if page
+    ]
     if pages and not calls:
         calls.append(HostedCall(tool="web_search", provider="", id="", asked="", found=tuple(pages)))
     return tuple(calls)
@@ -157,7 +159,7 @@ def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
     asked = "\n".join(queries) or _query_of({key: action[key] for key in action if key not in ("sources", "type")})
     results = [_object(each) for each in (*_list(item.get("results")), *_list(action.get("sources")))]
     found = [
-        Found(
+        SearchHit(
             title=_text(each.get("filename")) or _text(each.get("title")),
             url=_text(each.get("url")),
             text=_text(each.get("text")),
@@ -176,18 +178,22 @@ def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
     )
 
 
-def _result(content: JsonValue) -> tuple[str, tuple[Found, ...], str | None]:
+def _result(content: JsonValue) -> tuple[str, tuple[SearchHit, ...], str | None]:
     """Return output, findings and error of the Messages API's results."""
     if isinstance(content, list):
         pages = [_object(each) for each in content]
-        return "", tuple([Found(title=_text(page.get("title")), url=_text(page.get("url"))) for page in pages]), None
+        return (
+            "",
+            tuple([SearchHit(title=_text(page.get("title")), url=_text(page.get("url"))) for page in pages]),
+            None,
+        )
     told = _object(content)
     if code := _text(told.get("error_code")):
         return "", (), code
     output = "\n".join([text for name in ("stdout", "stderr", "content") if (text := _text(told.get(name)))])
     returned = told.get("return_code")
     url = _text(told.get("url"))
-    return output, (Found(url=url),) if url else (), f"return code {returned}" if returned else None
+    return output, (SearchHit(url=url),) if url else (), f"return code {returned}" if returned else None
 
 
 def _grounding_calls(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
@@ -202,7 +208,7 @@ def _grounding_calls(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
     ):
         there = [_object(chunk.get(place)) for chunk in chunks if place in chunk]
         found = [
-            Found(title=_text(each.get("title")), url=_text(each.get("uri")), text=_text(each.get("text")))
+            SearchHit(title=_text(each.get("title")), url=_text(each.get("uri")), text=_text(each.get("text")))
             for each in there
         ]
         if found or _texts(queries):
@@ -215,14 +221,14 @@ def _calls_beside_answer(facts: JsonObject, provider: str) -> Iterator[HostedCal
     for page in map(_object, _list(_object(facts.get("urlContextMetadata")).get("urlMetadata"))):
         url, status = _text(page.get("retrievedUrl")), _text(page.get("urlRetrievalStatus"))
         error = None if status in ("", "URL_RETRIEVAL_STATUS_SUCCESS") else status
-        found = (Found(url=url),) if url else ()
+        found = (SearchHit(url=url),) if url else ()
         yield HostedCall(tool="url_context", provider=provider, id="", asked=url, found=found, error=error)
     for each in map(_object, _list(facts.get("executed_tools"))):
         kind = _text(each.get("name")) or _text(each.get("type"))
         results = (_object(each.get("search_results")).get("results"), each.get("browser_results"))
         pages = [_object(page) for listed in results for page in _list(listed)]
         found = [
-            Found(title=_text(page.get("title")), url=_text(page.get("url")), text=_text(page.get("content")))
+            SearchHit(title=_text(page.get("title")), url=_text(page.get("url")), text=_text(page.get("content")))
             for page in pages
         ]
         codes = [_text(_object(code).get("text")) for code in _list(each.get("code_results"))]

@@ -66,11 +66,11 @@ class FileSearch:
 
 
 HostedTool: TypeAlias = WebSearch | CodeExecution | FileSearch
-"""What `Settings.hosted` holds."""
+"""What `ModelSettings.hosted` holds."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Hosting:
+class HostedToolSupport:
     """The hosted tools that a model has: for each tool, the options that it takes; None: the model does not have it."""
 
     web_search: frozenset[str] | None = None
@@ -98,7 +98,7 @@ class Hosting:
         return None
 
     @classmethod
-    def common(cls, every: Sequence[Hosting]) -> Hosting:
+    def common(cls, every: Sequence[HostedToolSupport]) -> HostedToolSupport:
         """Return the hosted tools that all of these models have."""
         return cls(
             web_search=_in_all([each.web_search for each in every]),
@@ -132,7 +132,7 @@ def own_tools(tools: Sequence[HostedTool]) -> tuple[HostedTool, ...]:
 
 
 def hosted_problems(tools: object) -> Iterator[Problem]:
-    """Give what is wrong with `Settings.hosted`."""
+    """Give what is wrong with `ModelSettings.hosted`."""
     if not isinstance(tools, list | tuple):
         yield Problem(
             "INVALID_HOSTED", f"settings.hosted is {tools!r}.", "Pass a tuple of hosted tools: (WebSearch(),)."

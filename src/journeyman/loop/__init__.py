@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from journeyman.loop.attempts import run, run_sync
     from journeyman.loop.retry import respond
     from journeyman.loop.streaming import Events, stream
-    from journeyman.loop.validation import from_checker, validation_context
+    from journeyman.loop.validation import validation_context, validator_from
 
-__all__ = ["Events", "from_checker", "respond", "run", "run_sync", "stream", "validation_context"]
+__all__ = ["Events", "respond", "run", "run_sync", "stream", "validation_context", "validator_from"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
@@ -19,6 +19,6 @@ if not TYPE_CHECKING:
             "attempts": "run run_sync",
             "retry": "respond",
             "streaming": "Events stream",
-            "validation": "from_checker validation_context",
+            "validation": "validator_from validation_context",
         },
     )

@@ -11,10 +11,17 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack, overload
 
-from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import UNLIMITED, Budget
 from journeyman.cancel import Abort, current_scope, is_awaited, is_cancellation, is_failure
-from journeyman.endings import AttemptsContext, Ending, ErrorCode, InvalidInputContext, IterationsContext, PromptContext
+from journeyman.endings import (
+    AttemptsContext,
+    ErrorCode,
+    ErrorInfo,
+    InvalidInputContext,
+    IterationsContext,
+    PromptContext,
+)
 from journeyman.errors import name_and_words, told_here
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.gate import guarding
@@ -40,7 +47,7 @@ from journeyman.loop.steps import decided, first_state, recall
 from journeyman.loop.validation import Verdict, validate
 from journeyman.loop.watch import ANYWHERE
 from journeyman.model import max_output_tokens_of, opened
-from journeyman.prompt import PromptBlank, PromptFailed, Rejection, default_error_prompt, made
+from journeyman.prompt import ErrorPromptContext, PromptBlank, PromptFailed, default_error_prompt, made
 from journeyman.result import Failure, Metadata, Result
 from journeyman.tools.check import n_taken
 from journeyman.tools.context import current_asker, isolated
@@ -71,7 +78,7 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
     on_event: Listener | None = None,
     abort: Abort | None = None,
     history: Sequence[Message] = (),
-    host: Host | None = None,
+    runtime: Runtime | None = None,
 ) -> Result[Out]:
     """Run `agent` on `input`, and return how it ended.
 
@@ -81,7 +88,8 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
     `deps` is what the agent's tools and functions use, of the type that it declares. `max_attempts` replaces
     `agent.limits.attempts` for this run. `history` is an earlier conversation to continue; what could not be sent of it
     is repaired. `abort` ends the run with `Failure(EXECUTION_CANCELLED)`. `callbacks` are called at the steps of the
-    run, and `on_event` with every event, in order. `host` is what surrounds the run: a journal, approvals, telemetry.
+    run, and `on_event` with every event, in order. `runtime` is what surrounds the run: a journal, approvals,
+    telemetry.
 
     Wrong arguments end it, too: `Failure(INVALID_INPUT)` lists them all.
 
@@ -97,7 +105,7 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
         listeners=() if on_event is None else (on_event,),
         abort=abort,
         history=history,
-        host=NOTHING_AROUND if host is None else host,
+        runtime=DEFAULT_RUNTIME if runtime is None else runtime,
     )
     return await carry_out(begin(agent, input, options))
 
@@ -122,7 +130,7 @@ def run_sync(  # noqa: PLR0913 - see run
     on_event: Listener | None = None,
     abort: Abort | None = None,
     history: Sequence[Message] = (),
-    host: Host | None = None,
+    runtime: Runtime | None = None,
 ) -> Result[Out]:
     """Run `agent` from a program that has no event loop; the same as `run`.
 
@@ -141,7 +149,7 @@ def run_sync(  # noqa: PLR0913 - see run
             on_event=on_event,
             abort=abort,
             history=history,
-            host=host,
+            runtime=runtime,
         )
     )
 
@@ -158,7 +166,7 @@ def _no_agent(given: object) -> Failure:
     model = repr(given) if isinstance(given, str) and ":" in given else "…"
     wrong = f"the agent is {given!r}. Pass an Agent(name='assistant', model={model})"
     context = InvalidInputContext(issues=(wrong,))
-    return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
+    return Failure(error=ErrorInfo(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
 
 
 async def carry_out(run: Run) -> Result[Any]:
@@ -201,7 +209,7 @@ async def carry_out(run: Run) -> Result[Any]:
             await watch.tape.end(how, code)
 
 
-async def _ended(run: Run) -> Finished | Ending:
+async def _ended(run: Run) -> Finished | ErrorInfo:
     """Return how the run ended, whatever was raised."""
     if run.tape is not None and current_asker.get() is None:
         current_asker.set(run.tape.outside)
@@ -221,15 +229,15 @@ async def _ended(run: Run) -> Finished | Ending:
         return failed_inside(run, error)
 
 
-async def _attempts(run: Run) -> Finished | Ending:
+async def _attempts(run: Run) -> Finished | ErrorInfo:
     """Attempt until an output passes."""
     for attempt in range(1, run.max_attempts + 1):
         await _begin_attempt(run, attempt)
         candidate = await _iterations(run)
-        if isinstance(candidate, Ending):
+        if isinstance(candidate, ErrorInfo):
             return candidate
         verdict = await validate(run, candidate)
-        if isinstance(verdict, Ending):
+        if isinstance(verdict, ErrorInfo):
             return verdict
         if verdict.report.passed:
             return await _accept(run, candidate, verdict)
@@ -239,11 +247,11 @@ async def _attempts(run: Run) -> Finished | Ending:
     return _out_of_attempts(run)
 
 
-async def _iterations(run: Run) -> Candidate | Ending:
+async def _iterations(run: Run) -> Candidate | ErrorInfo:
     """Iterate until an output is handed in."""
     for _ in range(run.agent.limits.iterations):
         iterated = await iterate(run)
-        if isinstance(iterated, Ending):
+        if isinstance(iterated, ErrorInfo):
             return iterated
         candidate = await run.hand_in.look(run, iterated)
         if candidate is not None:
@@ -263,11 +271,11 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
     await run.scope.checkpoint()
     run.ledger.begin_attempt()
     run.hand_in.begin_attempt()
-    now, each, budget = run.clock.now(), run.agent.limits.each_attempt, run.budget
+    now, each, budget = run.clock.now(), run.agent.limits.per_attempt, run.budget
     if each is not UNLIMITED and each != UNLIMITED:
         budget = Budget(each, scope="attempt", now=now, parent=run.budget)
-        if run.options.host.journal is not None:
-            recall(budget, run.options.host.journal, f"attempt/{attempt}/")
+        if run.options.runtime.journal is not None:
+            recall(budget, run.options.runtime.journal, f"attempt/{attempt}/")
         run.scope.limit_attempt(each.seconds)
     run.attempt = Attempt(attempt, now, budget, phase="iteration", is_open=True)
     await run.tell(AttemptStarted)
@@ -293,7 +301,7 @@ async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:
     return Finished(verdict.value, candidate.terminal_result)
 
 
-async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> Ending | None:
+async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> ErrorInfo | None:
     """Tell the model what is wrong with its output, and close the attempt. An ending: there is no way to tell."""
     await run.tell(ValidationFailed, feedback=verdict.report.feedback)
     run.enter("prompt_generation", "building the error prompt")
@@ -313,7 +321,7 @@ async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> Ending | 
 async def _feedback(run: Run, verdict: Verdict) -> str:
     """Return what the model is told. On the last attempt nobody will read it, so the caller's function is not asked."""
     failed = verdict.report.layers[-1]
-    rejection = Rejection(
+    rejection = ErrorPromptContext(
         feedback=failed.feedback,
         layer=failed.name,
         description=failed.description,
@@ -350,14 +358,14 @@ async def _give_back(run: Run, candidate: Candidate, feedback: str) -> None:
     if candidate.call is None:
         run.history.say(Text(feedback))
         return
-    in_result = run.agent.feedback == "result"
+    in_result = run.agent.feedback_role == "result"
     text = feedback if in_result else "Error: the output did not pass validation. The reason follows."
     await finish(run, candidate.call, Outcome(ToolResult(text, is_error=True), "rejected"))
     if not in_result:
         run.history.say(Text(feedback))
 
 
-def _out_of_attempts(run: Run) -> Ending:
+def _out_of_attempts(run: Run) -> ErrorInfo:
     report = run.report
     context = AttemptsContext(
         attempts=len(run.records), max_attempts=run.max_attempts, last_error=report.feedback if report else ""

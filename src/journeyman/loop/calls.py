@@ -73,7 +73,7 @@ async def run_calls(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
 async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
     """Take what the limits leave for all calls of a response at once, or refuse all of them; as in earlier lives of the
     run, of which the limits know the calls that have begun."""
-    budget, journal = run.attempt.budget, run.options.host.journal
+    budget, journal = run.attempt.budget, run.options.runtime.journal
     known = set[str]() if journal is None else {key for key, _ in journal.stored(run.key("call/"))}
     counted = [use for use in uses if use.name in run.calls.tools and use.name not in run.hand_in.tools]
     n_open = len([use for use in counted if run.key(f"call/{use.id}") not in known])
@@ -129,7 +129,7 @@ def _groups(run: Run, uses: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
 
 
 async def _run_together(run: Run, group: Sequence[ToolUse]) -> list[Call]:
-    places = asyncio.Semaphore(run.agent.limits.parallel_calls)
+    places = asyncio.Semaphore(run.agent.limits.max_concurrency)
 
     async def in_place(use: ToolUse, reservation: Reservation | None) -> Call:
         async with places:
@@ -177,7 +177,7 @@ def _is_found(run: Run, tool: AnyTool) -> bool:
 
 def _reserve(run: Run, use: ToolUse) -> Reservation | None:
     """Reserve the call's place in the journal, in the order of the calls."""
-    journal = run.options.host.journal
+    journal = run.options.runtime.journal
     if journal is None:
         return None
     tool, _ = _meant(run, use)
@@ -226,7 +226,7 @@ async def _made_call(run: Run, use: ToolUse, reservation: Reservation | None) ->
 def _is_begun(run: Run, use: ToolUse) -> bool:
     """Tell whether an earlier life of the run has begun something below a call, or has asked something: that goes on,
     whatever was said since."""
-    journal = run.options.host.journal
+    journal = run.options.runtime.journal
     if journal is None:
         return False
     below = run.key(f"call/{use.id}/")
@@ -239,7 +239,7 @@ async def _known(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
     async def never() -> Outcome:
         raise AssertionError("A step that is known was to be done again.")
 
-    journal, step = run.options.host.journal, _codec_of(run)
+    journal, step = run.options.runtime.journal, _codec_of(run)
     try:
         outcome = await reservation.step(never, codec=step)
     except OutcomeUnknown as unknown:
@@ -322,7 +322,7 @@ async def gated(run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation 
         effect=_effect(run, tool),
         untrusted=bool(tool.untrusted),
         n_model_calls=run.ledger.n_model_calls,
-        acts_as=tool.acts_as,
+        permission_kind=tool.permission_kind,
         behind=tool.behind,
         foreign=tool.foreign,
         server_names=tool.server_names,
@@ -369,7 +369,7 @@ async def _journalled(run: Run, reservation: Reservation | None, work: Callable[
 def _approver(run: Run, guard: Guard) -> Approver | None:
     """Return who answers what a gate asks, with the time that the limits give for it. Where the program names nobody,
     a journal may wait for an answer from elsewhere; and it stores what is answered."""
-    approve, seconds, journal = guard.approve, run.agent.limits.approval_seconds, run.options.host.journal
+    approve, seconds, journal = guard.approve, run.agent.limits.approval_seconds, run.options.runtime.journal
     if journal is not None and journal.waits:
         return _stored_approver(run, journal, approve, seconds)
     if approve is None and run.tape is not None and run.tape.outside is not None and run.tape.outside.asks:
@@ -392,7 +392,7 @@ def _noted(run: Run, approve: Approver) -> Approver:
                 tool_name=approval.request.tool_name,
                 question=approval.question,
                 rule=approval.rule,
-                digest=approval.digest,
+                question_id=approval.question_id,
                 decision=type(decision).__name__.lower(),
                 reason=getattr(decision, "reason", ""),
                 extent=getattr(decision, "extent", None),
@@ -420,7 +420,7 @@ def _stored_approver(run: Run, journal: Journal, approve: Approver | None, secon
 
     async def answered(approval: Approval) -> Decision:
         request = approval.request
-        key = run.key(f"call/{request.tool_use_id}/approval/{next(numbers)}/{approval.digest[:16]}")
+        key = run.key(f"call/{request.tool_use_id}/approval/{next(numbers)}/{approval.question_id[:16]}")
         if approve is not None:
             asked = approve if seconds is None else _timely(run, approve, seconds)
             place = journal.reserve(key, effect="pure")
@@ -474,7 +474,7 @@ async def _cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -
 
 async def _executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
     """Run the handler, which may end the run, however its own call ends."""
-    context = _context(run, tool, use) if tool.wants_context or run.agent.middlewares else None
+    context = _context(run, tool, use) if tool.wants_context or run.agent.tool_middleware else None
     try:
         outcome = await _handled(run, tool, use, arguments=arguments, context=context)
     finally:
@@ -488,7 +488,7 @@ async def _handled(
     run: Run, tool: AnyTool, use: ToolUse, *, arguments: Arguments, context: ToolContext[Any] | None
 ) -> Outcome:
     """Run the handler within its time, and adopt the states it set if it succeeded."""
-    middlewares = run.agent.middlewares
+    middlewares = run.agent.tool_middleware
     try:
         if middlewares and context is not None:
             work = _through_middlewares(run, tool, use, context=context, arguments=arguments)
@@ -517,7 +517,7 @@ class _TimedOut(Exception):
 
 
 async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object, object, ToolResult]) -> ToolResult:
-    scope = Scope(None, run.scope.loop.time() + seconds, grace_s=run.options.host.grace_s)
+    scope = Scope(None, run.scope.loop.time() + seconds, grace_s=run.options.runtime.grace_s)
     above = current_call.set(scope)
     try:
         result = await scope.carry(work)
@@ -531,7 +531,7 @@ async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object
 
 
 def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
-    key, journal = run.key(f"call/{use.id}"), run.options.host.journal
+    key, journal = run.key(f"call/{use.id}"), run.options.runtime.journal
     return ToolContext(
         tool=tool,
         tool_use_id=use.id,
@@ -544,7 +544,7 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
         abort=run.abort,
         states=run.states,
         progress=lambda message, fraction: _report_progress(run, use, message, fraction),
-        tasks=run.options.host.tasks,
+        tasks=run.options.runtime.tasks,
         name=None if journal is None else lambda: journal.name(key),
     )
 
@@ -578,7 +578,7 @@ async def _through_middlewares(
         return await _invoke(run, tool, use, context=call.context, arguments=call.arguments)
 
     step = innermost
-    for middleware in reversed(run.agent.middlewares):
+    for middleware in reversed(run.agent.tool_middleware):
         step = _wrapped(middleware, step)
     returned = cast("object", await step(MiddlewareCall(tool_name=tool.name, arguments=arguments, context=context)))
     if not isinstance(returned, ToolResult):

@@ -16,7 +16,7 @@ from journeyman.endings import (
     BudgetContext,
     CancelledContext,
     Context,
-    Ending,
+    ErrorInfo,
     InternalContext,
     InvalidInputContext,
     ProjectionContext,
@@ -53,7 +53,7 @@ async def announce(run: Run) -> None:
     """Tell that the run begins."""
     if run.watch is None:
         return
-    model, origin = run.options.host.model or run.agent.model, run.options.origin
+    model, origin = run.options.runtime.model or run.agent.model, run.options.origin
     name = model if isinstance(model, str) else f"{getattr(model, 'provider', '?')}:{getattr(model, 'name', '?')}"
     await run.tell(
         RunStarted,
@@ -70,7 +70,7 @@ async def announce(run: Run) -> None:
 # -- endings ----------------------------------------------------------------------------------------------------------
 
 
-def failed_inside(run: Run, error: BaseException) -> Ending:
+def failed_inside(run: Run, error: BaseException) -> ErrorInfo:
     """Something around the loop raised."""
     first = error
     while isinstance(first, BaseExceptionGroup):  # as of calls that ran together: the group's own words say nothing
@@ -79,7 +79,7 @@ def failed_inside(run: Run, error: BaseException) -> Ending:
     return run.ending(InternalContext(where=where, error=words_without_secrets(first)), error)
 
 
-def _stopped(run: Run, cause: Cause | None) -> Ending:
+def _stopped(run: Run, cause: Cause | None) -> ErrorInfo:
     """The caller's signal fired, or time is up."""
     if cause != "abort":
         return run.ending(_late(run))
@@ -115,14 +115,16 @@ def left_behind(run: Run) -> Run:
         rest.show(CallAbandoned, tool_use_id=None, tool_name=None)
         rest.ledger.spend(replace(NOTHING_USED, exact=False))
     names = ", ".join([f"the tool {use.name} (call {use.id})" for use in calls]) or f"what was {rest.attempt.doing}"
-    _log.warning("%s: %s did not end within %g s, and was left behind", rest.path[-1], names, rest.options.host.grace_s)
+    _log.warning(
+        "%s: %s did not end within %g s, and was left behind", rest.path[-1], names, rest.options.runtime.grace_s
+    )
     return rest
 
 
 # -- a run ends -------------------------------------------------------------------------------------------------------
 
 
-async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
+async def conclude(run: Run, ended: Finished | ErrorInfo | None) -> Result[Any]:
     """Close the history and the attempt, make the result, and tell it. A run that was stopped has not `ended`."""
     if ended is None or run.scope.cause is not None:
         ended = _stopped(run, run.scope.cause)
@@ -130,13 +132,13 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
     state: object = None
     if isinstance(ended, Finished):
         try:
-            state = None if run.agent.project is None else applied(run, run.agent.project, run.states.copied())
+            state = None if run.agent.final_state is None else applied(run, run.agent.final_state, run.states.copied())
             state = await state if is_awaited(state) else state
         except BaseException as error:
             if not is_failure(error):
                 raise
             ended = run.ending(ProjectionContext(reason=words_without_secrets(error)), error)
-    if isinstance(ended, Ending):
+    if isinstance(ended, ErrorInfo):
         _log_bug(run, ended)
     result = _result(run, ended, state)
     await _note_end(run, result)
@@ -146,7 +148,7 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
     return await _told_result(run, result)
 
 
-def _log_bug(run: Run, ending: Ending) -> None:
+def _log_bug(run: Run, ending: ErrorInfo) -> None:
     """Log what the user's code raised, if that ends the run. What our own code raises, the ending tells in full."""
     match ending.context:
         case InternalContext(where=what):
@@ -154,7 +156,7 @@ def _log_bug(run: Run, ending: Ending) -> None:
         case PromptContext(prompt=prompt):
             what, error = f"the {prompt} prompt", ending.cause
         case ProjectionContext():
-            what, error = "Agent.project", ending.cause
+            what, error = "Agent.final_state", ending.cause
         case ValidationContext(layer=layer):
             what, error = f"the validator {layer}", ending.cause
         case InvalidInputContext():
@@ -185,7 +187,7 @@ async def _close(run: Run) -> None:
         await run.complete_attempt(succeeded=False)
 
 
-def _result(run: Run, ended: Finished | Ending, state: object) -> Success[Any] | Failure:
+def _result(run: Run, ended: Finished | ErrorInfo, state: object) -> Success[Any] | Failure:
     history, metadata = run.history.export(), _metadata(run)
     if isinstance(ended, Finished):
         output, terminal = ended.output, ended.terminal_result
@@ -194,7 +196,7 @@ def _result(run: Run, ended: Finished | Ending, state: object) -> Success[Any] |
             metadata=metadata,
             history=history,
             state=state,
-            has_state=run.agent.project is not None,
+            has_state=run.agent.final_state is not None,
             terminal_result=terminal,
             output_type=None if run.agent.plan.output is None else run.agent.output.type,
         )
@@ -253,7 +255,7 @@ _ENDS: Final = TypedCodec[_End | str](_End | str)
 async def known_end(run: Run) -> Result[Any] | None:
     """Return how a run ended in an earlier life of the run above, and count what it took. None: it has not ended, or
     nothing waits for it."""
-    journal = run.options.host.journal
+    journal = run.options.runtime.journal
     if journal is None or run.above is None or not journal.is_replaying():
         return None
     place = journal.reserve("end", effect="pure")
@@ -283,7 +285,7 @@ async def known_end(run: Run) -> Result[Any] | None:
 async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
     """Note in the journal that the run has ended, so that nobody is told of it in a later life. One that was stopped
     has not, unless its own time was up: it may go on."""
-    if run.options.host.journal is None or run.clock.prepared_s is None:
+    if run.options.runtime.journal is None or run.clock.prepared_s is None:
         return
     scope = run.scope
     is_late = scope.cause in ("deadline", "attempt_deadline") and scope.source is scope
@@ -297,7 +299,7 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
         document: JsonValue = from_json(dump_result(result, run.agent, written=run.hand_in.last_raw))
         return _End(code=code, result=document, usage=run.ledger.usage, calls_below=run.ledger.calls_below)
 
-    place = run.options.host.journal.reserve("end", effect="pure")
+    place = run.options.runtime.journal.reserve("end", effect="pure")
     unstored = 0 if run.above is None else run.calls.n_unstored  # which a run that is replayed counts again
     try:
         await place.step(lambda: end(run), codec=StepCodec("end", _ENDS, None, counts=lambda _: unstored))

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from journeyman.agent import Agent
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
-from journeyman.endings import Ending, InvalidResponseContext, RefusedContext, StopGuardContext, SubmitContext
+from journeyman.endings import ErrorInfo, InvalidResponseContext, RefusedContext, StopGuardContext, SubmitContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
 from journeyman.journal import Journal, TypedCodec
 from journeyman.loop.calls import finish
@@ -24,14 +24,14 @@ from journeyman.loop.request import explain_cut
 from journeyman.loop.steps import decided
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.model import facts_of
-from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stopping
+from journeyman.output import ContinueRun, FailRun, Reflection, StopAfter, StopContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.written import quoting
 from journeyman.types import Message, Text, ToolResult, ToolUse
 
 _PREVIEW: Final = TypedCodec[ToolResult](ToolResult)
-_GUARDED: Final = TypedCodec[KeepGoing | Escalate | None](KeepGoing | Escalate | None)
+_GUARDED: Final = TypedCodec[ContinueRun | FailRun | None](ContinueRun | FailRun | None)
 _ENDING_RESULT: Final = TypedCodec[str | None](str | None)
 _NO_PREVIEW: Final = "No preview can be made; submit or revise."
 SUPERSEDED = "Error: superseded by a later call in the same response."
@@ -43,7 +43,7 @@ def hand_in_of(agent: Agent[Any, Any, Any]) -> HandIn:
     if plan.output is None or plan.output_name is None:
         return TextHandIn(agent.stop_after, is_native=plan.native is not None)
     if plan.reflection is None:
-        return OutputHandIn(plan.output_name, agent.nudge)
+        return OutputHandIn(plan.output_name, agent.reminder)
     return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent)
 
 
@@ -55,11 +55,11 @@ class OutputHandIn:
 
     has_draft = False
 
-    def __init__(self, output_name: str, nudge: bool) -> None:
+    def __init__(self, output_name: str, reminder: bool) -> None:
         self.tools: Mapping[str, HandInTool] = {output_name: HandInTool("output", self._propose)}
         self.last_raw: str | None = None
         self._terminator = output_name
-        self._nudge = nudge
+        self._reminder = reminder
 
     def begin_attempt(self) -> None:
         return
@@ -67,9 +67,9 @@ class OutputHandIn:
     async def _propose(self, use: ToolUse) -> None:
         self.last_raw = _raw(use)
 
-    async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
+    async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         if not iterated.calls:
-            return await _without_calls(run, iterated, self._terminator, nudge=self._nudge, has_draft=False)
+            return await _without_calls(run, iterated, self._terminator, reminder=self._reminder, has_draft=False)
         withheld = [call for call in iterated.calls if call.outcome is None]
         if not withheld:
             return None
@@ -99,7 +99,7 @@ class SubmitHandIn:
         self._submit_name = reflection.submit.name
         self._reflection = reflection
         self._schema = schema
-        self._nudge = agent.nudge
+        self._reminder = agent.reminder
         self._max_chars = agent.max_result_chars
         self._draft: _Draft | None = None
         self._fresh = False
@@ -148,12 +148,14 @@ class SubmitHandIn:
 
         return await decided(run, run.key(f"preview/{id}"), preview, kind="preview", codec=_PREVIEW)
 
-    async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
+    async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         fresh, self._fresh = self._fresh, False
         if self._broken is not None:
             return self._broken.ending(run)
         if not iterated.calls:
-            return await _without_calls(run, iterated, self._submit_name, nudge=self._nudge, has_draft=self.has_draft)
+            return await _without_calls(
+                run, iterated, self._submit_name, reminder=self._reminder, has_draft=self.has_draft
+            )
         withheld = [call for call in iterated.calls if call.outcome is None]
         if not withheld:
             return None
@@ -208,7 +210,7 @@ class TextHandIn:
     def begin_attempt(self) -> None:
         return
 
-    async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
+    async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         if iterated.calls:
             key, work = run.key("stop_after/guard"), partial(self._ending_result, iterated.calls)
             asks = decided(run, key, lambda _: work(), kind="guard", codec=_ENDING_RESULT) if self._rules else work()
@@ -218,7 +220,7 @@ class TextHandIn:
             text = _turn_text(run.history.messages)
             return await self._guarded(run, Candidate(text or terminal, terminal_result=terminal))
         if iterated.response.stop_reason not in ("end_turn", "stop_sequence"):
-            return await _without_calls(run, iterated, None, nudge=False, has_draft=False)
+            return await _without_calls(run, iterated, None, reminder=False, has_draft=False)
         text = _turn_text(run.history.messages)
         if self._is_native and iterated.said is not None and not iterated.said.continues:
             said = [block.text for block in iterated.said.content if isinstance(block, Text) and block.text.strip()]
@@ -243,13 +245,13 @@ class TextHandIn:
                 return True
         return False
 
-    async def _guarded(self, run: Run, candidate: Candidate) -> Candidate | Ending | None:
+    async def _guarded(self, run: Run, candidate: Candidate) -> Candidate | ErrorInfo | None:
         self.last_raw = candidate.raw
         inbox, guard = run.options.inbox, run.stop_guard
         if guard is None:
             return candidate
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
-        stopping = Stopping(
+        stopping = StopContext(
             text=candidate.raw,
             attempt=run.attempt.number,
             iteration=run.attempt.iteration,
@@ -259,7 +261,7 @@ class TextHandIn:
             task=run.task,
         )
 
-        async def guarded(_: Run) -> KeepGoing | Escalate | None:
+        async def guarded(_: Run) -> ContinueRun | FailRun | None:
             if inbox is not None and not inbox.is_empty and candidate.terminal_result is None:
                 return None  # no stop at all: the chat goes on with what its user wrote
             try:
@@ -269,14 +271,14 @@ class TextHandIn:
                 if not is_failure(error):
                     raise
                 log_caught("The stop guard, which ends the run,", error, level=logging.ERROR)
-                return Escalate(name_and_words(error))
-            return verdict if isinstance(verdict, KeepGoing | Escalate) else None
+                return FailRun(name_and_words(error))
+            return verdict if isinstance(verdict, ContinueRun | FailRun) else None
 
         match await decided(run, run.key("guard"), guarded, kind="guard", codec=_GUARDED):
-            case KeepGoing(text) if text.strip():
+            case ContinueRun(text) if text.strip():
                 run.history.say(Text(text))
                 return None
-            case Escalate(reason):
+            case FailRun(reason):
                 return run.ending(StopGuardContext(reason=reason))
             case _:
                 return candidate
@@ -288,7 +290,7 @@ async def _is_said_more(run: Run) -> bool:
     options, attempt = run.options, run.attempt
     if options.more is None or attempt.iteration >= run.agent.limits.iterations:
         return False
-    if (journal := options.host.journal) is not None and (known := _was_said_more(run, journal)) is not None:
+    if (journal := options.runtime.journal) is not None and (known := _was_said_more(run, journal)) is not None:
         return known
     async with run.scope.unhurried():
         return await options.more()
@@ -323,8 +325,8 @@ def _turn_text(messages: Sequence[Message]) -> str:
 
 
 async def _without_calls(
-    run: Run, iterated: Iterated, expected: str | None, *, nudge: bool, has_draft: bool
-) -> Ending | None:
+    run: Run, iterated: Iterated, expected: str | None, *, reminder: bool, has_draft: bool
+) -> ErrorInfo | None:
     """Say what a response means that asks for no call: the end of the run, or None to go on."""
     is_natural = iterated.response.stop_reason in ("end_turn", "stop_sequence")
     is_said_more = is_natural and expected is not None and await _is_said_more(run)
@@ -336,7 +338,7 @@ async def _without_calls(
         case "refusal":
             text = iterated.said.text if iterated.said else ""
             return run.ending(RefusedContext(refusal=iterated.response.stop_detail, text=text))
-        case "end_turn" | "stop_sequence" if nudge:
+        case "end_turn" | "stop_sequence" if reminder:
             run.history.say(Text(f"Nothing was handed in yet. Go on, and hand in the result with {expected!r}."))
             return None
         case _ if is_said_more:
@@ -345,7 +347,7 @@ async def _without_calls(
             return _invalid(run, iterated, expected, has_draft=has_draft)
 
 
-def _invalid(run: Run, iterated: Iterated, expected: str | None, *, has_draft: bool) -> Ending:
+def _invalid(run: Run, iterated: Iterated, expected: str | None, *, has_draft: bool) -> ErrorInfo:
     context = InvalidResponseContext(
         stop_reason=iterated.response.stop_reason,
         stop_detail=iterated.response.stop_detail,

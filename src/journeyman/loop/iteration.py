@@ -2,7 +2,7 @@
 
 The two verbs at the heart of everything: `ask` produces one message, `iterate` produces one message and runs its
 calls. A run repeats `iterate` until there is an output; a chat, until there is nothing left to do. What goes wrong
-becomes an `Ending`; what was used is counted, whatever happens.
+becomes an `ErrorInfo`; what was used is counted, whatever happens.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Final
 
-from journeyman.budget import Spent
+from journeyman.budget import Spending
 from journeyman.endings import (
     ApiErrorContext,
     BudgetContext,
     CancelledContext,
     Context,
-    Ending,
+    ErrorInfo,
     ModelUnavailableContext,
     OverflowContext,
     RateLimitContext,
@@ -63,11 +63,11 @@ from journeyman.types import NOTHING_USED, Opaque, Text, ToolResult, UserContent
 from journeyman.window import CompactedView
 
 
-async def iterate(run: Run) -> Iterated | Ending:
+async def iterate(run: Run) -> Iterated | ErrorInfo:
     """Make one model call, run the calls it asks for, and stage their results."""
     await _begin(run)
     response = await ask(run)
-    if isinstance(response, Ending):
+    if isinstance(response, ErrorInfo):
         return response
     said = run.history.respond(response.content)
     run.cut = ""
@@ -115,7 +115,7 @@ async def _begin(run: Run) -> None:
     """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
     options, attempt, ledger = run.options, run.attempt, run.ledger
     inbox = options.inbox
-    if inbox is not None and run.history.may_say and (inbox.has_news or options.host.journal is not None):
+    if inbox is not None and run.history.may_say and (inbox.has_news or options.runtime.journal is not None):
         await _hear(run, inbox)
     committed = run.history.commit()
     if options.store_step is not None:
@@ -143,7 +143,7 @@ async def _hear(run: Run, inbox: Inbox) -> None:
         return inbox.take_steering()
 
     here = f"attempt/{run.attempt.number}/iteration/{run.attempt.iteration + 1}"
-    journal, is_said = run.options.host.journal, inbox.has_news
+    journal, is_said = run.options.runtime.journal, inbox.has_news
     if journal is not None and not journal.reserve(f"{here}/said", effect="pure").is_known:
         # What waits now was not there when the model answered in an earlier life: it is said later.
         is_said = is_said and not any(True for _ in journal.stored(f"{here}/model"))
@@ -164,9 +164,9 @@ def _answer_unrun(run: Run, response: Response) -> None:
 # -- asking the model -------------------------------------------------------------------------------------------------
 
 
-async def ask(run: Run) -> Response | Ending:
+async def ask(run: Run) -> Response | ErrorInfo:
     """Make one logical model call. Return its response, or why there is none."""
-    over = _over_policy(run) if run.agent.budget or run.above is not None else None
+    over = _over_policy(run) if run.agent.budget_policies or run.above is not None else None
     if over is not None:
         return run.ending(over)
     try:
@@ -221,7 +221,7 @@ def _fitting_call(run: Run, view: CompactedView, max_tokens: int) -> ModelCall:
 
 def _call_of(run: Run, max_tokens: int) -> ModelCall:
     """Return the call that sends the view."""
-    settings, convert = run.agent.settings, run.agent.convert
+    settings, convert = run.agent.settings, run.agent.transform_messages
     request = Request(
         prefix=run.view.prefix,
         messages=run.view.messages if convert is None else convert(run.view.messages),
@@ -237,7 +237,7 @@ def _call_of(run: Run, max_tokens: int) -> ModelCall:
 def _send(run: Run, call: ModelCall, *, step: str) -> Coroutine[object, object, Response]:
     """Make a call. Where neither a journal nor a budget is asked, nothing stands between here and the retries."""
     run.attempt.asked_max_tokens = call.request.max_tokens or run.max_tokens
-    if run.options.host.journal is None and not run.attempt.budget.limits_spending:
+    if run.options.runtime.journal is None and not run.attempt.budget.limits_spending:
         return respond(
             call.model,
             call.request,
@@ -254,7 +254,7 @@ def _over_policy(run: Run) -> Context | None:
     """Ask the policies of this run, and those of the runs above: what they limit is spent here, too."""
     level: Run | None = run
     while level is not None:
-        for policy in level.agent.budget or ():
+        for policy in level.agent.budget_policies or ():
             exceeded = policy.check(_spent(level, level.ledger.n_model_calls - (level is run)))
             if exceeded is not None:
                 refused = BudgetRefused(policy.name, limit=exceeded.limit, used=exceeded.used, scope="run")
@@ -263,8 +263,8 @@ def _over_policy(run: Run) -> Context | None:
     return None
 
 
-def _spent(run: Run, iterations: int) -> Spent:
-    return Spent(
+def _spent(run: Run, iterations: int) -> Spending:
+    return Spending(
         usage=run.ledger.usage,
         iterations=iterations,
         calls=run.ledger.calls,

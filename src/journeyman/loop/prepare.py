@@ -1,6 +1,6 @@
 """How a run begins: its record is opened; then its input is checked, its model found, and its prompts are made.
 
-Whatever goes wrong here is an `Ending`.
+Whatever goes wrong here is an `ErrorInfo`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from inspect import signature
 from itertools import count
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host, MessageContext
+from journeyman.agent import DEFAULT_RUNTIME, Agent, MessageContext, Runtime
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Scope, is_awaited, is_failure, running_loop
 from journeyman.connect import connect, connect_fetch
-from journeyman.content.media import LARGEST_BYTES, Media
+from journeyman.content.media import LARGEST_BYTES, MediaSupport
 from journeyman.endings import (
     Context,
-    Ending,
+    ErrorInfo,
     InternalContext,
     InvalidInputContext,
     ModelUnavailableContext,
@@ -105,13 +105,13 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     n_wrong = len(wrong)
     budget, used_s = _budget(agent, options, above, now=started_s, wrong=wrong)
     if len(wrong) > n_wrong:
-        options = replace(options, host=replace(options.host, journal=None))
+        options = replace(options, runtime=replace(options.runtime, journal=None))
     started_s -= used_s
-    journal = options.host.journal
+    journal = options.runtime.journal
     history, wrong_history = _history_of(options.history, agent)
     if wrong_history is not None:
         wrong.append(_wrong_history(options.history, wrong_history))
-    wrong += _rules_without_effect(agent, options.host.gate)
+    wrong += _rules_without_effect(agent, options.runtime.gate)
     default_retries = 2 if len(path) == 1 and is_callers else 0  # no run inside another repeats a request
     run = Run(
         agent=agent,
@@ -131,7 +131,7 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         wrong=tuple(wrong),
         wrong_cause=wrong_history,
         hand_in=hand_in_of(agent),
-        retries=default_retries if agent.retries is None else agent.retries,
+        retries=default_retries if agent.request_retries is None else agent.request_retries,
         attempt=Attempt(0, started_s, budget),
         calls=Calls(agent.plan.tools, tally=None if above is None else current_tally.get()),
     )
@@ -191,8 +191,8 @@ def _budget(
 ) -> tuple[Budget, float]:
     """Return the budget of a run, and how many seconds it has worked in earlier lives; both count what the journal
     knows of them. Say in `wrong` why it cannot be read."""
-    journal, used_s = options.host.journal, 0.0
-    parent = _budget_above(options.host.budget, above)
+    journal, used_s = options.runtime.journal, 0.0
+    parent = _budget_above(options.runtime.budget, above)
     try:
         if journal is not None and above is None:
             used_s = journal.begin_life()
@@ -244,7 +244,7 @@ def _sound(options: Options) -> tuple[Options, list[str]]:
         ("callbacks", callback_problems(options.callbacks)),
         ("listeners", [problem for each in options.listeners for problem in listener_problems(each)]),
         ("abort", signal_problems(options.abort)),
-        ("host", () if options.host is NOTHING_AROUND else host_problems(options.host)),
+        ("runtime", () if options.runtime is DEFAULT_RUNTIME else runtime_problems(options.runtime)),
     ):
         found = [str(problem).rstrip(" .") for problem in problems]
         if found:
@@ -255,28 +255,28 @@ def _sound(options: Options) -> tuple[Options, list[str]]:
 
 _UNUSABLE: Final[Mapping[str, Any]] = {
     **{"max_attempts": None, "callbacks": None, "listeners": (), "abort": None},
-    "host": NOTHING_AROUND,
+    "runtime": DEFAULT_RUNTIME,
 }
 
 
-def host_problems(host: object) -> Iterator[Problem]:
+def runtime_problems(runtime: object) -> Iterator[Problem]:
     """Give what is wrong with what surrounds a run."""
-    if host is None or not isinstance(host, Host):
-        if host is not None:
-            yield Problem("INVALID_ARGUMENT", f"host is {host!r}.", "Pass a Host(…), or leave it out.")
+    if runtime is None or not isinstance(runtime, Runtime):
+        if runtime is not None:
+            yield Problem("INVALID_ARGUMENT", f"runtime is {runtime!r}.", "Pass a Runtime(…), or leave it out.")
         return
-    yield from _journal_problems(host.journal)
-    yield from gate_problems("Host.gate", host.gate)
-    yield from lacking("Host.tasks", host.tasks, "start", hint="Pass a Tasks() that was entered.")
-    yield from model_problems("Host.model", host.model)
-    if host.approve is not None:
-        yield from function_problem("Host.approve", host.approve, "an Approval", code="INVALID_ARGUMENT")
-    if host.record is not None and not isinstance(host.record, str | os.PathLike):
+    yield from _journal_problems(runtime.journal)
+    yield from gate_problems("Runtime.gate", runtime.gate)
+    yield from lacking("Runtime.tasks", runtime.tasks, "start", hint="Pass a Tasks() that was entered.")
+    yield from model_problems("Runtime.model", runtime.model)
+    if runtime.approver is not None:
+        yield from function_problem("Runtime.approver", runtime.approver, "an Approval", code="INVALID_ARGUMENT")
+    if runtime.recorder is not None and not isinstance(runtime.recorder, str | os.PathLike):
         hint = "Pass a Recorder(…), a Store(…), or the path of one."
-        yield from lacking("Host.record", host.record, "begin", hint=hint)
-    yield from lacking("Host.telemetry", host.telemetry, "begin", hint="Pass OpenTelemetry() of journeyman.otel.")
-    if host.budget is not None and not isinstance(host.budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        yield Problem("INVALID_ARGUMENT", f"Host.budget is {host.budget!r}.", "Pass a Budget(…).")
+        yield from lacking("Runtime.recorder", runtime.recorder, "begin", hint=hint)
+    yield from lacking("Runtime.telemetry", runtime.telemetry, "begin", hint="Pass OpenTelemetry() of journeyman.otel.")
+    if runtime.budget is not None and not isinstance(runtime.budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        yield Problem("INVALID_ARGUMENT", f"Runtime.budget is {runtime.budget!r}.", "Pass a Budget(…).")
 
 
 def _journal_problems(journal: object) -> Iterator[Problem]:
@@ -284,12 +284,12 @@ def _journal_problems(journal: object) -> Iterator[Problem]:
     if journal is None:
         return
     hint = "Pass InMemoryJournal(), Store(…).journal(…), or a subclass of journeyman.journal.StoringJournal."
-    if found := [*lacking("Host.journal", journal, *_OF_JOURNALS, hint=hint)]:
+    if found := [*lacking("Runtime.journal", journal, *_OF_JOURNALS, hint=hint)]:
         yield from found
         return
     reserve: object = cast("Journal", journal).reserve
     if not _takes_what_a_run_gives(getattr(reserve, "__func__", reserve), is_method=hasattr(reserve, "__func__")):
-        what = f"Host.journal is a {type(journal).__name__}, whose reserve does not take what a run gives it."
+        what = f"Runtime.journal is a {type(journal).__name__}, whose reserve does not take what a run gives it."
         yield Problem("INVALID_ARGUMENT", what, "Define it as reserve(self, key, *, effect, about=None).")
 
 
@@ -323,9 +323,9 @@ def _scope(budget: Budget, options: Options, above: Run | None) -> Scope:
     """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
     inherited = above is not None and budget.parent is not None and budget.parent is above.attempt.budget
     deadline = budget.own_deadline if inherited else budget.deadline
-    above_scope, journal = None if above is None else above.scope, options.host.journal
+    above_scope, journal = None if above is None else above.scope, options.runtime.journal
     replays = journal.is_replaying if journal is not None and journal.is_replaying() else None
-    return Scope(options.abort, deadline, above=above_scope, grace_s=options.host.grace_s, replays=replays)
+    return Scope(options.abort, deadline, above=above_scope, grace_s=options.runtime.grace_s, replays=replays)
 
 
 CLOSING: Final[Mapping[Effect, str]] = {
@@ -359,10 +359,10 @@ def _history_of(messages: Sequence[Message] | History, agent: Agent[Any, Any, An
 def _watch(agent: Agent[Any, Any, Any], options: Options, path: RunPath, above: Watch | None) -> Watch | None:
     tapes = [options.tape, *[each.tape for each in (above, options.watch_above) if each is not None]]
     tape = next((each for each in tapes if each is not None), None)
-    host = options.host
-    owns_tape = tape is None and (host.record is not None or host.telemetry is not None)
+    runtime = options.runtime
+    owns_tape = tape is None and (runtime.recorder is not None or runtime.telemetry is not None)
     if owns_tape:
-        tape = begin_tape(host, "run", agent.name)
+        tape = begin_tape(runtime, "run", agent.name)
     above = above if above is not None and above.is_heard else options.watch_above
     is_watched = options.listeners or options.callbacks is not None or agent.on_message is not None
     if not is_watched and above is None and tape is None:
@@ -402,7 +402,7 @@ class Unprepared(Exception):
 
     def __init__(self, context: Context, cause: BaseException | None = None) -> None:
         super().__init__(str(context))
-        self.ending = Ending(context, cause=cause)
+        self.ending = ErrorInfo(context, cause=cause)
 
 
 async def prepare(run: Run) -> None:
@@ -429,10 +429,10 @@ async def prepare(run: Run) -> None:
     tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
     native = run.agent.plan.native
     run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history), output=native))
-    gates: list[Gate | GateWithDeps[Any]] = _listed((run.agent.gate, run.options.host.gate))
+    gates: list[Gate | GateWithDeps[Any]] = _listed((run.agent.gate, run.options.runtime.gate))
     run.guard = guard_for(
         gates,
-        run.options.host.approve,
+        run.options.runtime.approver,
         path=run.path,
         stop=run.scope.stop,
         deps=run.deps,
@@ -488,7 +488,7 @@ def _checked_input(run: Run) -> object:
 
 
 def _resolved_model(run: Run) -> Model:
-    model = run.options.host.model or run.agent.model
+    model = run.options.runtime.model or run.agent.model
     if isinstance(model, str):
         try:
             model = connect(model)
@@ -608,7 +608,7 @@ async def _sendable(run: Run, content: tuple[UserContent, ...]) -> tuple[UserCon
     return tuple(blocks)
 
 
-async def _file(block: Image | Document | Audio, media: Media, *, model: str) -> UserContent:
+async def _file(block: Image | Document | Audio, media: MediaSupport, *, model: str) -> UserContent:
     """Return a file as the model takes it.
 
     Raises:

@@ -1,6 +1,6 @@
 """The record of one run: what was asked for, what surrounds it, and all that happens.
 
-`Agent` says what, `Host` what surrounds it, and `Run` is what happens: everything that the steps of one run read and
+`Agent` says what, `Runtime` what surrounds it, and `Run` is what happens: everything that the steps of one run read and
 write, with parts that own themselves. Nothing in it is shared between runs. Its verbs only keep it consistent.
 """
 
@@ -14,16 +14,16 @@ from dataclasses import field, fields, replace
 from functools import cache
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Abort, Scope, current_call, current_scope
 from journeyman.data import lazy_dataclass
-from journeyman.endings import START, Context, CutBy, Ending, ErrorCode, Phase, Place
+from journeyman.endings import START, Context, CutBy, ErrorCode, ErrorInfo, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
-from journeyman.journal import Digests, Tape
+from journeyman.journal import Digests, RecordingSink
 from journeyman.loop.watch import NO_CALLBACKS, Watch
 from journeyman.model import Model, Response
 from journeyman.output import StopGuard
@@ -59,7 +59,7 @@ class StreamOptions(TypedDict, total=False):
     """The signal that ends the run."""
     history: Sequence[Message]
     """The conversation to go on from."""
-    host: Host | None
+    runtime: Runtime | None
     """What is around the run: journal, gate, approvals, telemetry."""
 
 
@@ -83,7 +83,7 @@ class Options:
     abort: Abort | None = None
     history: Sequence[Message] | History = ()
     """The conversation to go on from. A `History` is lent: it is written to, and nothing of it is copied."""
-    host: Host = NOTHING_AROUND
+    runtime: Runtime = DEFAULT_RUNTIME
     inbox: Inbox | None = None
     """What is said while the run goes on."""
     more: Callable[[], Awaitable[bool]] | None = None
@@ -102,8 +102,8 @@ class Options:
     settle: Callable[[Result[Any]], Awaitable[bool]] | None = None
     """Stores how the run has ended, before anybody is told of it. False: the signal has ended the run before that, and
     it is asked again with that end."""
-    tape: Tape | None = None
-    """Records the run together with others, as those of a chat; None: a recording of its own, if `host` says so."""
+    tape: RecordingSink | None = None
+    """Records the run together with others, as those of a chat; None: a recording of its own, if `runtime` says so."""
     watch_above: Watch | None = None
     """Who watches a run that no other waits for, beside its own listeners."""
     ledger_beside: Ledger | None = None
@@ -244,7 +244,7 @@ class Run:
     """What stops the run. Its checkpoints stand where nothing else would wait."""
     watch: Watch | None
     """Who watches the run; None: nobody does, and no event is made."""
-    tape: Tape | None = None
+    tape: RecordingSink | None = None
     """What records the run."""
     budget: Budget
     ledger: Ledger
@@ -322,9 +322,9 @@ class Run:
         """Return the name of a step in the journal."""
         return f"attempt/{self.attempt.number}/iteration/{self.attempt.iteration}/{step}"
 
-    def ending(self, context: Context, cause: BaseException | None = None) -> Ending:
+    def ending(self, context: Context, cause: BaseException | None = None) -> ErrorInfo:
         """Return the end of the run, here."""
-        return Ending(context, self.place, cause)
+        return ErrorInfo(context, self.place, cause)
 
     def tell(self, kind: Callable[..., Event], /, **facts: object) -> Awaitable[None]:
         """Tell those who watch what happens here: an event of `kind`, with its place filled in."""
@@ -493,7 +493,7 @@ class HandIn(Protocol):
 
     def begin_attempt(self) -> None: ...
 
-    async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
+    async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         """Return the candidate, the end of the run, or None to go on."""
         ...
 

@@ -98,7 +98,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         ProviderError: of the last request.
         BudgetRefused: too little is left.
     """
-    if run.options.host.journal is None:
+    if run.options.runtime.journal is None:
         return await _made(run, call)
 
     async def work() -> _StoredAnswer:
@@ -106,7 +106,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
-    place, codec = _place_of(run, call, run.options.host.journal, step), _AnswerCodec(call)
+    place, codec = _place_of(run, call, run.options.runtime.journal, step), _AnswerCodec(call)
     if run.tape is not None and place.is_known:
         run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
     answer = await place.step(work, codec=codec)
@@ -117,7 +117,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
 
 async def note_failure(run: Run, call: ModelCall, error: ProviderError | BudgetRefused, *, step: str) -> None:
     """Store that a call failed, and that the run goes on nevertheless: no later life asks again."""
-    journal = run.options.host.journal
+    journal = run.options.runtime.journal
     if journal is None:
         return
     place = _place_of(run, call, journal, step)

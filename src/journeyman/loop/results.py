@@ -17,7 +17,7 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
-from journeyman.endings import Context, Ending, Place
+from journeyman.endings import Context, ErrorInfo, Place
 from journeyman.errors import StoredError, name_and_words
 from journeyman.loop.steps import declared_type
 from journeyman.result import (
@@ -89,7 +89,7 @@ def load_result(data: bytes, agent: Agent[Any, Any, Any] | None) -> Result[Any]:
         facts = adapter_of(_CONTEXTS[failed["type"]]).validate_python(failed["facts"])
         cause = None if "cause" not in failed else StoredError(failed["cause"])
         return Failure(
-            error=Ending(facts, Place(*failed["place"]), cause),
+            error=ErrorInfo(facts, Place(*failed["place"]), cause),
             metadata=metadata,
             history=history,
             candidate=document["candidate"],
@@ -121,7 +121,7 @@ def _success(
 def _state(document: Plain, agent: Agent[Any, Any, Any] | None) -> object:
     """Return a state as the type that it had; as plain JSON where nothing tells that type, or it has changed since."""
     plain, named = document["state"], document.get("state_class")
-    project = None if agent is None else agent.project
+    project = None if agent is None else agent.final_state
     kind = None if project is None else declared_type(cast("Callable[..., object]", project))
     if kind is None and isinstance(named, str):
         kind = _class_named(named)

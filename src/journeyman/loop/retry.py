@@ -168,7 +168,7 @@ class _Asking:
         self.spend(self.collector.used() if used is None else used)
         self.collector, self.is_asked = Collector(self.request.max_tokens or self.request.settings.max_tokens), False
         if self.reserve is not None:
-            # Who waits inside of a model may hold what others need to go on: a place of a `RateLimited`.
+            # Who waits inside of a model may hold what others need to go on: a place of a `RateLimitedModel`.
             paid_max_tokens.set((await self.reserve(waits=False)).max_tokens)
         self.is_asked = True
 

@@ -74,7 +74,7 @@ class StepCodec(Generic[T]):
 
 async def decided(run: Run, key: str, work: Callable[[Run], Awaitable[T]], *, kind: StepKind, codec: Codec[T]) -> T:
     """Return what code outside of the loop decides, or what it decided in an earlier life of the run."""
-    journal = run.options.host.journal
+    journal = run.options.runtime.journal
     if journal is None:
         return await work(run)
     return await take_step(run, journal.reserve(key, effect="pure"), lambda: work(run), kind=kind, codec=codec)
@@ -151,7 +151,7 @@ class _Head:
 
 async def difference(run: Run) -> str | None:
     """Say why the journal is not that of this run; None if it is, or if there is none."""
-    if run.options.host.journal is None:
+    if run.options.runtime.journal is None:
         return None
     codec = TypedCodec[_Head](_Head)
     now = codec.decode(codec.encode(_Head(run.agent.name, run.task)))
@@ -211,7 +211,7 @@ async def first_state(
     """Return the state that a run, or an attempt, begins with. A function that does not declare its type is asked in
     each life: nothing else would tell how to read what calls have made of it."""
     codec = StateCodec(make)
-    if run.options.host.journal is None or declared_type(make) is not None:
+    if run.options.runtime.journal is None or declared_type(make) is not None:
         return await decided(run, key, work, kind="state", codec=codec)
     state = await work(run)
     codec.check(state)

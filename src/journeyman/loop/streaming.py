@@ -10,7 +10,7 @@ from typing import Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Agent, Deps, Host, In, Out
+from journeyman.agent import Agent, Deps, In, Out, Runtime
 from journeyman.cancel import Abort, ended, running_loop
 from journeyman.events import Callbacks, Event, Listener
 from journeyman.loop.attempts import run
@@ -106,7 +106,7 @@ def stream(
     callbacks: Callbacks | None = None,
     abort: Abort | None = None,
     history: Sequence[Message] = (),
-    host: Host | None = None,
+    runtime: Runtime | None = None,
 ) -> Events[Out]:
     """Run `agent` on `input`, and show every event as it happens.
 
@@ -125,7 +125,7 @@ def stream(
             on_event=put,
             abort=abort,
             history=history,
-            host=host,
+            runtime=runtime,
         )
         task = loop.create_task(work)
         return task, task.cancel

@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from journeyman.cancel import Abort, is_awaited, is_failure
 from journeyman.data import lazy_dataclass
-from journeyman.endings import Ending, ValidationContext
+from journeyman.endings import ErrorInfo, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
@@ -71,7 +71,7 @@ class Verdict:
 _UNJUDGED: Final = ValidationReport(layers=())
 
 
-async def validate(run: Run, candidate: Candidate) -> Verdict | Ending:
+async def validate(run: Run, candidate: Candidate) -> Verdict | ErrorInfo:
     """Let one layer after the other judge the candidate, up to the first that does not pass."""
     await run.scope.checkpoint()
     run.enter("validation", "validating the output")
@@ -203,7 +203,7 @@ class ValidatorBroken(Exception):
         self.layer = layer
         self.reason = reason
 
-    def ending(self, run: Run) -> Ending:
+    def ending(self, run: Run) -> ErrorInfo:
         """Return the end of the run that this is."""
         return run.ending(ValidationContext(layer=self.layer, reason=self.reason), self.__cause__ or self)
 
@@ -307,7 +307,7 @@ def feedback_of(error: BaseException) -> str:
 def _judging(validator: Callable[..., object]) -> Callable[..., object]:
     """Return the function that judges, beneath partials and the like."""
     inner: object = validator
-    while isinstance(inner, partial | from_checker):
+    while isinstance(inner, partial | validator_from):
         inner = cast("object", inner.func if isinstance(inner, partial) else inner.checker)
     return cast("Callable[..., object]", inner)
 
@@ -326,7 +326,7 @@ def layer_description(validator: Callable[..., object]) -> str:
 
 
 @lazy_dataclass(frozen=True)
-class from_checker(Generic[T]):
+class validator_from(Generic[T]):
     """Make a validator of a function that returns the value or raises: its return value is not used."""
 
     checker: Callable[[T], object]

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from journeyman.agent import Host
+from journeyman.agent import Runtime
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.connect import recorder_at
 from journeyman.data import lazy_dataclass
@@ -38,7 +38,7 @@ from journeyman.events import (
     ToolFinished,
     ValidationFailed,
 )
-from journeyman.journal import Outside, SharedTape, Tape, TapeEnd, TapeKind, Where
+from journeyman.journal import Outside, RecordingSink, SharedTape, TapeEnd, TapeKind, Where
 from journeyman.model import Model, Request, Response, Tap
 from journeyman.result import CallbackError, ToolKind
 from journeyman.types import RunPath, ToolUse
@@ -63,7 +63,7 @@ class Watch:
     """Who watches the run above, and so this one."""
     max_attempts: int = 0
     max_iterations: int = 0
-    tape: Tape | None = None
+    tape: RecordingSink | None = None
     """Takes down this run; those below have the same."""
     owns_tape: bool = False
     """True: it was begun for this run, and ends with it."""
@@ -212,12 +212,18 @@ _NO_CALL = _CallFacts()
 
 
 def begin_tape(
-    host: Host, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "", conversation: str = ""
-) -> Tape | None:
+    runtime: Runtime,
+    kind: TapeKind,
+    agent: str,
+    *,
+    id: str | None = None,
+    traceparent: str = "",
+    conversation: str = "",
+) -> RecordingSink | None:
     """Begin to record, or go on with the recording of this `id`, and to tell others, as a part of what `traceparent`
     names and of the stored `conversation`. None: neither is wanted, or it cannot be done, which is logged: no run fails
     because of it."""
-    given, tapes = host.record, list[Tape]()
+    given, tapes = runtime.recorder, list[RecordingSink]()
     if isinstance(given, SharedTape):
         return given.tape  # whoever began it has begun all of it
     try:
@@ -227,7 +233,7 @@ def begin_tape(
     except Exception as error:  # noqa: BLE001 - of a file, or of a recorder of the user's
         _log.warning("nothing is recorded of %s: %s", agent, name_and_words(error))
     try:
-        told = host.telemetry
+        told = runtime.telemetry
         if told is not None:
             tapes.append(told.begin(kind, agent, id=id, traceparent=traceparent, conversation=conversation))
     except Exception as error:  # noqa: BLE001 - of a provider of the user's
@@ -235,16 +241,16 @@ def begin_tape(
     return TwoTapes(*tapes) if len(tapes) == 2 else tapes[0] if tapes else None
 
 
-async def end_tape(host: Host, tape: Tape | None, status: TapeEnd, code: str | None = None) -> None:
-    """End what `begin_tape` gave for a host; but not what somebody else has begun, who shares it."""
-    if tape is not None and not isinstance(host.record, SharedTape):
+async def end_tape(runtime: Runtime, tape: RecordingSink | None, status: TapeEnd, code: str | None = None) -> None:
+    """End what `begin_tape` gave for a runtime; but not what somebody else has begun, who shares it."""
+    if tape is not None and not isinstance(runtime.recorder, SharedTape):
         await tape.end(status, code)
 
 
-def traceparent_of(host: Host, agent: str) -> str:
+def traceparent_of(runtime: Runtime, agent: str) -> str:
     """Tell that a run is stored, and return what all its lives are a part of; empty where nothing is told."""
     try:
-        return "" if host.telemetry is None else host.telemetry.queued(agent)
+        return "" if runtime.telemetry is None else runtime.telemetry.queued(agent)
     except Exception as error:  # noqa: BLE001 - of a provider of the user's
         _log.warning("nobody is told that a run of %s is stored: %s", agent, name_and_words(error))
         return ""
@@ -254,8 +260,8 @@ def traceparent_of(host: Host, agent: str) -> str:
 class TwoTapes:
     """Two tapes of the same: one records, one tells others."""
 
-    first: Tape
-    second: Tape
+    first: RecordingSink
+    second: RecordingSink
 
     @property
     def is_behind(self) -> bool:
@@ -338,5 +344,5 @@ class TwoTaps:
 
 
 if TYPE_CHECKING:
-    _tape: type[Tape] = TwoTapes
+    _tape: type[RecordingSink] = TwoTapes
     _tap: type[Tap] = TwoTaps

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.models.faulty import Faulty
+    from journeyman.models.faulty import FaultyModel
     from journeyman.models.prices import PriceTable, load_prices, price_for, prices_as_of
-    from journeyman.models.scripted import FromFunction, Scripted
-    from journeyman.models.wrappers import Around, Fallback, RateLimited, Swappable
+    from journeyman.models.scripted import FunctionModel, ScriptedModel
+    from journeyman.models.wrappers import FallbackModel, RateLimitedModel, SwappableModel, WrapperModel
 
 __all__ = [
-    "Around",
-    "Fallback",
-    "Faulty",
-    "FromFunction",
+    "FallbackModel",
+    "FaultyModel",
+    "FunctionModel",
     "PriceTable",
-    "RateLimited",
-    "Scripted",
-    "Swappable",
+    "RateLimitedModel",
+    "ScriptedModel",
+    "SwappableModel",
+    "WrapperModel",
     "load_prices",
     "price_for",
     "prices_as_of",
@@ -33,9 +33,9 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "faulty": "Faulty",
+            "faulty": "FaultyModel",
             "prices": "PriceTable load_prices price_for prices_as_of",
-            "scripted": "FromFunction Scripted",
-            "wrappers": "Around Fallback RateLimited Swappable",
+            "scripted": "FunctionModel ScriptedModel",
+            "wrappers": "FallbackModel RateLimitedModel SwappableModel WrapperModel",
         },
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, ProviderError, ProviderErrorKind
 from journeyman.model import BlockFinished, InputPart, Model, Part, Request, ResponseFinished, TextPart, ThinkingPart
-from journeyman.models.wrappers import Around
+from journeyman.models.wrappers import WrapperModel
 from journeyman.types import NOTHING_USED, ToolUse, Usage
 
 FaultKind: TypeAlias = Literal[
@@ -55,7 +55,7 @@ class Fault:
 
 
 @explain_arguments
-class Faulty(Around):
+class FaultyModel(WrapperModel):
     """A model that fails in some of its requests.
 
     Whether request n fails, and how, depends only on the seed and on n. `made` says which faults there were. A fault
@@ -80,7 +80,7 @@ class Faulty(Around):
             DefinitionError: `rate` is not from 0 to 1, or `faults` is empty or names something that is not a fault.
         """
         if problems := [*_problems(rate, faults)]:
-            raise DefinitionError("Faulty", problems)
+            raise DefinitionError("FaultyModel", problems)
         super().__init__(model)
         self.model = model
         self.seed = seed
@@ -93,7 +93,7 @@ class Faulty(Around):
         self._n_requests = 0
 
     def __repr__(self) -> str:
-        return f"<Faulty {self.model!r}, seed {self.seed}>"
+        return f"<FaultyModel {self.model!r}, seed {self.seed}>"
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
@@ -126,7 +126,7 @@ class Faulty(Around):
 
     def _failure(self, kind: FaultKind) -> ProviderError:
         error, status, text, usage = _ERRORS[kind]
-        text = f"{text}: a fault that Faulty made, seed {self.seed}."
+        text = f"{text}: a fault that FaultyModel made, seed {self.seed}."
         return ProviderError(text, kind=error, status=status, retry_after_s=self.retry_after_s, usage=usage)
 
 
@@ -228,4 +228,4 @@ def _emptied(part: Part) -> Part | None:
 
 
 if TYPE_CHECKING:
-    _model: type[Model] = Faulty
+    _model: type[Model] = FaultyModel

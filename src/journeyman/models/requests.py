@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from journeyman.env_file import hint_of_env_file
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.hosted.tools import Location
-from journeyman.model import Facts, Request, Settings
+from journeyman.model import Facts, ModelSettings, Request
 from journeyman.types import NOTHING_USED, JsonObject
 
 UNKNOWN_MAX_TOKENS: Final = 8_192
@@ -139,7 +139,7 @@ def placed(location: Location | None) -> JsonObject:
     return {"user_location": {"type": "approximate", **{name: text for name, text in known.items() if text}}}
 
 
-def sampling_fields(settings: Settings, names: Mapping[str, str], *, model: str, api: str) -> JsonObject:
+def sampling_fields(settings: ModelSettings, names: Mapping[str, str], *, model: str, api: str) -> JsonObject:
     """Return the settings of how a model chooses its words, by their `names` in an API.
 
     Raises:
@@ -150,7 +150,7 @@ def sampling_fields(settings: Settings, names: Mapping[str, str], *, model: str,
     if settings.stop:
         asked["stop"] = list(settings.stop)
     if lacking := " and no ".join([name for name in asked if name not in names]):
-        raise refused_here(f"{model} takes no {lacking} over {api}. Leave it out of Settings.")
+        raise refused_here(f"{model} takes no {lacking} over {api}. Leave it out of ModelSettings.")
     return {names[name]: value for name, value in asked.items()}
 
 
@@ -161,7 +161,7 @@ def with_extra(head: JsonObject, extra: JsonObject, *, reserved: frozenset[str])
         ProviderError: a field of `reserved` is among them (`bad_request`).
     """
     if taken := reserved & extra.keys():
-        raise refused_here(f"Settings.extra has {sorted(taken)}. These come from the agent's prompts and history.")
+        raise refused_here(f"ModelSettings.extra has {sorted(taken)}. These come from the agent's prompts and history.")
     for key, value in extra.items():
         before = head.get(key)
         head[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
@@ -178,5 +178,5 @@ def written(head: JsonObject, encode: Callable[[JsonObject, Sequence[object]], b
     try:
         return encode(head, tools if isinstance(tools, list) else [])
     except (TypeError, ValueError) as error:
-        text = f"The request cannot be written as JSON: {error}. Look at schemas and Settings.extra."
+        text = f"The request cannot be written as JSON: {error}. Look at schemas and ModelSettings.extra."
     raise refused_here(text)

@@ -19,13 +19,13 @@ from journeyman.model import BlockFinished, Facts, Model, Part, Request, Respons
 from journeyman.models.wire import shown, to_json
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 
-__all__ = ["Answer", "FromFunction", "Policy", "Scripted", "call", "say"]
+__all__ = ["Answer", "FunctionModel", "Policy", "ScriptedModel", "call", "say"]
 
 Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
 """What a script or function may give: a response, the text of one, its blocks, or the error of a failed request."""
 
 Policy: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
-"""A function that gives the answer to a request; `FromFunction` makes a model of it."""
+"""A function that gives the answer to a request; `FunctionModel` makes a model of it."""
 
 _BLOCKS: Final = get_args(get_args(Block)[0])
 _ANSWERS: Final = "Give a text, blocks such as call(…), a Response, a ProviderError, or a function that gives one."
@@ -49,7 +49,7 @@ def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usag
 
 
 @explain_arguments
-class Scripted:
+class ScriptedModel:
     """A model that gives one answer after the other.
 
     A text or a block in place of a list is the only answer. An answer may also be a function of the request.
@@ -70,7 +70,7 @@ class Scripted:
     ) -> None:
         self._answers = [*_script(answers)]
         self._repeat = repeat
-        self._function = FromFunction(self._next, name=name, price=price)
+        self._function = FunctionModel(self._next, name=name, price=price)
         self.requests: list[Request] = []
 
     @property
@@ -126,15 +126,15 @@ def _script(given: object) -> Iterator[Answer | Policy]:
     is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
     every: list[object] = [*cast("Iterable[object]", given)] if is_list else [cast("object", given)]
     if not is_list and not _is_answer(every[0]):
-        hint = f"Write Scripted([…]) with its answers. {_ANSWERS}"
-        raise DefinitionError("Scripted", [Problem("INVALID_SCRIPT", f"The script is {every[0]!r}.", hint)])
+        hint = f"Write ScriptedModel([…]) with its answers. {_ANSWERS}"
+        raise DefinitionError("ScriptedModel", [Problem("INVALID_SCRIPT", f"The script is {every[0]!r}.", hint)])
     wrong = [
         Problem("INVALID_SCRIPT", f"Answer {n} of the script is {answer!r}.", _ANSWERS)
         for n, answer in enumerate(every, 1)
         if not _is_answer(answer)
     ]
     if wrong:
-        raise DefinitionError("Scripted", wrong)
+        raise DefinitionError("ScriptedModel", wrong)
     yield from cast("Sequence[Answer | Policy]", every)
 
 
@@ -148,7 +148,7 @@ def _is_answer(given: object) -> bool:
 
 
 @lazy_dataclass(frozen=True)
-class FromFunction:
+class FunctionModel:
     """A model that a function plays: it reads the request and gives the answer."""
 
     function: Policy
@@ -172,7 +172,7 @@ class FromFunction:
 class _Stream:
     """One answer, in parts. The function is asked for it with the first part."""
 
-    _model: FromFunction
+    _model: FunctionModel
     _request: Request
     _parts: Iterator[Part] | None = None
 
@@ -196,7 +196,7 @@ class _Stream:
         raise StopAsyncIteration
 
 
-def _parts_of(model: FromFunction, request: Request, response: Response) -> list[Part]:
+def _parts_of(model: FunctionModel, request: Request, response: Response) -> list[Part]:
     usage = response.usage if model.price is None else model.price.charged(response.usage)
     parts: list[Part] = []
     if request.deltas:
@@ -258,5 +258,5 @@ def _of_input(usage: Usage) -> Usage:
 
 
 if TYPE_CHECKING:
-    _scripted: Model = Scripted([])
-    _function: Model = FromFunction(lambda request: "")
+    _scripted: Model = ScriptedModel([])
+    _function: Model = FunctionModel(lambda request: "")

@@ -19,7 +19,7 @@ import orjson
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from journeyman.content.media import Media
+from journeyman.content.media import MediaSupport
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
 from journeyman.history import encodable_text
 from journeyman.json_numbers import read_json, write_json
@@ -282,7 +282,7 @@ def readable(block: Block, provider: str) -> Block | None:
             return block
 
 
-def is_taken(block: Image | Document | Audio, media: Media) -> bool:
+def is_taken(block: Image | Document | Audio, media: MediaSupport) -> bool:
     """Tell whether bytes can be sent to a model: another may have taken them before."""
     source = block.source
     if not isinstance(source, Base64):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, ModelUnavailable, Problem, ProviderError, ProviderErrorKind
-from journeyman.hosted.tools import Hosting
+from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import (
     Answered,
     Collector,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @explain_arguments
-class Around:
+class WrapperModel:
     """A model around a model: everything that a wrapper does not define itself comes from the model inside.
 
     A wrapper adds a `stream`. A model that is swapped in later opens what it needs for each call.
@@ -72,7 +72,7 @@ class Around:
         return opened(self._inner)
 
 
-class HeldOpen(Around):
+class HeldOpen(WrapperModel):
     """A model that can be used as `async with`: the block holds open what the model inside needs."""
 
     def __init__(self, inner: Model) -> None:
@@ -101,11 +101,11 @@ class HeldOpen(Around):
 PASSED_ON: Final[frozenset[ProviderErrorKind]] = frozenset(
     {"rate_limited", "timeout", "network", "stream_idle", "stream_cut", "overloaded"}
 )
-"""The kinds of `ProviderError` for which `Fallback` asks the next model, unless told otherwise."""
+"""The kinds of `ProviderError` for which `FallbackModel` asks the next model, unless told otherwise."""
 
 
 @explain_arguments
-class Fallback:
+class FallbackModel:
     """Asks the first model; if it fails in a way in which another may not, asks the next.
 
     Every call begins with the first model again. An answer that broke off is thrown away (`Restarted`), and what it
@@ -120,12 +120,12 @@ class Fallback:
             DefinitionError: there is no model, or `on` names something that is not a kind.
         """
         if problems := [*_problems(models, on)]:
-            raise DefinitionError("Fallback", problems)
+            raise DefinitionError("FallbackModel", problems)
         self.models = models
         self.on = frozenset(on)
 
     def __repr__(self) -> str:
-        return f"<Fallback {', '.join(map(repr, self.models))}>"
+        return f"<FallbackModel {', '.join(map(repr, self.models))}>"
 
     @property
     def provider(self) -> str:
@@ -149,7 +149,7 @@ class Fallback:
             context_window=_smallest(facts.context_window for facts in every),
             price=_dearest(prices) if len(prices) == len(every) else None,
             loads_tools=all(facts.loads_tools for facts in every),
-            hosted=Hosting.common(known) if known else None,
+            hosted=HostedToolSupport.common(known) if known else None,
         )
 
     @asynccontextmanager
@@ -230,7 +230,7 @@ def _charged(part: Part, price: Price) -> Part:
 
 def _problems(models: Sequence[Model], on: Collection[str]) -> Iterator[Problem]:
     if not models:
-        yield Problem("NO_MODELS", "It has no models.", "Give it at least one, as in Fallback(first, second).")
+        yield Problem("NO_MODELS", "It has no models.", "Give it at least one, as in FallbackModel(first, second).")
     kinds: tuple[str, ...] = get_args(ProviderErrorKind)
     if unknown := sorted({*on} - {*kinds}):
         hint = f"Choose from: {', '.join(kinds)}."
@@ -267,11 +267,12 @@ def _dearest_call(prices: Sequence[float | None]) -> float | None:
     return max(known) if len(known) == len(prices) else None
 
 
-# -- Swappable ---------------------------------------------------------------------------------------------------------
+# -- SwappableModel
+# ---------------------------------------------------------------------------------------------------------
 
 
 @explain_arguments
-class Swappable(Around):
+class SwappableModel(WrapperModel):
     """A model that can be exchanged while runs go on: a swap takes effect with the next call, in running runs, too.
 
     While there is no model, every call fails, and a run ends as `MODEL_UNAVAILABLE`.
@@ -281,7 +282,7 @@ class Swappable(Around):
         super().__init__(_NoModel() if model is None else model)
 
     def __repr__(self) -> str:
-        return f"<Swappable {self.model!r}>"
+        return f"<SwappableModel {self.model!r}>"
 
     @property
     def model(self) -> Model | None:
@@ -301,7 +302,7 @@ class Swappable(Around):
 
 @dataclass(frozen=True, slots=True)
 class _NoModel:
-    """What a `Swappable` holds as long as it has no model."""
+    """What a `SwappableModel` holds as long as it has no model."""
 
     provider: str = "swappable"
     name: str = "none"
@@ -310,7 +311,7 @@ class _NoModel:
         raise ModelUnavailable(
             "it holds no model",
             model="swappable",
-            hint="Give it one: Swappable(model), or swap(model) before the call.",
+            hint="Give it one: SwappableModel(model), or swap(model) before the call.",
         ).in_stream()
 
 
@@ -355,7 +356,8 @@ class _Announced:
         return answered
 
 
-# -- RateLimited -------------------------------------------------------------------------------------------------------
+# -- RateLimitedModel
+# -------------------------------------------------------------------------------------------------------
 
 _MINUTE_S: Final = 60.0
 _MARGIN_S: Final = 0.001  # waits end a little late rather than a little early, whatever the rounding
@@ -363,7 +365,7 @@ _ESTIMATE: Final = "rate_limit/tokens"  # in `wire`: a message's or prefix's tok
 
 
 @explain_arguments
-class RateLimited(Around):
+class RateLimitedModel(WrapperModel):
     """A model with limits on how often, how much and how much at once it is asked.
 
     The limits hold for any minute, for all runs that use this object, in one event loop or in several one after the
@@ -378,7 +380,7 @@ class RateLimited(Around):
         *,
         requests_per_minute: int | None = None,
         tokens_per_minute: int | None = None,
-        concurrency: int | None = None,
+        max_concurrency: int | None = None,
         expected_output_tokens: int | None = None,
         count_cache_reads: bool = True,
     ) -> None:
@@ -392,15 +394,15 @@ class RateLimited(Around):
         self.model = model
         self.requests_per_minute = requests_per_minute
         self.tokens_per_minute = tokens_per_minute
-        self.concurrency = concurrency
+        self.concurrency = max_concurrency
         self.expected_output_tokens = expected_output_tokens
         self.count_cache_reads = count_cache_reads
-        self._window = _Window(requests_per_minute, tokens_per_minute, concurrency)
+        self._window = _Window(requests_per_minute, tokens_per_minute, max_concurrency)
         if problems := [*self._problems()]:
-            raise DefinitionError("RateLimited", problems)
+            raise DefinitionError("RateLimitedModel", problems)
 
     def __repr__(self) -> str:
-        return f"<RateLimited {self.model!r}>"
+        return f"<RateLimitedModel {self.model!r}>"
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
@@ -550,10 +552,10 @@ def _tokens_of(sent: Message | Prefix) -> int:
 
 
 if TYPE_CHECKING:
-    _fallback: Model = Fallback()
-    _fallback_opens: Opens = Fallback()
-    _fallback_facts: HasFacts = Fallback()
-    _swappable: Model = Swappable()
-    _swappable_opens: Opens = Swappable()
-    _swappable_facts: HasFacts = Swappable()
-    _limited: type[Model] = RateLimited
+    _fallback: Model = FallbackModel()
+    _fallback_opens: Opens = FallbackModel()
+    _fallback_facts: HasFacts = FallbackModel()
+    _swappable: Model = SwappableModel()
+    _swappable_opens: Opens = SwappableModel()
+    _swappable_facts: HasFacts = SwappableModel()
+    _limited: type[Model] = RateLimitedModel

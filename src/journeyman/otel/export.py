@@ -43,7 +43,7 @@ _LOGGERS: Final = (
 
 
 class Exporting:
-    """Sends what its `telemetry` is told until it is closed; inside of `with exporting() as telemetry:`."""
+    """Sends what its `telemetry` is told until it is closed; inside of `with configure_exporter() as telemetry:`."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider, *, content: bool) -> None:
         self.telemetry: Final = OpenTelemetry(tracers, meters, content=content)
@@ -102,7 +102,7 @@ class _Once(logging.Filter):
             _log.warning("telemetry cannot be sent to %s: %s. Nothing else changes.", shown, words.rstrip("."))
 
 
-def exporting() -> Exporting:
+def configure_exporter() -> Exporting:
     """Set the SDK up as the environment says: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, and the rest.
 
     Where the program has set no providers, those made here are set for the process, so that spans of its own and of

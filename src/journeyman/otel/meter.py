@@ -8,7 +8,16 @@ from typing import Any, Final
 from opentelemetry import metrics
 from opentelemetry.metrics import Histogram
 
-from journeyman.events import Event, RunClaimed, RunFenced, RunHalted, RunQueued, RunSuspended, RunWoken, StepStored
+from journeyman.events import (
+    Event,
+    RunClaimed,
+    RunClaimLost,
+    RunNeedsAttention,
+    RunQueued,
+    RunSuspended,
+    RunWoken,
+    StepStored,
+)
 from journeyman.otel import names
 
 
@@ -103,6 +112,6 @@ _COUNTED: Final[Mapping[type, tuple[str, str]]] = {
     RunClaimed: (names.CLAIMS, "How often durable runs were taken by a process."),
     RunWoken: (names.WOKEN, "Durable runs that waited and went on."),
     RunSuspended: (names.SUSPENDED, "Durable runs that left their process because they only wait."),
-    RunFenced: (names.FENCED, "Durable runs that somebody else drives now."),
-    RunHalted: (names.BLOCKED, "Durable runs that cannot go on before a person has looked at them."),
+    RunClaimLost: (names.FENCED, "Durable runs that somebody else drives now."),
+    RunNeedsAttention: (names.BLOCKED, "Durable runs that cannot go on before a person has looked at them."),
 }

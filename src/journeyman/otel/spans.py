@@ -36,8 +36,8 @@ from journeyman.events import (
     ToolCalled,
     ToolFinished,
 )
-from journeyman.journal import Tape, TapeEnd, TapeKind, Where, as_json, new_id
-from journeyman.model import Model, Request, Response, Settings, Tap, ToolSpec
+from journeyman.journal import RecordingSink, TapeEnd, TapeKind, Where, as_json, new_id
+from journeyman.model import Model, ModelSettings, Request, Response, Tap, ToolSpec
 from journeyman.otel import names
 from journeyman.otel.content import Shapes
 from journeyman.otel.meter import Meter
@@ -530,7 +530,7 @@ class RequestSpan:
         self._instruments.meter.ask(time.perf_counter() - self._began_s, facts, common, error)
 
 
-def _settings_of(settings: Settings) -> dict[str, Any]:
+def _settings_of(settings: ModelSettings) -> dict[str, Any]:
     """Return how a model is asked, as attributes: of the further fields those that say how it picks its words."""
     facts: dict[str, Any] = {}
     if settings.stop:
@@ -574,5 +574,5 @@ def usage_attributes(usage: Usage) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    _tape: type[Tape] = SpanTape
+    _tape: type[RecordingSink] = SpanTape
     _tap: type[Tap] = RequestSpan

@@ -1,4 +1,4 @@
-"""Telemetry of a program's runs: what `Host(telemetry=…)` takes, and the metrics that it counts."""
+"""Telemetry of a program's runs: what `Runtime(telemetry=…)` takes, and the metrics that it counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_BYTES: Final = 32_768
 
 @explain_arguments
 class OpenTelemetry:
-    """Reports to OpenTelemetry what runs do: `Host(telemetry=OpenTelemetry())`.
+    """Reports to OpenTelemetry what runs do: `Runtime(telemetry=OpenTelemetry())`.
 
     It makes spans and metrics with the providers that the program has set up, and sends nothing itself. No failure here
     can break a run.

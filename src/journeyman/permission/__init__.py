@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.permission.approvals import Approvals, Pending
+    from journeyman.permission.approvals import Approvals, PendingApproval
     from journeyman.permission.capability import Action, Capability, Classifier
-    from journeyman.permission.permission import AuditEntry, Mode, Permission
-    from journeyman.permission.rules import Root
+    from journeyman.permission.permission import AuditEntry, Permission, PermissionMode
+    from journeyman.permission.rules import WorkingFolder
     from journeyman.permission.taint import TaintGate
 
 __all__ = [
@@ -17,21 +17,21 @@ __all__ = [
     "AuditEntry",
     "Capability",
     "Classifier",
-    "Mode",
-    "Pending",
+    "PendingApproval",
     "Permission",
-    "Root",
+    "PermissionMode",
     "TaintGate",
+    "WorkingFolder",
 ]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "approvals": "Approvals Pending",
+            "approvals": "Approvals PendingApproval",
             "capability": "Action Capability Classifier",
-            "permission": "AuditEntry Mode Permission",
-            "rules": "Root",
+            "permission": "AuditEntry Permission PermissionMode",
+            "rules": "WorkingFolder",
             "taint": "TaintGate",
         },
     )

@@ -69,7 +69,7 @@ class Approvals:
 
     # -- for people and programs that answer
 
-    def pending(self) -> tuple[Pending, ...]:
+    def pending(self) -> tuple[PendingApproval, ...]:
         """Return the questions that wait, the oldest first."""
         with self._read_stored() as stored:
             return tuple(sorted(stored.pending.values(), key=lambda each: each.expires_at))
@@ -120,13 +120,13 @@ class Approvals:
             stored.rules.pop(key, None)
 
     async def wait(self, approval: Approval) -> Decision:
-        """Wait for `answer`: an approver for `Host.approve`, for programs in which another part of the same process
+        """Wait for `answer`: an approver for `Runtime.approve`, for programs in which another part of the same process
         answers.
 
         Every answer that `answer` accepted counts, even if the time had just run out. If the wait is cancelled at that
         moment, the answer waits for the call to be tried again.
         """
-        waits, digest = _Waiting(asyncio.get_running_loop().create_future()), approval.digest
+        waits, digest = _Waiting(asyncio.get_running_loop().create_future()), approval.question_id
         with self._lock:
             self._waiting.setdefault(digest, []).append(waits)
         try:
@@ -166,8 +166,8 @@ class Approvals:
     def ask(self, approval: Approval, key: str) -> None:
         """Note a question, so that it can be answered later."""
         request = approval.request
-        asked = Pending(
-            digest=approval.digest,
+        asked = PendingApproval(
+            question_id=approval.question_id,
             key=key,
             path=request.path,
             tool=request.tool_name,
@@ -179,7 +179,7 @@ class Approvals:
         )
         with self._change_stored() as stored:
             newest = sorted(stored.pending.values(), key=lambda each: each.expires_at)[-_MOST_PENDING + 1 :]
-            stored.pending = {**{each.digest: each for each in newest}, asked.digest: asked}
+            stored.pending = {**{each.question_id: each for each in newest}, asked.question_id: asked}
 
     def close(self, digest: str) -> bool:
         """Forget a question that was answered. False: it has expired before."""
@@ -250,10 +250,10 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Pending:
+class PendingApproval:
     """A question that waits for its answer."""
 
-    digest: str
+    question_id: str
     """The digest of tool and arguments, which the answer must name."""
     key: str
     """What a wider approval would be bound to."""
@@ -320,7 +320,7 @@ class Stored:
     """What they allow, in words, by key."""
     answers: dict[str, StoredAnswer] = field(default_factory=dict[str, StoredAnswer])
     """The answers that wait for their calls, by digest."""
-    pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
+    pending: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])
     """The questions that wait for their answers, by digest."""
 
     __pydantic_config__ = _STRICT

@@ -63,7 +63,7 @@ def fits_name(pattern: str, name: str) -> bool:
 
 def classify(request: GateRequest) -> Action:
     """Say what a call would do."""
-    if request.acts_as is None:  # only its declarations are known
+    if request.permission_kind is None:  # only its declarations are known
         pure: Capability = "network" if request.untrusted else "read"
         namesake = _READERS.get(request.tool_name)
         return Action(
@@ -71,7 +71,7 @@ def classify(request: GateRequest) -> Action:
             capability=pure if request.effect == "pure" else "unknown",
             resembles=None if namesake is None else namesake(request),
         )
-    action = _READERS[request.acts_as](request)
+    action = _READERS[request.permission_kind](request)
     if action is None:
         return Action(tool=request.tool_name, capability="unknown")
     if action.capability == "read" and request.effect != "pure":
@@ -138,11 +138,13 @@ def _passing_on(request: GateRequest) -> Action | None:
     name, arguments = request.arguments.get("name"), request.arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict) or name == request.tool_name:
         return None
-    acts_as = request.behind.get(name)
-    if acts_as == "call_tool":  # it passes on to tools that nothing is known of
+    permission_kind = request.behind.get(name)
+    if permission_kind == "call_tool":  # it passes on to tools that nothing is known of
         return None
     passed = cast("JsonObject", arguments)
-    return classify(replace(request, tool_name=name, arguments=passed, effect="once", acts_as=acts_as, behind={}))
+    return classify(
+        replace(request, tool_name=name, arguments=passed, effect="once", permission_kind=permission_kind, behind={})
+    )
 
 
 _READERS: Final[Mapping[str, _Reader]] = {

@@ -30,15 +30,15 @@ from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, 
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, Classifier, classify
 from journeyman.permission.protected import Protected, is_loaded, starts_by_itself
-from journeyman.permission.rules import Root, Roots, Rules, Whereabouts, is_inside, plain_host, rule_problems
+from journeyman.permission.rules import Roots, Rules, Whereabouts, WorkingFolder, is_inside, plain_host, rule_problems
 from journeyman.types import RunPath
 
-Mode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
+PermissionMode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
 """What happens to a call that no rule covers; see `MODES`. `plan`: the agent may look, but change nothing."""
 
 _Step: TypeAlias = Literal["allow", "ask", "deny"]
 
-MODES: Final[dict[Mode, dict[Capability, _Step]]] = {
+MODES: Final[dict[PermissionMode, dict[Capability, _Step]]] = {
     "strict": {"write": "ask", "exec": "deny", "network": "deny", "unknown": "deny"},
     "balanced": {"write": "ask", "exec": "ask", "network": "ask", "unknown": "ask"},
     "auto": {"write": "allow", "exec": "ask", "network": "ask", "unknown": "ask"},
@@ -77,12 +77,12 @@ class Permission:
     def __init__(  # noqa: PLR0913 - one for each choice, all by name
         self,
         *,
-        mode: Mode = "balanced",
+        mode: PermissionMode = "balanced",
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
         ask: Sequence[str] = (),
-        roots: Sequence[str | Path | Root] = (),
-        internal: Sequence[str | Path | Root] = (),
+        roots: Sequence[str | Path | WorkingFolder] = (),
+        internal: Sequence[str | Path | WorkingFolder] = (),
         approvals: Approvals | None = None,
         audit: str | Path | Audit | None = None,
         protected: Sequence[str | Path] = (),
@@ -107,7 +107,7 @@ class Permission:
         problems = [*_problems(mode, {"allow": allow, "deny": deny, "ask": ask}, [*roots, *internal, *protected])]
         if problems:
             raise DefinitionError("The permission", problems)
-        self.mode: Mode = mode
+        self.mode: PermissionMode = mode
         """What happens to calls that no rule covers. If you change it, the new mode holds from the next call on."""
         self.approvals: Final = approvals or Approvals()
         self._roots: Final = Roots(roots or [Path.cwd()], internal, resolve)
@@ -272,7 +272,7 @@ class Permission:
         if answer is None:
             rule = "" if judgement.offers == ONCE else self._rule(action)
             asked = Ask(question, judgement.offers, rule)
-            approval = Approval(request=request, question=question, digest=digest, offers=asked.offers, rule=rule)
+            approval = Approval(request=request, question=question, question_id=digest, offers=asked.offers, rule=rule)
             self.approvals.ask(approval, self.key(action))
             return asked
         answer = self._within_rules(request, answer)
@@ -280,7 +280,7 @@ class Permission:
         return answer
 
     def _narrow_decision(self, approval: Approval, action: Action, decision: Decision) -> Decision:
-        is_in_time = self.approvals.close(approval.digest)
+        is_in_time = self.approvals.close(approval.question_id)
         if isinstance(decision, Allow | Rewrite) and not is_in_time:
             return Deny("the approval came too late. Ask for it again.")
         if isinstance(decision, Allow) and decision.extent != "once":
@@ -361,7 +361,7 @@ _LONGEST_QUESTION: Final = 2_000
 
 def _names(request: GateRequest, action: Action) -> list[str]:
     """Return every name by which a rule may forbid a call."""
-    ready = [] if request.acts_as is None else [request.acts_as]
+    ready = [] if request.permission_kind is None else [request.permission_kind]
     return [request.tool_name, action.tool, *ready, *request.server_names]
 
 
@@ -382,9 +382,11 @@ def _summary(action: Action, request: GateRequest, longest: int = _LONGEST_SUMMA
     return f"{request.tool_name} {with_its_end(about, longest)}"
 
 
-def _problems(mode: str, rules: Mapping[str, Sequence[str]], roots: Sequence[str | Path | Root]) -> Iterator[Problem]:
-    if mode not in get_args(Mode):
-        yield Problem("INVALID_MODE", f"The mode is {mode!r}.", f"Use one of {', '.join(get_args(Mode))}.")
+def _problems(
+    mode: str, rules: Mapping[str, Sequence[str]], roots: Sequence[str | Path | WorkingFolder]
+) -> Iterator[Problem]:
+    if mode not in get_args(PermissionMode):
+        yield Problem("INVALID_MODE", f"The mode is {mode!r}.", f"Use one of {', '.join(get_args(PermissionMode))}.")
     for where, listed in rules.items():
         if isinstance(listed, str):
             yield Problem("INVALID_RULE", f"{where} is the text {listed!r}.", "Pass a list of rules.")
@@ -392,7 +394,7 @@ def _problems(mode: str, rules: Mapping[str, Sequence[str]], roots: Sequence[str
         for rule in listed:
             yield from rule_problems(rule, where=where)
     for given in roots:
-        path = given.path if isinstance(given, Root) else given
+        path = given.path if isinstance(given, WorkingFolder) else given
         if not str(path).strip() or "\0" in str(path):
             yield Problem("INVALID_ROOT", f"The root {str(path)!r} is not a path.", "Name a folder.")
 

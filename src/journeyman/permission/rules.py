@@ -493,7 +493,7 @@ Whereabouts: TypeAlias = Literal["inside", "read_only", "internal", "internal_re
 
 
 @lazy_dataclass(frozen=True)
-class Root:
+class WorkingFolder:
     """A folder that an agent may work in."""
 
     path: str | Path
@@ -507,8 +507,8 @@ class Roots:
 
     def __init__(
         self,
-        roots: Sequence[str | Path | Root],
-        internal: Sequence[str | Path | Root] = (),
+        roots: Sequence[str | Path | WorkingFolder],
+        internal: Sequence[str | Path | WorkingFolder] = (),
         resolve: Callable[[str], str] = os.path.realpath,
     ) -> None:
         self._resolve: Final = resolve
@@ -549,8 +549,8 @@ class Roots:
         path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path  # noqa: PTH111 - as `toolbox`
         return path if path.startswith("/") else f"{self.folders[0][0]}/{path}"
 
-    def _resolve_root(self, given: str | Path | Root) -> tuple[str, bool]:
-        root = given if isinstance(given, Root) else Root(given)
+    def _resolve_root(self, given: str | Path | WorkingFolder) -> tuple[str, bool]:
+        root = given if isinstance(given, WorkingFolder) else WorkingFolder(given)
         return self._resolve(os.path.expanduser(root.path)), root.read_only  # noqa: PTH111 - a string is wanted
 
 

@@ -5,16 +5,25 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.record.reading import Found, Piece, RecordedEvent, RecordedRun, Recordings, SentRequest
-    from journeyman.record.recorder import Recorder, RecordingTape
+    from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, RequestPart, StoredRequest, TextMatch
+    from journeyman.record.recorder import Recorder, RunRecording
 
-__all__ = ["Found", "Piece", "RecordedEvent", "RecordedRun", "Recorder", "RecordingTape", "Recordings", "SentRequest"]
+__all__ = [
+    "RecordedEvent",
+    "RecordedRun",
+    "Recorder",
+    "Recordings",
+    "RequestPart",
+    "RunRecording",
+    "StoredRequest",
+    "TextMatch",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "reading": "Found Piece RecordedEvent RecordedRun Recordings SentRequest",
-            "recorder": "Recorder RecordingTape",
+            "reading": "RecordedEvent RecordedRun Recordings RequestPart StoredRequest TextMatch",
+            "recorder": "Recorder RunRecording",
         },
     )

@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any, Final, cast
 
-from journeyman.endings import Ending
+from journeyman.endings import ErrorInfo
 from journeyman.errors import words_of
 from journeyman.events import (
     OutputDelta,
@@ -76,7 +76,7 @@ def plain(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON ther
             told = str(value)
         case _ if depth > _DEPTH:
             told = repr(value)[:200]
-        case Ending():
+        case ErrorInfo():
             told = {"code": str(value.code), "category": value.category, "message": value.message, "hint": value.hint}
             told |= {"phase": value.phase, "attempt": value.attempt, "iteration": value.iteration}
             told["context"] = plain(value.context, depth + 1)
@@ -100,7 +100,7 @@ _SAFE: Final = frozenset(
     (
         *("type", "kind", "role", "code", "category", "phase", "status", "delivery", "liveness", "decision", "mode"),
         *("stop_reason", "model", "provider", "agent", "name", "id", "tool_use_id", "effect", "scope", "policy"),
-        *("error_kind", "key", "extent", "url", "request_id", "digest", "offers", "what", "outcome"),
+        *("error_kind", "key", "extent", "url", "request_id", "question_id", "offers", "what", "outcome"),
     )
 )
 """The fields whose texts say nothing of what was said."""

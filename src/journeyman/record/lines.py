@@ -28,7 +28,7 @@ from journeyman.events import (
     ToolCalled,
 )
 from journeyman.journal import TapeEnd, Where
-from journeyman.model import Model, Prefix, Response, Settings
+from journeyman.model import Model, ModelSettings, Prefix, Response
 from journeyman.model import facts_of as facts_of_model
 from journeyman.record.facts import facts_of, plain, shape_of
 from journeyman.record.fold import Folded, Folder, Pieces, dumped
@@ -67,12 +67,12 @@ class Neutral:
 
     prefix: Prefix
     messages: Sequence[Message]
-    settings: Settings
+    settings: ModelSettings
     max_tokens: int | None
 
 
 @lazy_dataclass(kw_only=True)
-class Sent:
+class SentRequest:
     """A request that goes out."""
 
     where: Where
@@ -94,12 +94,12 @@ class Sent:
 
 
 @lazy_dataclass()
-class Came:
+class ReceivedResponse:
     """What came back for a request. Times are in seconds, by a clock that only goes on."""
 
     began_s: float
     ended_s: float = 0.0
-    sent: Sent | None = None
+    sent: SentRequest | None = None
     status: int | None = None
     request_id: str | None = None
     response: Response | None = None
@@ -215,7 +215,7 @@ class Live:
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class RecordingRow:
     """One recording, as the writer knows it."""
 
     id: str
@@ -249,7 +249,7 @@ class Line:
     live: Live = field(default_factory=lambda: Live())
     said: dict[RunPath, list[Message]] = field(default_factory=lambda: {})
     """By path, what a reader expects to be sent next: the messages that the events have told."""
-    heads: dict[RunPath, tuple[Model, Prefix, Settings]] = field(default_factory=lambda: {})
+    heads: dict[RunPath, tuple[Model, Prefix, ModelSettings]] = field(default_factory=lambda: {})
     """By path, the model, prefix and settings of the last request that was told."""
 
 
@@ -263,14 +263,14 @@ class Rows:
 
     # -- before the transaction
 
-    def prepare(self, folder: Folder, line: Line, item: object) -> list[int]:
+    def prepare(self, folder: Folder, line: RecordingRow, item: object) -> list[int]:
         """Have the texts of an item folded, and return their numbers."""
         match item:
             case Ended():
                 return []
-            case Sent():
+            case SentRequest():
                 return self._prepared(folder, line, item)
-            case Came():
+            case ReceivedResponse():
                 return [folder.add(self._dumped(item.facts()))]
             case Note():
                 return [folder.add(self._dumped(item.facts))]
@@ -284,7 +284,7 @@ class Rows:
     def _dumped(self, facts: JsonObject) -> str:
         return dumped(facts if self._has_content else shape_of(facts))
 
-    def _prepared(self, folder: Folder, line: Line, sent: Sent) -> list[int]:
+    def _prepared(self, folder: Folder, line: RecordingRow, sent: SentRequest) -> list[int]:
         before = line.requests.get(sent.where[0])
         head: tuple[Neutral, bytes] | None = None
         if sent.asked is not None:  # it is no request over HTTP of ours
@@ -309,7 +309,9 @@ class Rows:
 
     # -- within it
 
-    def add(self, connection: Transaction, line: Line, at: float, *, item: object, texts: Sequence[Folded]) -> None:
+    def add(
+        self, connection: Transaction, line: RecordingRow, at: float, *, item: object, texts: Sequence[Folded]
+    ) -> None:
         """Write an item, whose texts are folded."""
         if not line.n:
             self._begin(connection, line)
@@ -317,9 +319,9 @@ class Rows:
         match item:
             case Ended():
                 line.ended = item
-            case Sent():
+            case SentRequest():
                 self._send(connection, line, at, sent=item, texts=texts)
-            case Came():
+            case ReceivedResponse():
                 if item.sent is not None and item.sent.now is not None:
                     text, refs, added = self._pieces.placed(texts[0], line.n, line.used)
                     line.bytes += len(text) + added
@@ -341,7 +343,7 @@ class Rows:
                 place = tuple([getattr(item, name, None) for name in _PLACE])
                 self._event(connection, line, at, kind=type(item).__name__, place=place, folded=texts[0])
 
-    def _begin(self, connection: Transaction, line: Line) -> None:
+    def _begin(self, connection: Transaction, line: RecordingRow) -> None:
         """Make the row of a recording; of a durable run that goes on, take it up."""
         known = connection.execute(f"SELECT n, {', '.join(_COUNTS)} FROM rec_runs WHERE id = ?", (line.id,)).fetchone()
         if known is None:
@@ -363,7 +365,7 @@ class Rows:
             cost=told["cost"],
         )
 
-    def update(self, connection: Transaction, lines: Iterable[Line]) -> None:
+    def update(self, connection: Transaction, lines: Iterable[RecordingRow]) -> None:
         """Write what is counted of recordings, and how those ended that have."""
         for line in lines:
             used, ended = line.usage, line.ended
@@ -377,7 +379,14 @@ class Rows:
             connection.execute(_UPDATE_RUN, row)
 
     def _event(
-        self, connection: Transaction, line: Line, at: float, *, kind: str, place: tuple[Any, ...], folded: Folded
+        self,
+        connection: Transaction,
+        line: RecordingRow,
+        at: float,
+        *,
+        kind: str,
+        place: tuple[Any, ...],
+        folded: Folded,
     ) -> None:
         text, refs, added = self._pieces.placed(folded, line.n, line.used)
         path, *rest = place
@@ -385,7 +394,9 @@ class Rows:
         row = (line.n, at, "/".join(path or ()), kind, *rest, None if text == "{}" else text, refs)
         connection.execute(_ADD_EVENT, row)
 
-    def _send(self, connection: Transaction, line: Line, at: float, *, sent: Sent, texts: Sequence[Folded]) -> None:
+    def _send(
+        self, connection: Transaction, line: RecordingRow, at: float, *, sent: SentRequest, texts: Sequence[Folded]
+    ) -> None:
         """Write a request: how it differs from the one before of the same path."""
         now, before = sent.now, sent.before
         if now is None:
@@ -442,7 +453,7 @@ _ADD_REQUEST: Final = (
 )
 
 
-def _count(line: Line, event: object) -> None:
+def _count(line: RecordingRow, event: object) -> None:
     """Count what an event adds to the recording."""
     match event:
         case RunStarted():
@@ -465,7 +476,7 @@ def _count(line: Line, event: object) -> None:
             pass
 
 
-def _asked_anew(line: Line, asked: Exchange) -> JsonObject:
+def _asked_anew(line: RecordingRow, asked: Exchange) -> JsonObject:
     """Return what a request has that a reader would not expect: another beginning than the one before it, and other
     messages than those that were committed since."""
     path, request = asked.where[0], asked.request
@@ -488,7 +499,7 @@ def _asked_anew(line: Line, asked: Exchange) -> JsonObject:
     return facts
 
 
-def match_answers(batch: Iterable[tuple[Line, float, object]]) -> None:
+def match_answers(batch: Iterable[tuple[RecordingRow, float, object]]) -> None:
     """Tell each answer in a batch whether the events behind it say the same: then it need not be stored twice."""
     behind: dict[tuple[str, RunPath], list[MessageCommitted | ModelResponded]] = {}
     for line, _, item in reversed([*batch]):

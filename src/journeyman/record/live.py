@@ -19,13 +19,13 @@ from journeyman.cancel import call_in
 from journeyman.errors import StoreError
 from journeyman.events import ModelResponded, ModelRestarted, OutputDelta, RunFailed, RunSucceeded, ThinkingDelta
 from journeyman.record.fold import dumped
-from journeyman.record.outside import Word
+from journeyman.record.outside import SignalRow
 from journeyman.store.storage import Storage
 from journeyman.tools.redaction import Redactor
 from journeyman.types import RunPath
 
 if TYPE_CHECKING:
-    from journeyman.record.lines import Line
+    from journeyman.record.lines import RecordingRow
 
 _log = logging.getLogger("journeyman")
 
@@ -59,7 +59,7 @@ class Live:
     def __init__(self, file: Storage, redactor: Redactor) -> None:
         self._file = file
         self._redactor = redactor
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, RecordingRow] = {}
         self._version = -1
         self._heard = 0
         """The number of the last word that was handed on."""
@@ -73,13 +73,13 @@ class Live:
         """True while somebody looks at the store."""
         return self._until.get("", 0.0) > time.time()
 
-    def enter(self, line: Line) -> None:
+    def enter(self, line: RecordingRow) -> None:
         """Look also at this one from now on. If somebody has looked at an earlier part of it, its first words are kept
         until it is known who looks now."""
         line.live.is_watched = line.id in self._until
         self._lines[line.id] = line
 
-    def leave(self, lines: Sequence[Line]) -> None:
+    def leave(self, lines: Sequence[RecordingRow]) -> None:
         """Look at these no longer."""
         for line in lines:
             if self._lines.get(line.id) is line:
@@ -123,10 +123,10 @@ class Live:
             self._heard = n
             line = self._lines.get(run)
             if line is not None and line.outside is not None:
-                word = Word(n, run, kind, dedup, json.loads(body), at, who)
+                word = SignalRow(n, run, kind, dedup, json.loads(body), at, who)
                 call_in(line.outside.loop, partial(line.outside.deliver, word))
 
-    def _show(self, line: Line, now: float) -> None:
+    def _show(self, line: RecordingRow, now: float) -> None:
         told: list[dict[str, object]] = []
         for path, text in dict(line.live.words).items() if line.live.is_watched else ():
             attempt, iteration = line.live.places.get(path, (0, 0))

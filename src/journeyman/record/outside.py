@@ -27,7 +27,7 @@ PATIENCE_S: Final = 60.0
 """Where only those are asked who look, how long a question waits when nobody looks any more."""
 
 
-class Word(NamedTuple):
+class SignalRow(NamedTuple):
     """One word from outside, as it is stored. It is never changed."""
 
     n: int
@@ -63,7 +63,7 @@ class FromOutside:
         self._numbers = count(1)
         self._released = asyncio.Event()
         self._released.set()
-        self._said: dict[int, tuple[Word, Receipt]] = {}
+        self._said: dict[int, tuple[SignalRow, Receipt]] = {}
         """What waits to be said, by number."""
         self._say: Callable[[str, Queue], Receipt] | None = None
         self._withdraw: Callable[[Receipt], bool] | None = None
@@ -90,7 +90,7 @@ class FromOutside:
 
     # -- words that come
 
-    def deliver(self, word: Word) -> None:
+    def deliver(self, word: SignalRow) -> None:
         """Do what a word says, and take down what became of it."""
         try:
             outcome, why = self._done(word)
@@ -98,7 +98,7 @@ class FromOutside:
             outcome, why = "refused", name_and_words(error)
         self._note(word, outcome, why)
 
-    def _done(self, word: Word) -> tuple[str, str]:
+    def _done(self, word: SignalRow) -> tuple[str, str]:
         text = str(word.body.get("text") or "")
         match word.kind:
             case "approve" | "answer":
@@ -123,7 +123,7 @@ class FromOutside:
                 return "refused", "nobody here does that"
         return "taken", ""
 
-    def _answered(self, word: Word, text: str) -> tuple[str, str]:
+    def _answered(self, word: SignalRow, text: str) -> tuple[str, str]:
         digest, take = self._open.get(word.dedup, ("", None))
         if take is None:
             return "late", "it waits no more"
@@ -151,7 +151,7 @@ class FromOutside:
             self._note(word, "late", "it has ended")
         self._said.clear()
 
-    def _note(self, word: Word, outcome: str, why: str) -> None:
+    def _note(self, word: SignalRow, outcome: str, why: str) -> None:
         facts: dict[str, Any] = {"signal": word.n, "what": word.kind, "who": word.who, "outcome": outcome}
         if outcome != "withdrawn" and word.kind in ("steer", "follow_up", "answer", "stop"):
             facts["text"] = word.body.get("text") or word.body.get("reason")
@@ -176,14 +176,14 @@ class FromOutside:
                 tool_use_id=request.tool_use_id,
                 tool_name=request.tool_name,
                 arguments=read_json(request.input_json),
-                digest=approval.digest,
+                question_id=approval.question_id,
                 offers=list(approval.offers),
                 rule=approval.rule,
             )
             given: Decision | str | None = None
             here = None if beside is None else asyncio.ensure_future(answer(approval, beside))
             try:
-                given = await self._waited(id, approval.digest, here)
+                given = await self._waited(id, approval.question_id, here)
             finally:
                 await _left(here)
                 decision = Deny("nobody answered") if given is None or isinstance(given, str) else given

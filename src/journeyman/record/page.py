@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from journeyman.record.fold import dumped
-from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, SentRequest
+from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, StoredRequest
 
 _USED: Final = (
     *("requests", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
@@ -23,7 +23,7 @@ _USED: Final = (
 )
 _RUN: Final = [each.name for each in fields(RecordedRun) if each.name != "usage"]
 _EVENT: Final = [each.name for each in fields(RecordedEvent)]
-_REQUEST: Final = [each.name for each in fields(SentRequest)]
+_REQUEST: Final = [each.name for each in fields(StoredRequest)]
 _of_run, _of_event, _of_request = attrgetter(*_RUN), attrgetter(*_EVENT), attrgetter(*_REQUEST)
 
 
@@ -38,7 +38,7 @@ def event_document(event: RecordedEvent) -> dict[str, Any]:
     return dict(zip(_EVENT, _of_event(event), strict=True))
 
 
-def request_document(request: SentRequest) -> dict[str, Any]:
+def request_document(request: StoredRequest) -> dict[str, Any]:
     """Return a request as the viewer reads it, except its pieces."""
     return dict(zip(_REQUEST, _of_request(request), strict=True))
 

@@ -105,7 +105,7 @@ class RecordedEvent:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class SentRequest:
+class StoredRequest:
     """One request to a model, and what came back."""
 
     n: int
@@ -131,7 +131,7 @@ class SentRequest:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Piece:
+class RequestPart:
     """A part of a request. Parts that two requests have in common are the same pieces."""
 
     number: int
@@ -141,7 +141,7 @@ class Piece:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Found:
+class TextMatch:
     """A place where a text was found."""
 
     run: str
@@ -303,7 +303,7 @@ class Recordings:
         if id == "last":
             newest = self.runs(limit=1)
             if not newest:
-                raise StoreError(f"{self.file.place} has no recordings yet.", hint="Record a run: Host(record=…).")
+                raise StoreError(f"{self.file.place} has no recordings yet.", hint="Record a run: Runtime(record=…).")
             return newest[0]
         end = id[:-1] + chr(ord(id[-1]) + 1) if id and ord(id[-1]) < 0x10FFFF else ""
         rows = self._rows(f"SELECT {_RUN} FROM rec_runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 3", (id, end))
@@ -423,7 +423,7 @@ class Recordings:
             facts = shortened(facts, most)
         return {"lost": "a part of this event is not in the store"} if facts is None else facts
 
-    def search(self, text: str, *, tool: str | None = None, limit: int = 50) -> list[Found]:
+    def search(self, text: str, *, tool: str | None = None, limit: int = 50) -> list[TextMatch]:
         """Return events that hold a text, the newest first. Capital and small letters are different.
 
         Args:
@@ -464,18 +464,18 @@ class Recordings:
                 found.append(row)
         return found
 
-    def _founds(self, rows: Sequence[Any]) -> list[Found]:
+    def _founds(self, rows: Sequence[Any]) -> list[TextMatch]:
         ids: dict[int, str] = {}
         for row in rows:
             if row[0] not in ids:
                 ids[row[0]] = self._rows("SELECT id FROM rec_runs WHERE n = ?", (row[0],))[0][0]
-        return [Found(run=ids[row[0]], event=self._event(row[1:])) for row in rows]
+        return [TextMatch(run=ids[row[0]], event=self._event(row[1:])) for row in rows]
 
     # -- what was sent
 
     def requests(
         self, run: RecordedRun, *, after: int = 0, path: RunPath | None = None, limit: int = MOST
-    ) -> list[SentRequest]:
+    ) -> list[StoredRequest]:
         """Return the requests of a run in the order in which they were sent. `after`, `path` and `limit` are as for
         `events`."""
         where, given = ["run = (SELECT n FROM rec_runs WHERE id = ?)", "n > ?"], list[object]([run.id, after])
@@ -486,13 +486,13 @@ class Recordings:
         heads: dict[int | None, bytes | None] = {None: None}
         return [self._request(row, heads) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
 
-    def _request(self, row: Sequence[Any], heads: dict[int | None, bytes | None]) -> SentRequest:
+    def _request(self, row: Sequence[Any], heads: dict[int | None, bytes | None]) -> StoredRequest:
         """Return a request. `heads`: what stood around those before it, by its number; most have the same."""
         n, at, path, attempt, iteration, form, model, size, around, answer, refs = row
         text = None if answer is None else unfold(self.file, answer, refs)
         if around not in heads:
             heads[around] = piece_of(self.file, around)
-        return SentRequest(
+        return StoredRequest(
             n=n,
             at=at,
             path=_path_of(path),
@@ -505,22 +505,22 @@ class Recordings:
             answer=_json_of(text),
         )
 
-    def pieces(self, request: SentRequest) -> list[Piece]:
+    def pieces(self, request: StoredRequest) -> list[RequestPart]:
         """Return the pieces of a request, in order: their bytes, joined, are the body as it was sent. If damage to the
         store has lost which pieces these are, return one piece without a body."""
         try:
             numbers = self._numbers(request.n)
         except (LookupError, ValueError):
-            return [Piece(number=0, body=None)]
+            return [RequestPart(number=0, body=None)]
         bodies: dict[int, bytes | None] = {}
         wanted = sorted({*numbers})
         for start in range(0, len(wanted), 500):
             some = wanted[start : start + 500]
             rows = self._rows(f"SELECT n, body, size FROM rec_pieces WHERE n IN ({', '.join('?' * len(some))})", some)
             bodies |= {number: grown(body, size) for number, body, size in rows}
-        return [Piece(number=number, body=bodies.get(number)) for number in numbers]
+        return [RequestPart(number=number, body=bodies.get(number)) for number in numbers]
 
-    def body(self, request: SentRequest) -> bytes | None:
+    def body(self, request: StoredRequest) -> bytes | None:
         """Return the body of a request, byte for byte as it was sent, except that secrets were taken out. None: its
         content was not kept, or a part of it was damaged."""
         bodies = [piece.body for piece in self.pieces(request)]

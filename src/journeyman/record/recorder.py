@@ -20,11 +20,11 @@ from urllib.parse import urlsplit, urlunsplit
 from journeyman.definition import explain_arguments
 from journeyman.endings import START
 from journeyman.events import IterationStarted, RunSucceeded
-from journeyman.journal import Records, Tape, TapeEnd, TapeKind, Where, new_id
+from journeyman.journal import RecordingSink, Records, TapeEnd, TapeKind, Where, new_id
 from journeyman.model import Model, Request, Response, Tap
 from journeyman.record.facts import DELTAS, DROPPABLE, plain
 from journeyman.record.keeping import Keeping
-from journeyman.record.lines import Came, Ended, Exchange, Line, Neutral, Note, Sent
+from journeyman.record.lines import Ended, Exchange, Neutral, Note, ReceivedResponse, RecordingRow, SentRequest
 from journeyman.record.live import ENDS_WORDS, write_on
 from journeyman.record.outside import FromOutside
 from journeyman.record.writer import MOST_WAITING, Writer
@@ -44,10 +44,11 @@ _ANYWHERE: Final = nullcontext()
 
 @explain_arguments
 class Recorder:
-    """Records runs in the store at a path: `Host(record=recorder)`, inside of `with Recorder("runs.db") as recorder:`.
+    """Records runs in the store at a path: `Runtime(record=recorder)`, inside of `with Recorder("runs.db") as
+    recorder:`.
 
-    Leaving the block writes what still waits. `Host(record="runs.db")` makes a recorder for each run, and waits at the
-    run's end until everything is written.
+    Leaving the block writes what still waits. `Runtime(record="runs.db")` makes a recorder for each run, and waits at
+    the run's end until everything is written.
     """
 
     def __init__(
@@ -100,16 +101,16 @@ class Recorder:
         self.asks: Final = asks
         self._shows_words = content
 
-    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingTape:
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RunRecording:
         """Begin a recording, or go on with that of this `id`."""
         now = time.time()
         if self._writer.is_inherited:  # the thread that writes is the parent's
             self._inherited.append(self._writer)
             self._writer = self._open()
             self._finalizer = weakref.finalize(self, self._writer.close)
-        line = Line(id or new_id(now), kind, agent, now)
+        line = RecordingRow(id or new_id(now), kind, agent, now)
         self._writer.begin(line)
-        tape = RecordingTape(self, self._writer, line, shows_words=self._shows_words)
+        tape = RunRecording(self, self._writer, line, shows_words=self._shows_words)
         if self.target is not None:
             tape.note("Target", ((agent,), START), target=self.target)
         try:
@@ -138,12 +139,12 @@ class Recorder:
         self.close()
 
 
-class RecordingTape:
+class RunRecording:
     """Takes down one recording."""
 
     __slots__ = ("_has_ended", "_line", "_queue", "_recorder", "_shows_words", "_was_told", "_writer")
 
-    def __init__(self, recorder: Recorder, writer: Writer, line: Line, *, shows_words: bool) -> None:
+    def __init__(self, recorder: Recorder, writer: Writer, line: RecordingRow, *, shows_words: bool) -> None:
         self._recorder = recorder
         self._writer = writer
         self._queue = writer.queue
@@ -243,15 +244,15 @@ class RequestTap:
         *("_asked", "_assembled", "_came", "_began_s", "_messages", "_model", "_request", "_sent", "_tape", "_where"),
     )
 
-    def __init__(self, tape: RecordingTape, where: Where, model: Model, request: Request) -> None:
+    def __init__(self, tape: RunRecording, where: Where, model: Model, request: Request) -> None:
         self._tape = tape
         self._where = where
         self._model = model
         self._request = request
         self._messages = (*request.messages,)  # the list grows after the call
         self._assembled: tuple[bytes, Sequence[bytes]] | None = None
-        self._sent: Sent | None = None
-        self._came = Came(time.perf_counter())
+        self._sent: SentRequest | None = None
+        self._came = ReceivedResponse(time.perf_counter())
         self._began_s = self._came.began_s
 
     def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
@@ -260,7 +261,7 @@ class RequestTap:
     def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
         if self._sent is not None:  # a model around models asks the next
             self._end()
-            self._came = Came(time.perf_counter())
+            self._came = ReceivedResponse(time.perf_counter())
         known = self._assembled
         pieces = known[1] if known is not None and known[0] is body else ()
         self._sent = self._made(around=around(url, headers), body=body, pieces=pieces)
@@ -299,8 +300,8 @@ class RequestTap:
         came.sent, came.ended_s = self._sent, time.perf_counter()
         self._tape.put(came)
 
-    def _made(self, **facts: Any) -> Sent:  # noqa: ANN401 - those of a Sent
-        return Sent(where=self._where, provider=self._model.provider, model=self._model.name, **facts)
+    def _made(self, **facts: Any) -> SentRequest:  # noqa: ANN401 - those of a Sent
+        return SentRequest(where=self._where, provider=self._model.provider, model=self._model.name, **facts)
 
 
 def around(url: str, headers: Mapping[str, str]) -> JsonObject:
@@ -312,5 +313,5 @@ def around(url: str, headers: Mapping[str, str]) -> JsonObject:
 
 if TYPE_CHECKING:
     _records: type[Records] = Recorder
-    _tape: type[Tape] = RecordingTape
+    _tape: type[RecordingSink] = RunRecording
     _tap: type[Tap] = RequestTap

@@ -39,7 +39,7 @@ class OpenQuestion:
     key: str
     """Its id in the recording."""
     kind: Literal["approve", "answer"]
-    digest: str
+    question_id: str
     """The digest of the tool and its arguments; for a question, its id."""
     path: RunPath
     tool: str
@@ -87,7 +87,7 @@ def _question(event: RecordedEvent, id: str) -> OpenQuestion:
     return OpenQuestion(
         key=id,
         kind=_ASKED[event.kind],
-        digest=str(facts.get("digest") or id),
+        question_id=str(facts.get("question_id") or id),
         path=event.path,
         tool=event.tool_name or "ask_user",
         arguments=cast("JsonObject", given) if isinstance(given, dict) else None,
@@ -138,14 +138,14 @@ def _text_of(kind: str, body: Mapping[str, Any]) -> str:
 
 
 class RecordedHandle:
-    """Says something to one recorded run, as `Handle` of `journeyman.durable` does to a durable run."""
+    """Says something to one recorded run, as `RunHandle` of `journeyman.durable` does to a durable run."""
 
     def __init__(self, recordings: Recordings, run: RecordedRun) -> None:
         """`recordings` stay open as long as this is used."""
         self._recordings = recordings
         self._run = run
 
-    async def steer(self, text: str, *, who: str | None = None, dedup: str | None = None) -> None:
+    async def steer(self, text: str, *, who: str | None = None, idempotency_key: str | None = None) -> None:
         """Say something before the next model call.
 
         Raises:
@@ -153,11 +153,11 @@ class RecordedHandle:
             RunOver: the run has ended.
             LookupError: the words were refused; the text says why.
         """
-        await self._say("steer", text, dedup, who)
+        await self._say("steer", text, idempotency_key, who)
 
-    async def follow_up(self, text: str, *, who: str | None = None, dedup: str | None = None) -> None:
+    async def follow_up(self, text: str, *, who: str | None = None, idempotency_key: str | None = None) -> None:
         """Say something when nothing else is left to do. Raises what `steer` raises."""
-        await self._say("follow_up", text, dedup, who)
+        await self._say("follow_up", text, idempotency_key, who)
 
     async def _say(self, kind: str, text: str, dedup: str | None, who: str | None) -> None:
         if not text.strip():
@@ -166,16 +166,16 @@ class RecordedHandle:
             raise ValueError("Nobody can say something to a team from outside: say it to the program that leads it.")
         await self._send(kind, {"text": text}, dedup or secrets.token_hex(8), who)
 
-    async def approve(self, digest: str, decision: Decision, *, who: str | None = None) -> OpenQuestion:
+    async def approve(self, question_id: str, decision: Decision, *, who: str | None = None) -> OpenQuestion:
         """Answer the question about a call that waits, and return the question. The first answer counts.
 
         Raises:
             LookupError: nothing waits under this digest, or it was answered before. The text says by whom and when.
             RunOver: the run has ended.
         """
-        return await self._settle("approve", digest, {"decision": from_json(DECISION.encode(decision))}, who)
+        return await self._settle("approve", question_id, {"decision": from_json(DECISION.encode(decision))}, who)
 
-    async def answer(self, digest: str, text: str, *, who: str | None = None) -> OpenQuestion:
+    async def answer(self, question_id: str, text: str, *, who: str | None = None) -> OpenQuestion:
         """Answer a question of the model, and return it. The first answer counts.
 
         Raises:
@@ -184,7 +184,7 @@ class RecordedHandle:
         """
         if not text.strip():
             raise ValueError("The text is blank: there is nothing to say.")
-        return await self._settle("answer", digest, {"text": text}, who)
+        return await self._settle("answer", question_id, {"text": text}, who)
 
     async def stop(self, reason: str = "stopped from outside", *, who: str | None = None) -> None:
         """End what goes on: a run, or the turn of a chat, ends as `EXECUTION_CANCELLED`.
@@ -224,15 +224,15 @@ class RecordedHandle:
         self, kind: Literal["approve", "answer"], digest: str, body: JsonObject, who: str | None
     ) -> OpenQuestion:
         waiting = await asyncio.to_thread(open_questions, self._recordings, self._run)
-        asked = [each for each in waiting if each.kind == kind and each.digest == digest] or [
+        asked = [each for each in waiting if each.kind == kind and each.question_id == digest] or [
             each
             for each in waiting
-            if each.kind == kind and len(digest) >= _SHORTEST_DIGEST and each.digest.startswith(digest)
+            if each.kind == kind and len(digest) >= _SHORTEST_DIGEST and each.question_id.startswith(digest)
         ]
         if not asked:
             raise LookupError(await asyncio.to_thread(self._nothing_waits, digest, waiting))
         question = asked[0]
-        bound = {} if question.digest == question.key else {"digest": question.digest}
+        bound = {} if question.question_id == question.key else {"digest": question.question_id}
         if not await self._send(kind, {**body, **bound}, question.key, who):
             raise LookupError(await asyncio.to_thread(self._nothing_waits, digest, ()))
         return question
@@ -248,7 +248,7 @@ class RecordedHandle:
             return (
                 f"This was answered before: {facts.get('decision', 'a text')}, by {who}, {time.time() - at:,.0f} s ago."
             )
-        names = ", ".join(f"{each.digest[:12]} ({each.tool})" for each in waiting)
+        names = ", ".join(f"{each.question_id[:12]} ({each.tool})" for each in waiting)
         waits = f"It waits for {names}." if names else "It waits for nobody."
         return f"No question waits under {quoted(digest[:64])} in the recording {self._run.id}. {waits}"
 

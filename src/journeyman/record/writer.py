@@ -19,7 +19,7 @@ from journeyman.errors import StoreError, name_and_words
 from journeyman.forks import hold_at_forks
 from journeyman.record.fold import Folder, Pieces
 from journeyman.record.keeping import Keeping, prune_old
-from journeyman.record.lines import Ended, Line, Rows, match_answers
+from journeyman.record.lines import Ended, RecordingRow, Rows, match_answers
 from journeyman.record.live import Live
 from journeyman.record.tables import make, storage_at
 from journeyman.tools.redaction import Redactor
@@ -37,7 +37,7 @@ _PATIENCE_S: Final = 60.0
 _PRUNE_S: Final = 3_600.0
 """How often, in seconds, to look for recordings that are too old."""
 
-Item: TypeAlias = tuple[Line, float, object]
+Item: TypeAlias = tuple[RecordingRow, float, object]
 """Whose it is, when it happened, and what: an event, or a class of `lines`."""
 
 
@@ -96,17 +96,17 @@ class Writer:
         """Whether anything that is put into the queue may be written."""
         return not (self._is_over or self._is_closing or self.is_inherited)
 
-    def takes(self, line: Line) -> bool:
+    def takes(self, line: RecordingRow) -> bool:
         """Tell whether what is put into the queue for a recording is written."""
         return line.n_failures == self._n_failures and self.is_open
 
-    def failure(self, line: Line) -> str | None:
+    def failure(self, line: RecordingRow) -> str | None:
         """Return why nothing more is written of a recording; None: it is."""
         if self.is_inherited:
             return "it was begun before this process was forked"
         return self._failure if line.n_failures != self._n_failures or self._is_over else None
 
-    def begin(self, line: Line) -> None:
+    def begin(self, line: RecordingRow) -> None:
         """Note that a tape begins. What failed for those before may have passed."""
         line.n_failures = self._n_failures
         with self._alone:

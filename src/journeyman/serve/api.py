@@ -22,13 +22,13 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancel import is_awaited
-from journeyman.durable import Durable, Question
+from journeyman.durable import Durable, PendingQuestion
 from journeyman.errors import DefinitionError, InvalidArguments, StoreError
 from journeyman.events import QuestionAsked
 from journeyman.json_numbers import write_json
-from journeyman.loop.prepare import host_problems
+from journeyman.loop.prepare import runtime_problems
 from journeyman.serve.agui import Agui, Threads, run_error
 from journeyman.serve.bodies import (
     after_of,
@@ -67,13 +67,13 @@ _EVERYBODY: Final = "public"
 _JSON: Final = "application/json"
 
 
-def app(
+def create_app(
     agents: Sequence[Agent[Any, Any, Any]],
     *,
     store: Durable | str | None = None,
     deps: Deps | None = None,
     authorize: Authorize | None = None,
-    host: Host | None = None,
+    runtime: Runtime | None = None,
     limits: ServeLimits | None = None,
     on_disconnect: OnDisconnect = "stop",
 ) -> AgentApp:
@@ -87,22 +87,24 @@ def app(
             come back.
         authorize: Returns the owner of a request, or None to refuse the request; it may be async. If you leave it out,
             everything belongs to everybody who can reach the server.
-        host: What surrounds every run: its gate, its budget, its model.
+        runtime: What surrounds every run: its gate, its budget, its model.
         limits: What clients may use.
         on_disconnect: What becomes of a run without a store when the last client that follows it leaves. With a store,
             the run goes on.
 
     Raises:
-        DefinitionError: there is no agent, two have one name, one lacks its deps, or the host has a journal; it lists
-            every problem.
+        DefinitionError: there is no agent, two have one name, one lacks its deps, or the runtime has a journal; it
+            lists every problem.
     """
-    around = host if isinstance(host, Host) else NOTHING_AROUND
+    around = runtime if isinstance(runtime, Runtime) else DEFAULT_RUNTIME
     hint = "Pass deps=…, or agent.with_deps(…)."
-    problems = [*host_problems(host), *served_problems(agents, around, deps=deps, hint=hint)]
+    problems = [*runtime_problems(runtime), *served_problems(agents, around, deps=deps, hint=hint)]
     if problems:
         raise DefinitionError("The app", problems)
     named = {agent.name: agent for agent in agents}
-    hosting = Hosting(named, store, deps=deps, host=around, limits=limits or ServeLimits(), on_disconnect=on_disconnect)
+    hosting = Hosting(
+        named, store, deps=deps, runtime=around, limits=limits or ServeLimits(), on_disconnect=on_disconnect
+    )
     return AgentApp(hosting, authorize)
 
 
@@ -267,7 +269,7 @@ class _Endpoint:
                     raise Refusal(status, code, message, hint, headers=headers)
             asked.raw = await self._body(request)
             asked.body = parse_body(asked.raw)
-        above, telemetry = request.headers.get("traceparent"), self.hosting.host.telemetry
+        above, telemetry = request.headers.get("traceparent"), self.hosting.runtime.telemetry
         if above is None or not isinstance(telemetry, TakesPart):
             return await self.handler(asked)
         with telemetry.within(above):
@@ -437,8 +439,8 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             "iteration": info.iteration,
             "tokens": info.tokens,
             "cost": info.cost,
-            "why": None if info.status == "blocked" else info.why,  # its words are for the operator
-            "questions": [question_document(each) for each in info.waits_for],
+            "reason": None if info.status == "blocked" else info.reason,  # its words are for the operator
+            "questions": [question_document(each) for each in info.pending],
             "result": None if result is None else orjson.Fragment(result),
         }
         return json_response(document)
@@ -584,10 +586,10 @@ def ended_response(live: Live | Past, *, location: str) -> Response:
     return json_response(ended.document, 422 if is_invalid else 200, location=location)
 
 
-def question_document(question: Question) -> JsonObject:
+def question_document(question: PendingQuestion) -> JsonObject:
     """Return a question that waits for an answer, as the document that clients get."""
     return {
-        "id": question.digest,
+        "id": question.question_id,
         "kind": question.kind,
         "path": list(question.path),
         "tool": question.tool,

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from journeyman import events
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import Abort
 from journeyman.gate import Approval, Decision
 from journeyman.loop.attempts import run
@@ -208,7 +208,7 @@ class Calls:
         agent: Agent[Any, Any, Any],
         value: object,
         call: ServedCall,
-        host: Host,
+        runtime: Runtime,
         *,
         on_event: events.Listener | None,
     ) -> None:
@@ -221,7 +221,9 @@ class Calls:
             calls = "1 call is" if self._max_calls == 1 else f"{self._max_calls} calls are"
             raise TooManyCalls(f"{calls} under way, and no more are taken.")
         self._under_way.add(call)
-        self._group.create_task(self._run(run(agent, value, on_event=on_event, abort=call.abort, host=host), call))
+        self._group.create_task(
+            self._run(run(agent, value, on_event=on_event, abort=call.abort, runtime=runtime), call)
+        )
 
     async def _run(self, running: Coroutine[Any, Any, Result[Any]], call: ServedCall) -> None:
         try:

@@ -17,15 +17,15 @@ from contextvars import Context
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import cancel_within, is_awaited
 from journeyman.chat import Chat
 from journeyman.chat.questions import UNANSWERED, answered_event
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
-from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Question, RunInfo, Worker
+from journeyman.durable import Durable, InMemoryEngine, Memory, PendingQuestion, RunHandle, RunInfo, Worker
 from journeyman.durable.chats import ChatSession, TurnSuspended
-from journeyman.durable.journal import Leaving
+from journeyman.durable.journal import Exit
 from journeyman.durable.program import Program
 from journeyman.durable.records import Head, Row, Signal, load_head, prints_of, questions_of
 from journeyman.errors import (
@@ -72,14 +72,14 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         store: Durable | str | None,
         *,
         deps: Deps | None,
-        host: Host,
+        runtime: Runtime,
         limits: ServeLimits,
         on_disconnect: OnDisconnect,
     ) -> None:
         """`store`: where the runs are kept; None: in memory."""
         self.agents: Final = agents
         self.limits: Final = limits
-        self.host: Final = host
+        self.runtime: Final = runtime
         self.is_stored: Final = store is not None
         self._given: Final = store
         self._deps: Final = deps
@@ -159,7 +159,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise RuntimeError("The agents are open already: an app can be opened only once.")
         self._kept.clear()
         async with AsyncExitStack() as stack:
-            for model in (self.host.model or agent.model for agent in self.agents.values()):
+            for model in (self.runtime.model or agent.model for agent in self.agents.values()):
                 with suppress(ModelUnavailable):  # the run that needs it says so
                     await stack.enter_async_context(opened(connect(model) if isinstance(model, str) else model))
             self._durable = await self._open_store(stack)
@@ -176,7 +176,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if self._given is not None:
             return await stack.enter_async_context(Durable(self._given))
         self._memory = Memory()
-        return await stack.enter_async_context(Durable(InMemoryEngine(self._memory), linger_s=math.inf))
+        return await stack.enter_async_context(Durable(InMemoryEngine(self._memory), suspend_after_s=math.inf))
 
     @asynccontextmanager
     async def _beside(self) -> AsyncGenerator[None]:
@@ -188,9 +188,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             self._worker = worker = Worker(
                 self.durable,
                 agents=list(self.agents.values()),
-                slots=self.limits.runs,
-                host=self.host,
-                equip=self._equip,
+                max_concurrency=self.limits.runs,
+                runtime=self.runtime,
+                prepare=self._equip,
             )
             # Whoever runs the server handles signals.
             tasks.add(asyncio.create_task(worker.run(stop=asyncio.Event())))
@@ -292,7 +292,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._n_going += 1
         try:
             deps = await self._deps_of(name) if begins else None
-            handle = await self.durable.start(agent, value, id=name, host=self.host, here=True)
+            handle = await self.durable.start(agent, value, id=name, runtime=self.runtime, here=True)
         except InvalidArguments as invalid:
             raise invalid_input(invalid) from None
         except RunDiffers as differs:
@@ -328,10 +328,10 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     async def _drive(self, live: Live, id: str, deps: object) -> None:
         """Drive a run until it is over, or has left this process."""
         try:
-            program = self._program(live, Program(agent=live.agent, host=self.host), deps)
+            program = self._program(live, Program(agent=live.agent, runtime=self.runtime), deps)
             outcome = await self.durable.hub.driven(id, program, also=("ready",))
         except RunInUse:
-            outcome = Leaving(how="held", why="")
+            outcome = Exit(how="held", why="")
         except asyncio.CancelledError:
             live.fail("LEFT", "The server was closed.", "The run goes on in another process of its store.")
             raise
@@ -339,7 +339,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             self._broke(live, error)
             return
         live.is_driven = False
-        if not isinstance(outcome, Leaving):
+        if not isinstance(outcome, Exit):
             live.end(outcome)
             self._kept.settle(live.name, live)
         elif outcome.how == "blocked":
@@ -418,7 +418,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     async def _hear_of(self, live: Live, row: Row) -> None:
         """Let those who follow a run that another process drives hear what it asks, and what is answered."""
-        asked = {each.digest: each for each in questions_of(row)}
+        asked = {each.question_id: each for each in questions_of(row)}
         gone = [id for id in live.open if id not in asked]
         given = await self.durable.hub.engine.signals(run=row.id) if gone else ()
         for id in gone:
@@ -490,7 +490,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             raise nothing("run", name)
         return row
 
-    async def handle(self, name: str) -> Handle[Any]:
+    async def handle(self, name: str) -> RunHandle[Any]:
         """Return the handle of a run, or of the turn of a chat that goes on.
 
         Raises:
@@ -628,7 +628,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 session.leaves_turns = self.is_stored
                 options: Any = {} if deps is None else {"deps": deps}
                 async with Chat(
-                    live.agent, host=self.host, on_event=live.hear, session=session, questions=None, **options
+                    live.agent, runtime=self.runtime, on_event=live.hear, session=session, questions=None, **options
                 ) as chat:
                     if chat.turn is not None and not goes_on:
                         text = f"In the chat {key_of(id)!r} a turn was cut off, and has not ended."
@@ -695,7 +695,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
 
     # -- what clients say to either
 
-    async def questions(self, run: str) -> Sequence[Question]:
+    async def questions(self, run: str) -> Sequence[PendingQuestion]:
         """Return the questions of a run that nobody has answered yet, and that have not expired."""
         engine, now = self.durable.hub.engine, self.durable.hub.now()
         row = await engine.get(run)
@@ -721,7 +721,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 await handle.approve(id, answer, who=who)
         except (LookupError, RunOver) as error:
             row = await self.durable.hub.engine.get(run)
-            is_noted = row is not None and any(each.digest == id for each in questions_of(row))
+            is_noted = row is not None and any(each.question_id == id for each in questions_of(row))
             if not is_noted and live is not None and live.answer_here(id, answer):  # it is about to be noted
                 return
             text = "Nothing waits for an answer under this id, or it was answered before."
@@ -763,9 +763,9 @@ _A_LIFE: Final = 2.0**-12
 """So much of the numbers of a turn's events is for one life of it: a million of them."""
 
 
-def _event_of(question: Question) -> ApprovalRequested | QuestionAsked:
+def _event_of(question: PendingQuestion) -> ApprovalRequested | QuestionAsked:
     """Return the event that tells followers of a run about a question that waits in another process."""
-    id, path, text = question.digest, question.path, question.question
+    id, path, text = question.question_id, question.path, question.question
     if question.kind == "answer":
         return QuestionAsked(path=path, id=id, question=text, options=question.options)
     return ApprovalRequested(
@@ -775,7 +775,7 @@ def _event_of(question: Question) -> ApprovalRequested | QuestionAsked:
         tool_use_id=question.tool_use_id,
         tool_name=question.tool,
         arguments=question.arguments or {},
-        digest=id,
+        question_id=id,
         offers=("once",),
     )
 

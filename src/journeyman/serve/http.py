@@ -33,7 +33,7 @@ SESSION_IDLE_S: Final = 1_800.0
 """How many seconds a session lives while no request of it goes on."""
 
 
-async def serve_http(
+async def serve_mcp_http(
     server: Server[Any],
     *,
     address: str = "127.0.0.1",

@@ -119,8 +119,8 @@ def check_page(
 ) -> Unwelcome | None:
     """Return why a request is refused for the name that it goes to, or for the page that it comes from.
 
-    This is the rule of everything on a port. A page may ask if the server has sent it: its origin is the `Host` of the
-    request, port included. Pages at other ports of the same machine are other programs.
+    This is the rule of everything on a port. A page may ask if the server has sent it: its origin is the `Runtime` of
+    the request, port included. Pages at other ports of the same machine are other programs.
 
     Args:
         exchange: The request.

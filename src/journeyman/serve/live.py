@@ -286,7 +286,7 @@ class Live(Followed[Entry]):
         """Take in the next event."""
         match event:
             case ApprovalRequested() | QuestionAsked():
-                id = event.digest if isinstance(event, ApprovalRequested) else question_id(event)
+                id = event.question_id if isinstance(event, ApprovalRequested) else question_id(event)
                 self.here[id] = event.id
                 if id in self.open:  # asked again in another life
                     return

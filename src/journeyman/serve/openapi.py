@@ -85,7 +85,7 @@ _RUN: Final[Schema] = {
         "iteration": {"type": "integer"},
         "tokens": {"type": "integer"},
         "cost": {"type": "number"},
-        "why": {"type": ["string", "null"]},
+        "reason": {"type": ["string", "null"]},
         "questions": {"type": "array", "items": {"$ref": "#/components/schemas/Question"}},
         "result": {"oneOf": [{"$ref": "#/components/schemas/Result"}, {"type": "null"}]},
     },

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.definition import join_sentences
 from journeyman.errors import InvalidArguments, JourneymanError, Problem
 from journeyman.session import TURN
@@ -20,7 +20,7 @@ _LONGEST_OWNER: Final = 90
 
 
 def served_problems(
-    agents: Sequence[Agent[Any, Any, Any]], host: Host, *, deps: object = None, hint: str
+    agents: Sequence[Agent[Any, Any, Any]], runtime: Runtime, *, deps: object = None, hint: str
 ) -> list[Problem]:
     """Return the problems that keep agents from being served.
 
@@ -39,9 +39,9 @@ def served_problems(
     ]
     if not agents:
         problems.append(Problem("NO_AGENTS", "There is no agent to serve.", "Pass one or more."))
-    if host.journal is not None:
-        text = "The host has a journal, which belongs to one run: a second run would get the answers of the first."
-        problems.append(Problem("SHARED_JOURNAL", text, "Leave Host.journal out."))
+    if runtime.journal is not None:
+        text = "The runtime has a journal, which belongs to one run: a second run would get the answers of the first."
+        problems.append(Problem("SHARED_JOURNAL", text, "Leave Runtime.journal out."))
     return problems
 
 

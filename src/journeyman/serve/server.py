@@ -19,11 +19,11 @@ from mcp.server import Server, ServerRequestContext
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import from_json, to_json
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancel import Abort
 from journeyman.connect import connect
 from journeyman.definition import join_sentences
-from journeyman.endings import Ending, InvalidInputContext
+from journeyman.endings import ErrorInfo, InvalidInputContext
 from journeyman.errors import (
     DefinitionError,
     InvalidArguments,
@@ -59,13 +59,14 @@ _FORM: Final[dict[str, Any]] = {
     "required": ["decision"],
 }
 AgentServer: TypeAlias = Server[Calls]
-"""What `agent_server` makes: a server of the package mcp, which you may serve in any way that the package offers."""
+"""What `create_mcp_server` makes: a server of the package mcp, which you may serve in any way that the package offers.
+"""
 Context: TypeAlias = ServerRequestContext[Calls, Any]
 
 
-def agent_server(
+def create_mcp_server(
     *agents: Agent[Any, Any, Any],
-    host: Host | None = None,
+    runtime: Runtime | None = None,
     on_event: Listener | None = None,
     abort: Abort | None = None,
     max_calls: int = MAX_CALLS,
@@ -73,14 +74,14 @@ def agent_server(
 ) -> AgentServer:
     """Return an MCP server with a tool for each agent.
 
-    `host` surrounds every run, so all runs share its budget. `on_event` gets the events of all runs. `abort` ends all
-    runs. `host.approve` answers what a gate asks; without it, the client does, if it can be asked; otherwise the call
-    is denied. `patience_s` is how many seconds a run waits for the client's answer.
+    `runtime` surrounds every run, so all runs share its budget. `on_event` gets the events of all runs. `abort` ends
+    all runs. `runtime.approver` answers what a gate asks; without it, the client does, if it can be asked; otherwise
+    the call is denied. `patience_s` is how many seconds a run waits for the client's answer.
 
     Raises:
-        DefinitionError: there is no agent, two have one name, or the host has a journal; it lists every problem.
+        DefinitionError: there is no agent, two have one name, or the runtime has a journal; it lists every problem.
     """
-    surroundings = host or NOTHING_AROUND
+    surroundings = runtime or DEFAULT_RUNTIME
     problems = served_problems(agents, surroundings, hint="Pass agent.with_deps(…).")
     if problems:
         raise DefinitionError("The MCP server", problems)
@@ -102,10 +103,10 @@ def agent_server(
     )
 
 
-async def _open_models(stack: AsyncExitStack, agents: Sequence[Agent[Any, Any, Any]], host: Host) -> None:
+async def _open_models(stack: AsyncExitStack, agents: Sequence[Agent[Any, Any, Any]], runtime: Runtime) -> None:
     """Keep the connections of the models from run to run. A model that is not available fails the run that needs it."""
     for agent in agents:
-        model = host.model or agent.model
+        model = runtime.model or agent.model
         try:
             await stack.enter_async_context(opened(connect(model) if isinstance(model, str) else model))
         except ModelUnavailable:
@@ -117,7 +118,7 @@ class _Serving:
     """Answers the requests of clients."""
 
     tools: dict[str, ServedTool]
-    host: Host
+    runtime: Runtime
     on_event: Listener | None
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
@@ -150,16 +151,16 @@ class _Serving:
         self, context: Context, params: types.CallToolRequestParams, tool: ServedTool, value: object
     ) -> ServedCall:
         call = ServedCall(tool_name=params.name, arguments=params.arguments or {})
-        host = self.host
-        if host.approve is None:
-            host = replace(host, approve=_approver(context, call))
+        runtime = self.runtime
+        if runtime.approver is None:
+            runtime = replace(runtime, approver=_approver(context, call))
 
         def hear(event: Event) -> None:
             call.hear(event)
             if self.on_event is not None:
                 self.on_event(event)
 
-        context.lifespan_context.start(tool.agent, value, call, host, on_event=hear)
+        context.lifespan_context.start(tool.agent, value, call, runtime, on_event=hear)
         return call
 
     async def _go_on(
@@ -327,7 +328,7 @@ def _output(schema: OutputSchema[Any]) -> JsonObject | None:
 
 def invalid(error: InvalidArguments) -> types.CallToolResult:
     """Return the answer to arguments that do not fit. No run was started."""
-    return _failure_result(Ending(InvalidInputContext(issues=error.issues)), Usage())
+    return _failure_result(ErrorInfo(InvalidInputContext(issues=error.issues)), Usage())
 
 
 def refusal(code: str, message: str, hint: str, usage: Usage | None = None) -> types.CallToolResult:
@@ -340,7 +341,7 @@ def refusal(code: str, message: str, hint: str, usage: Usage | None = None) -> t
     )
 
 
-def _failure_result(ending: Ending, usage: Usage | None) -> types.CallToolResult:
+def _failure_result(ending: ErrorInfo, usage: Usage | None) -> types.CallToolResult:
     facts = {
         "code": str(ending.code),
         "category": ending.category,

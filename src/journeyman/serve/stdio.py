@@ -78,7 +78,7 @@ def _flush() -> None:
             sys.stdout.flush()
 
 
-async def serve_stdio(server: Server[Any], *, abort: Abort | None = None, streams: Streams | None = None) -> None:
+async def serve_mcp_stdio(server: Server[Any], *, abort: Abort | None = None, streams: Streams | None = None) -> None:
     """Serve the client at the other end of stdin and stdout, until it closes them or `abort` fires.
 
     Give `streams` if the program has taken them before, with `standard_streams`.
@@ -88,7 +88,7 @@ async def serve_stdio(server: Server[Any], *, abort: Abort | None = None, stream
     """
     if streams is None:
         with standard_streams() as taken:
-            await serve_stdio(server, abort=abort, streams=taken)
+            await serve_mcp_stdio(server, abort=abort, streams=taken)
         return
     await Scope(abort).carry(_serve(server, streams))
 

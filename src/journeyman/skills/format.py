@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem, count, quoted
-from journeyman.toolbox.files import LocalFiles, Refusal
+from journeyman.toolbox.files import LocalFiles, ToolRefused
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -182,7 +182,7 @@ def _text(root: str, shown: str) -> str:
         raise _Unusable(Problem("NO_SKILL_FILE", f"{shown} does not exist.", hint)) from None
     except OSError as error:
         raise _Unusable(_unreadable(shown, error)) from None
-    except Refusal as refusal:
+    except ToolRefused as refusal:
         raise _Unusable(Problem("UNREADABLE_SKILL", str(refusal), "Put a text file there.")) from None
     if len(data) > MAX_INSTRUCTIONS_BYTES:
         hint = "Move what is not always needed into files beside it."

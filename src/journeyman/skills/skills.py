@@ -18,7 +18,7 @@ from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, count
 from journeyman.gate import hidden
 from journeyman.skills.format import MAX_SKILL_BYTES, SKILL_FILE, Skill, read_skill
-from journeyman.toolbox.files import LocalFiles, Reach, Refusal, first_lines, lines_of, nothing_hidden, text_of
+from journeyman.toolbox.files import LocalFiles, Reach, ToolRefused, first_lines, lines_of, nothing_hidden, text_of
 from journeyman.tools.check import is_count
 from journeyman.tools.tools import Tool
 from journeyman.types import JsonObject
@@ -97,7 +97,7 @@ class Skills(Tool[..., Any]):
             parallel=True,
             effect="pure",
             untrusted="throughout" if untrusted else False,
-            acts_as="skill",
+            permission_kind="skill",
         )
 
     def __repr__(self) -> str:
@@ -112,7 +112,7 @@ class Skills(Tool[..., Any]):
         if file is not None:
             return _part(_file_of(reach, file), offset)
         if is_hidden(f"{skill.folder}/{SKILL_FILE}"):
-            raise Refusal("denied", f"The skill {skill.name} may not be read: a rule forbids it.")
+            raise ToolRefused("denied", f"The skill {skill.name} may not be read: a rule forbids it.")
         shown = _part(skill.instructions, offset)
         if offset > 1:
             return shown
@@ -189,14 +189,14 @@ def _file_of(reach: Reach, file: str) -> str:
     is_hidden = hidden("read", reach.root) or nothing_hidden
     try:
         located, facts = reach.existing(file, is_hidden)
-    except Refusal as refusal:
+    except ToolRefused as refusal:
         if refusal.kind != "outside":
             raise
-        raise Refusal("outside", f"{file!r} is outside of the skill. Give a path in it.") from None
+        raise ToolRefused("outside", f"{file!r} is outside of the skill. Give a path in it.") from None
     if is_hidden(located.path):
-        raise Refusal("denied", f"{located.shown} may not be read: a rule forbids it.")
+        raise ToolRefused("denied", f"{located.shown} may not be read: a rule forbids it.")
     if facts.kind != "file":
-        raise Refusal("invalid", f"{located.shown} is not a file. Give the path of one.")
+        raise ToolRefused("invalid", f"{located.shown} is not a file. Give the path of one.")
     return text_of(located.content(), located.shown)[0]
 
 
@@ -204,7 +204,7 @@ def _part(text: str, offset: int) -> str:
     """Return as much of a text as may be shown, from a line on, with a note on how to go on."""
     lines = lines_of(text)
     if offset > max(1, len(lines)):
-        raise Refusal("invalid", f"It has {count(len(lines), 'line')}, so there is no line {offset:,}.")
+        raise ToolRefused("invalid", f"It has {count(len(lines), 'line')}, so there is no line {offset:,}.")
     shown = first_lines(lines[offset - 1 :])
     last = offset + len(shown) - 1
     if last < len(lines):

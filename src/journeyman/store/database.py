@@ -179,7 +179,7 @@ class Database:
         self.place: Final = _place_of(self._address)
         """The database, for messages: without a password."""
         self._secrets = _secrets_of(self._address)
-        self.ddl = "ddl()"
+        self.ddl = "schema_sql()"
         """The call that returns the statements which make its tables, for messages."""
 
     def parameters(self, *, is_direct: bool, **unless_given: str) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class Database:
             case psycopg.errors.InsufficientPrivilege():
                 hint = (
                     "Let the role of the URL read and write the tables jm_* and rec_*. To make them as another role:"
-                    f' python -c "from journeyman.durable import ddl; print({self.ddl})" | psql URL'
+                    f' python -c "from journeyman.durable import schema_sql; print({self.ddl})" | psql URL'
                 )
             case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn():
                 hint = "Its tables are not those that this version made. Look at the tables jm_* and rec_* there."

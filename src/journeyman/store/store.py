@@ -24,7 +24,7 @@ from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError
 from journeyman.history import History
 from journeyman.inbox import Queue
-from journeyman.journal import OpenRecords, Tape, TapeKind
+from journeyman.journal import OpenRecords, RecordingSink, TapeKind
 from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.address import find_store
 from journeyman.store.database import without_password
@@ -218,7 +218,8 @@ class Store:
     # -- runs
 
     def journal(self, run: str) -> FileJournal:
-        """Return the journal of the run with this id, a name of yours: `run(…, host=Host(journal=store.journal("7")))`.
+        """Return the journal of the run with this id, a name of yours: `run(…,
+        runtime=Runtime(journal=store.journal("7")))`.
 
         Raises:
             SessionInUse: somebody else goes on with the run.
@@ -233,8 +234,8 @@ class Store:
 
     # -- recordings
 
-    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> Tape:
-        """Begin to record: `Host(record=store)`. `Recordings` reads what was recorded.
+    def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingSink:
+        """Begin to record: `Runtime(record=store)`. `Recordings` reads what was recorded.
 
         Raises:
             StoreError: the store cannot be written.

@@ -152,10 +152,10 @@ _MODE_OF: Final[Mapping[type, SubagentMode]] = {
 
 
 def description_of(
-    agents: Mapping[str, Agent[Any, Any, Any]], max_parallel: int | None, modes: Collection[SubagentMode]
+    agents: Mapping[str, Agent[Any, Any, Any]], max_tasks: int | None, modes: Collection[SubagentMode]
 ) -> str:
     """Return the text for the model, the same for the same agents in any order: it is part of a cached prefix."""
-    most = "" if max_parallel is None else f", at most {max_parallel}"
+    most = "" if max_tasks is None else f", at most {max_tasks}"
     uses = [_USES[mode].format(most=most) for mode in MODES if mode in modes]
     use = f"Use {uses[0]}" if len(uses) == 1 else "\n- ".join(["Use exactly one of these:", *uses])
     lines = [f"- {name}{_about(agents[name])}" for name in sorted(agents)]
@@ -171,7 +171,7 @@ def _about(agent: Agent[Any, Any, Any]) -> str:
 
 def schema_of(
     agents: Mapping[str, Agent[Any, Any, Any]],
-    max_parallel: int | None,
+    max_tasks: int | None,
     modes: Collection[SubagentMode],
     *,
     has_models: bool,
@@ -179,8 +179,8 @@ def schema_of(
     """Return the JSON Schema of the arguments. Where not all modes are offered, it has only what these need."""
     names: JsonObject = {"type": "string", "enum": [*sorted(agents)]}
     tasks = _items(names, "Tasks to do at the same time.")
-    if max_parallel is not None:
-        tasks["maxItems"] = max_parallel
+    if max_tasks is not None:
+        tasks["maxItems"] = max_tasks
     properties: JsonObject = {
         "agent": {**names, "description": "The sub-agent for task."},
         "task": _text("What it shall do, with all that it needs to know."),
@@ -229,11 +229,11 @@ def parse_arguments(arguments: str | bytes | Mapping[str, object]) -> SubagentAr
 
 
 def choose_call(
-    given: SubagentArguments, max_parallel: int | None, offered: Collection[SubagentMode] = MODES
+    given: SubagentArguments, max_tasks: int | None, offered: Collection[SubagentMode] = MODES
 ) -> SubagentCall:
     """Return the one call that the arguments mean; raise a `SubagentMisused` if they mean none, or more than one, or
     what is not offered."""
-    call = _call_of(given, max_parallel)
+    call = _call_of(given, max_tasks)
     mode = _MODE_OF[type(call)]
     if mode not in offered:
         ways = " or ".join([_USES[each].partition(":")[0] for each in MODES if each in offered])
@@ -241,7 +241,7 @@ def choose_call(
     return call
 
 
-def _call_of(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
+def _call_of(given: SubagentArguments, max_tasks: int | None) -> SubagentCall:
     if given.team_name or given.name:
         return _team(given)
     if given.background:
@@ -252,16 +252,16 @@ def _call_of(given: SubagentArguments, max_parallel: int | None) -> SubagentCall
         found = f"it has {' and '.join(modes)}" if modes else "it has none of them"
         raise SubagentMisused(f"A call has exactly one mode: agent and task, or tasks, or chain; {found}.")
     if given.tasks:
-        return _parallel(given.tasks, max_parallel)
+        return _parallel(given.tasks, max_tasks)
     if given.chain:
         return _chain(given, given.chain)
     return SingleCall(given.agent or "", given.task or "")
 
 
-def _parallel(tasks: list[Item], max_parallel: int | None) -> ParallelCall:
-    if max_parallel is not None and len(tasks) > max_parallel:
+def _parallel(tasks: list[Item], max_tasks: int | None) -> ParallelCall:
+    if max_tasks is not None and len(tasks) > max_tasks:
         raise SubagentMisused(
-            f"These are {len(tasks)} tasks, and at most {max_parallel} may run in one call. Use several calls."
+            f"These are {len(tasks)} tasks, and at most {max_tasks} may run in one call. Use several calls."
         )
     return ParallelCall(tuple(tasks))
 

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic_core import from_json
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancel import Abort
 from journeyman.errors import InvalidArguments, SubagentMisused, TeamError, log_caught, name_and_words, words_of
 from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
@@ -83,7 +83,7 @@ class Delegation:
     the journal. What a tool's code does is part of that tool's step."""
     model: Model | None
     """Used instead of the agents' own."""
-    host: Host | None = None
+    runtime: Runtime | None = None
     """What surrounds the runs, outside a run."""
     abort: Abort | None = None
     listeners: Sequence[Listener] = ()
@@ -147,20 +147,22 @@ class Delegation:
         """Return the options with which the run of a task begins."""
         id = None if self.context is None else self.context.tool_use_id
         origin = Origin(mode=given.mode, tool_use_id=id, number=given.number)
-        return Options(listeners=self.listeners, abort=self.abort, host=self._host_of(given), origin=origin)
+        return Options(listeners=self.listeners, abort=self.abort, runtime=self._host_of(given), origin=origin)
 
-    def _host_of(self, given: Assignment) -> Host:
+    def _host_of(self, given: Assignment) -> Runtime:
         """Return what surrounds the run of a task: what surrounds the run above, except its model and its budget."""
         above = current_run.get()
-        host = self.host or (NOTHING_AROUND if above is None else above.options.host)
-        journal = self.section(host.journal, given)
-        budget = host.budget if above is None else None
-        return replace(host, model=self.model or (host.model if self.host else None), budget=budget, journal=journal)
+        runtime = self.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
+        journal = self.section(runtime.journal, given)
+        budget = runtime.budget if above is None else None
+        return replace(
+            runtime, model=self.model or (runtime.model if self.runtime else None), budget=budget, journal=journal
+        )
 
     def section(self, journal: Journal | None, given: Assignment) -> Journal | None:
         """Return the part of a journal that the run of a task has for itself; None if no call of the model stands for
         it. A journal that a program gives is its own."""
-        if journal is None or self.host is not None:
+        if journal is None or self.runtime is not None:
             return journal
         return self._section_of_call(journal, given) if self.is_call else None
 
@@ -318,7 +320,7 @@ def _as_text(value: object) -> str:
 
 NO_TASKS: Final = (
     "Background work is not available here: nobody would await it. Do the task without background. "
-    "(A program gives Host(tasks=...) or Subagents(tasks=...).)"
+    "(A program gives Runtime(tasks=...) or Subagents(tasks=...).)"
 )
 NO_RECIPIENT: Final = (
     "Background work is not available here: nobody would be told when it ends. Do the task without background. "
@@ -357,7 +359,7 @@ def background(
 def runs_of_journal(delegation: Delegation) -> SentRuns | None:
     """Return the port by which the durable run around the call sends out other runs. None: there is no such run."""
     above = current_run.get()
-    journal = None if above is None or delegation.context is None else above.options.host.journal
+    journal = None if above is None or delegation.context is None else above.options.runtime.journal
     return None if journal is None else journal.sent
 
 
@@ -384,7 +386,7 @@ def _to_send(
     run, context, names = current_run.get(), delegation.context, [call.agent]
     member, team = (call.name, call.team_name or "team") if isinstance(call, TeamCall) else ("", "")
     assignment = delegation.assignment(call.agent, call.task, "background")
-    place = None if run is None else delegation.place_to_send(run.options.host.journal, assignment)
+    place = None if run is None else delegation.place_to_send(run.options.runtime.journal, assignment)
     name = None if place is None else place.name("")
     if run is None or context is None or name is None:
         raise SubagentMisused(NO_TASKS)
@@ -417,10 +419,10 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     assignment = delegation.assignment(call.agent, call.task, "background")
     options = delegation.options(assignment)
     above = current_run.get()
-    around = delegation.host or (NOTHING_AROUND if above is None else above.options.host)
+    around = delegation.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
     if above is not None:
-        host = replace(options.host, budget=above.attempt.budget.outliving())
-        options = replace(options, host=host, watch_above=above.watch, ledger_beside=above.ledger)
+        runtime = replace(options.runtime, budget=above.attempt.budget.outliving())
+        options = replace(options, runtime=runtime, watch_above=above.watch, ledger_beside=above.ledger)
 
     async def work(task: TaskContext) -> TaskResult:
         """Do the work, and what is said to the task meanwhile. Return the output, and what a model reads of it."""
@@ -430,7 +432,7 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
 
         async def one_more(options: Options) -> Result[Any]:
             journal = delegation.section(around.journal, replace(assignment, place=len(runs)))
-            runs.append(begin(agent, given, replace(options, host=replace(options.host, journal=journal))))
+            runs.append(begin(agent, given, replace(options, runtime=replace(options.runtime, journal=journal))))
             try:
                 return await carry_out(runs[-1])
             finally:  # what was seen of it on the way leaves out requests that failed, and calls that were cut off

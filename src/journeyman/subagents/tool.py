@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from os import PathLike
 from typing import Any, Final, TypedDict, TypeVar, Unpack, cast, overload
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import Abort
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
 from journeyman.hosted.tools import CodeExecution
-from journeyman.loop.prepare import host_problems
+from journeyman.loop.prepare import runtime_problems
 from journeyman.loop.record import current_run
 from journeyman.model import Model
 from journeyman.result import Result
@@ -78,7 +78,7 @@ class SubagentsOptions(TypedDict, total=False):
     create_model: Callable[[str], Model | Awaitable[Model]] | None
     background_output: str | PathLike[str] | OutputFactory | None
     team: TeamSpawner | SpawnFunction | None
-    max_parallel: int | None
+    max_tasks: int | None
     max_concurrency: int | None
     modes: Sequence[SubagentMode]
 
@@ -98,7 +98,7 @@ class Subagents(Tool[..., Any, Needs]):
     label: Final = LABEL
     """What it is called where a call of it is shown."""
     tasks: BackgroundTasks | None
-    """Where background work is started; None: the tasks of the run's host."""
+    """Where background work is started; None: the tasks of the run's runtime."""
     notify: Notify | None
     """Is told when background work ends. None: the `notify` of `tasks` is told, or else the chat from which the call
     came."""
@@ -108,7 +108,7 @@ class Subagents(Tool[..., Any, Needs]):
     """A folder for the output of background work, or a function that opens it. None: `tasks` decides."""
     team: TeamSpawner | SpawnFunction | None
     """Makes members of a team: a `Team`, whatever has such a `spawn`, or a function like it. None: there is no team."""
-    max_parallel: int | None
+    max_tasks: int | None
     """How many tasks one parallel call may have. None: without limit."""
     max_concurrency: int | None
     """How many of these tasks run at the same time. None: all of them."""
@@ -133,12 +133,12 @@ class Subagents(Tool[..., Any, Needs]):
         create_model: Callable[[str], Model | Awaitable[Model]] | None = None,
         background_output: str | PathLike[str] | OutputFactory | None = None,
         team: TeamSpawner | SpawnFunction | None = None,
-        max_parallel: int | None = 8,
+        max_tasks: int | None = 8,
         max_concurrency: int | None = 4,
         modes: Sequence[SubagentMode] = MODES,
     ) -> None:
         wiring = (tasks, notify, create_model, background_output, team)
-        problems = [*_problems(agents, {"max_parallel": max_parallel, "max_concurrency": max_concurrency})]
+        problems = [*_problems(agents, {"max_tasks": max_tasks, "max_concurrency": max_concurrency})]
         if deps is not None:
             problems += function_problem("deps", deps, "the run's deps")
         problems += _mode_problems(modes)
@@ -150,7 +150,7 @@ class Subagents(Tool[..., Any, Needs]):
         self.__dict__.update(
             _agents=by_name,
             _deps=deps,
-            max_parallel=max_parallel,
+            max_tasks=max_tasks,
             max_concurrency=max_concurrency,
             modes=tuple(modes),
             tasks=tasks,
@@ -161,8 +161,8 @@ class Subagents(Tool[..., Any, Needs]):
         )
         super().__init__(
             NAME,
-            description_of(by_name, max_parallel, modes),
-            schema_of(by_name, max_parallel, modes, has_models=create_model is not None),
+            description_of(by_name, max_tasks, modes),
+            schema_of(by_name, max_tasks, modes, has_models=create_model is not None),
             self.execute,
             parallel=True,
             effect=_riskiest(agents),
@@ -170,7 +170,7 @@ class Subagents(Tool[..., Any, Needs]):
             untrusted=any(tool.untrusted for agent in agents for tool in agent.tools)
             or any(not isinstance(each, CodeExecution) for agent in agents for each in agent.settings.hosted),
             resumes=True,
-            acts_as="subagent",
+            permission_kind="subagent",
         )
 
     # A tool is frozen, and its class has slots. So assignment is defined again here for what the host may set later.
@@ -221,7 +221,7 @@ class Subagents(Tool[..., Any, Needs]):
         model: Model | None = None,
         on_event: Listener | None = None,
         abort: Abort | None = None,
-        host: Host | None = None,
+        runtime: Runtime | None = None,
     ) -> Result[Any]:
         """Run the sub-agent `name` on `task`, and return how its run ended. In a tool, it is a sub-agent of the tool's
         run, and gets the run's deps unless others are given.
@@ -229,7 +229,7 @@ class Subagents(Tool[..., Any, Needs]):
         Raises:
             SubagentMisused: there is none of that name, it cannot begin here, or what was passed cannot be used.
         """
-        problems = [*host_problems(host), *signal_problems(abort), *model_problems("model", model)]
+        problems = [*runtime_problems(runtime), *signal_problems(abort), *model_problems("model", model)]
         if on_event is not None:
             problems += listener_problems(on_event)
         if problems:
@@ -240,7 +240,7 @@ class Subagents(Tool[..., Any, Needs]):
             agents=self._agents,
             context=None,
             model=model,
-            host=host,
+            runtime=runtime,
             abort=abort,
             listeners=listeners,
             deps=above.deps if deps is None and above is not None else deps,
@@ -271,7 +271,7 @@ class Subagents(Tool[..., Any, Needs]):
             deps=None if context is None else context.deps,
             deps_of=self._deps,
         )
-        match choose_call(given, self.max_parallel, self.modes):
+        match choose_call(given, self.max_tasks, self.modes):
             case SingleCall() as call:
                 return await single(delegation, call)
             case ParallelCall() as call:

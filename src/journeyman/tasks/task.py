@@ -21,7 +21,7 @@ from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
 from journeyman.history import NOTICE
 from journeyman.inbox import Inbox
-from journeyman.journal import Tape
+from journeyman.journal import RecordingSink
 from journeyman.loop.record import detach
 from journeyman.loop.watch import Watch
 from journeyman.tools.background import (
@@ -91,7 +91,7 @@ class RunningTask:
     """Told once the notification was handed over."""
     over: asyncio.Event
     """Set at the same time."""
-    tape: Tape | None = None
+    tape: RecordingSink | None = None
     """Records the run that started it."""
     _carrier: asyncio.Task[None] | None = None
     _notifying: asyncio.Task[None] | None = None

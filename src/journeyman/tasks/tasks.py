@@ -42,7 +42,7 @@ from journeyman.types import TextOrigin
 
 @explain_arguments
 class Tasks:
-    """The background work of a program: `async with Tasks() as tasks: await run(agent, "…", host=Host(tasks=tasks))`.
+    """The background work of a program: `async with Tasks() as tasks:`, and within it `Runtime(tasks=tasks)` for runs.
 
     Leaving the block stops all of it, and waits for its end.
     """
@@ -331,7 +331,7 @@ _KILLED_BEFORE: Final = "[Work that another process has begun, and that is not l
 def _runs_of_journal() -> SentRuns | None:
     """Return the runs that the durable run which goes on here has sent out; None where there is no such run."""
     run = current_run.get()
-    return None if run is None or run.options.host.journal is None else run.options.host.journal.sent
+    return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
 
 
 async def _say(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:

@@ -6,17 +6,17 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.team.mail import TeamHooks
-    from journeyman.team.members import MemberInfo, Roster
-    from journeyman.team.post import Shutdown
+    from journeyman.team.members import MemberInfo, TeamSnapshot
+    from journeyman.team.post import ShutdownResult
     from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
     from journeyman.team.team import Team
 
 __all__ = [
     "MemberInfo",
-    "Roster",
-    "Shutdown",
+    "ShutdownResult",
     "Team",
     "TeamHooks",
+    "TeamSnapshot",
     "TeamSpawnRequest",
     "TeamSpawnResult",
     "TeamSpawner",
@@ -27,8 +27,8 @@ if not TYPE_CHECKING:
         __name__,
         {
             "mail": "TeamHooks",
-            "members": "MemberInfo Roster",
-            "post": "Shutdown",
+            "members": "MemberInfo TeamSnapshot",
+            "post": "ShutdownResult",
             "spawn": "TeamSpawnRequest TeamSpawnResult TeamSpawner",
             "team": "Team",
         },

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from journeyman.agent import Agent, Host, Maker
-from journeyman.budget import BudgetPolicy, Exceeded, Spent
+from journeyman.agent import Agent, Maker, Runtime
+from journeyman.budget import BudgetPolicy, LimitExceeded, Spending
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
-from journeyman.events import Identity, Mail
+from journeyman.events import Identity, TeamMessage
 from journeyman.inbox import Inbox
 from journeyman.loop.record import current_path, current_run
 from journeyman.prompt import SystemPrompt
@@ -47,7 +47,7 @@ class MemberLoop:
     post: PostOffice
     agent: Agent[Any, Any, Any]
     """The agent as `in_team` made it."""
-    host: Host
+    runtime: Runtime
     questions: Questions
     """The questions through which it asks the user."""
     request: TeamSpawnRequest
@@ -86,7 +86,9 @@ class MemberLoop:
         current_member.set(member)
 
         inbox = Inbox(member.box)
-        chat = Chat(self.agent, host=self.host, history=self.request.history, inbox=inbox, questions=self.questions)
+        chat = Chat(
+            self.agent, runtime=self.runtime, history=self.request.history, inbox=inbox, questions=self.questions
+        )
 
         def stop() -> None:
             if not chat.stop_turn(task.abort.reason or ""):
@@ -126,7 +128,7 @@ class MemberLoop:
 
     def _first(self, prompt: str) -> str:
         member = self.member
-        mail = Mail(
+        mail = TeamMessage(
             id="",
             sender=LEADER,
             to=member.name,
@@ -207,7 +209,7 @@ class _Pulse:
     member: Member
     name: str = "pulse"
 
-    def check(self, spent: Spent) -> Exceeded | None:
+    def check(self, spent: Spending) -> LimitExceeded | None:
         self.member.sign()
         return None
 
@@ -224,11 +226,11 @@ class TurnLimit:
     most: int
     name: str = "iterations of a turn"
 
-    def check(self, spent: Spent) -> Exceeded | None:
+    def check(self, spent: Spending) -> LimitExceeded | None:
         run = current_run.get()
-        sent = None if run is None or run.options.host.journal is None else run.options.host.journal.sent
+        sent = None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
         used = spent.iterations - (0 if sent is None else sent.n_before_turn)
-        return Exceeded(limit=self.most, used=used) if used >= self.most else None
+        return LimitExceeded(limit=self.most, used=used) if used >= self.most else None
 
 
 def in_team(
@@ -246,8 +248,8 @@ def in_team(
         name=name,
         system=_join_prompts(agent, _team_words(name, team)),
         tools=(*agent.tools, *own),
-        retries=agent.retries or 0,
-        budget=(*agent.budget, policy),
+        request_retries=agent.request_retries or 0,
+        budget_policies=(*agent.budget_policies, policy),
     )
 
 

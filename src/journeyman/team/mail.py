@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from journeyman.cancel import is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
-from journeyman.events import Mail
+from journeyman.events import TeamMessage
 from journeyman.history import MAIL_MARK
 from journeyman.inbox import Post
 
@@ -29,7 +29,7 @@ Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 _MARK: Final = re.compile(r"<(?=\s*+(?:/\s*+)?team-message)", re.IGNORECASE)
 
 
-def as_text(mail: Mail) -> str:
+def as_text(mail: TeamMessage) -> str:
     """Return mail as a model reads it: nothing in it can be taken for the mark around it.
 
     The first task of a member, which has no id, stays as its leader wrote it, except for that mark.
@@ -52,14 +52,14 @@ class TeamHooks:
 
     If a hook raises, the error is recorded, and the team goes on as if the hook were None."""
 
-    format: Callable[[Mail], str] = as_text
+    format: Callable[[TeamMessage], str] = as_text
     """Makes the text in which a model reads mail and its first task. Mail never counts as the user's words. The mark
     that `as_text` makes says the same of the first task; without the mark, the task is as trusted as the run that wrote
     it. A blank text counts as an error."""
-    pick: Callable[[Sequence[Mail]], Sequence[Mail]] | None = None
+    pick: Callable[[Sequence[TeamMessage]], Sequence[TeamMessage]] | None = None
     """Chooses which of the waiting mail is read now, and in which order; the rest waits. None: all mail is read in the
     order in which it came."""
-    ends: Callable[[Mail], bool] | None = None
+    ends: Callable[[TeamMessage], bool] | None = None
     """Tells for mail that is about to be read whether the member must end instead of taking another turn."""
     claim: Claim | None = None
     """Gives the member of that name work when no mail waits: a turn begins with this text, unchanged. None or an empty
@@ -117,15 +117,15 @@ class Mailbox:
         self,
         hooks: TeamHooks,
         *,
-        delivered: Callable[[Sequence[Mail]], None],
+        delivered: Callable[[Sequence[TeamMessage]], None],
         failed: Callable[[str, BaseException], None],
     ) -> None:
         """`delivered` is told what was handed over; `failed`, which hook raised what."""
         self._hooks: Final = hooks
         self._delivered = delivered
         self._failed = failed
-        self._waiting: list[Mail] = []
-        self._in_hand: list[Mail] = []
+        self._waiting: list[TeamMessage] = []
+        self._in_hand: list[TeamMessage] = []
         """What a run is about to begin with."""
         self._has_begun = False
         """True from when a run has begun with mail until its first model call."""
@@ -139,7 +139,7 @@ class Mailbox:
 
     # -- writing
 
-    def put(self, mail: Mail) -> None:
+    def put(self, mail: TeamMessage) -> None:
         """Let mail wait, or raise `MailboxClosed` if nobody will read it."""
         if self.is_closed:
             raise MailboxClosed(f"The mailbox of {mail.to!r} is closed. Nothing was sent.")
@@ -164,7 +164,7 @@ class Mailbox:
         return bool(self._waiting)
 
     @property
-    def waiting(self) -> tuple[Mail, ...]:
+    def waiting(self) -> tuple[TeamMessage, ...]:
         """The mail that waits, oldest first; that with which a run is about to begin comes before the rest."""
         return (*self._in_hand, *self._waiting)
 
@@ -197,7 +197,7 @@ class Mailbox:
         self._waiting[:0] = self._in_hand
         self._in_hand = []
 
-    def text_of(self, mail: Mail) -> str:
+    def text_of(self, mail: TeamMessage) -> str:
         """Return what a model reads of mail."""
         try:
             text = self._hooks.format(mail)
@@ -224,7 +224,7 @@ class Mailbox:
                 return
             self._in_hand.append(mail)
 
-    def _pick(self) -> Sequence[Mail]:
+    def _pick(self) -> Sequence[TeamMessage]:
         waiting, pick = tuple(self._waiting), self._hooks.pick
         if pick is None:
             return waiting
@@ -232,7 +232,7 @@ class Mailbox:
         ids = call_hook("pick", lambda: [mail.id for mail in pick(waiting)], list(known), failed=self._failed)
         return [known[id] for id in dict.fromkeys(ids) if id in known]
 
-    def _ends(self, mail: Mail) -> bool:
+    def _ends(self, mail: TeamMessage) -> bool:
         ends = self._hooks.ends
         if ends is None or mail.kind == "shutdown":
             return False
@@ -240,14 +240,14 @@ class Mailbox:
 
     # -- reading, as a program
 
-    def drain(self) -> tuple[Mail, ...]:
+    def drain(self) -> tuple[TeamMessage, ...]:
         """Take all mail, or none if there is none. It counts as delivered."""
         drained = self.leftovers()
         if drained:
             self._delivered(drained)
         return drained
 
-    def leftovers(self) -> tuple[Mail, ...]:
+    def leftovers(self) -> tuple[TeamMessage, ...]:
         """Take out what nobody will read. It was not delivered."""
         removed = self.waiting
         self._waiting, self._in_hand = [], []

@@ -18,7 +18,7 @@ from journeyman.agent import NAME
 from journeyman.chat.chat import Chat
 from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
-from journeyman.events import DeadLetter, Liveness
+from journeyman.events import DeadLetter, MemberStatus
 from journeyman.team.mail import Mailbox
 from journeyman.tools.background import TaskContext
 from journeyman.types import NOTHING_USED, Message, RunPath, Usage
@@ -49,7 +49,7 @@ class MemberInfo:
     task_id: str
     """The id of the background task that it lives in."""
     path: RunPath
-    liveness: Liveness
+    liveness: MemberStatus
     """What it does."""
     last_sign: datetime
     """When the member last gave a sign of life: it called its model, sent mail, or did something else."""
@@ -76,7 +76,7 @@ class MemberInfo:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Roster:
+class TeamSnapshot:
     """A team, as it was at one moment."""
 
     name: str
@@ -109,7 +109,7 @@ class Member:
     task_id: str = ""
     task: TaskContext | None = None
     chat: Chat[Any, Any] | None = None
-    liveness: Liveness = "working"
+    liveness: MemberStatus = "working"
     last_text: str = ""
     error: str | None = None
     gone: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())

@@ -19,18 +19,18 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import (
     DeadLetter,
-    Liveness,
-    Mail,
+    DeadLetterReason,
     MailDelivered,
     MailKind,
     MailReturned,
     MailSent,
     MemberChanged,
-    Reason,
+    MemberStatus,
+    TeamMessage,
 )
 from journeyman.loop.watch import Watch
 from journeyman.team.mail import Mailbox, TeamHooks, Waiters
-from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, Roster, current_member
+from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, TeamSnapshot, current_member
 from journeyman.types import RunPath
 
 REMEMBERED_IDS: Final = 10_000
@@ -82,7 +82,7 @@ class PostOffice:
         id: str = "",
         incarnation: int | None = None,
         kind: MailKind = "message",
-    ) -> tuple[Mail, ...]:
+    ) -> tuple[TeamMessage, ...]:
         """Send mail, and return what is on its way; a `TeamError` says why nothing is. Any thread may.
 
         `sender` None is the leader. What has an `id` is sent once.
@@ -91,7 +91,7 @@ class PostOffice:
         own = LEADER if sender is None else sender.name
         addressees = [name for name in self.registry.teammates if name != own] if to == EVERYBODY else [to]
         mail = [
-            Mail(
+            TeamMessage(
                 id=(id and f"{id}:{name}") or f"m-{next(self._numbers)}",
                 sender=own,
                 to=name,
@@ -136,7 +136,7 @@ class PostOffice:
                 del self._sent_ids[next(iter(self._sent_ids))]
             return True
 
-    def _dispatch(self, sender: Member | None, mail: Mail) -> bool:
+    def _dispatch(self, sender: Member | None, mail: TeamMessage) -> bool:
         """Put mail where it will be read. False: nobody will, so it is a dead letter."""
         if sender is not None:
             sender.sign()
@@ -150,7 +150,7 @@ class PostOffice:
         self.bury([mail], box)
         return False
 
-    def _box_of(self, mail: Mail) -> Mailbox | Reason:
+    def _box_of(self, mail: TeamMessage) -> Mailbox | DeadLetterReason:
         if mail.to == LEADER:
             return "closed" if self.registry.leader.is_closed else self.registry.leader
         member = self.registry.find_member(mail.to)
@@ -164,7 +164,7 @@ class PostOffice:
         """Return a mailbox for whoever has that name."""
         return Mailbox(self.hooks, delivered=lambda mail: self._note_delivered(name, mail), failed=self.regret)
 
-    def _note_delivered(self, name: str, mail: Sequence[Mail]) -> None:
+    def _note_delivered(self, name: str, mail: Sequence[TeamMessage]) -> None:
         member = self.registry.alive(name)
         if member is not None:
             member.sign()
@@ -173,10 +173,10 @@ class PostOffice:
             for each in mail:
                 self.watch.show(MailDelivered(path=path, mail=each))
 
-    def roster(self) -> Roster:
+    def roster(self) -> TeamSnapshot:
         """Return the team as it is now."""
         registry = self.registry
-        return Roster(
+        return TeamSnapshot(
             name=registry.name,
             description=registry.description,
             members=tuple([member.info(registry.name) for member in registry.members()]),
@@ -184,7 +184,7 @@ class PostOffice:
             dead_letters=tuple(self.dead_letters),
         )
 
-    def bury(self, mail: Sequence[Mail], reason: Reason) -> None:
+    def bury(self, mail: Sequence[TeamMessage], reason: DeadLetterReason) -> None:
         """Make dead letters of mail that nobody will read."""
         for each in mail:
             letter = DeadLetter(mail=each, reason=reason, at=datetime.now(UTC))
@@ -197,7 +197,7 @@ class PostOffice:
 
     # -- what members do
 
-    def change(self, member: Member, liveness: Liveness) -> bool:
+    def change(self, member: Member, liveness: MemberStatus) -> bool:
         """Let a member do something else, and tell. False: it does that already, or is about to end."""
         member.sign()
         is_same = member.liveness == liveness and member.is_announced
@@ -243,11 +243,11 @@ class PostOffice:
         was_stopped = member.task is None or member.task.abort.aborted
         text = member.error or f"{member.name} {'was stopped' if was_stopped else 'has ended'}."
         id, now = f"m-{next(self._numbers)}", datetime.now(UTC)
-        self._dispatch(member, Mail(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
+        self._dispatch(member, TeamMessage(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Shutdown:
+class ShutdownResult:
     """The names of the members that were let go, by how they ended."""
 
     finished: tuple[str, ...] = ()
@@ -277,7 +277,7 @@ def to_go(
 
 async def let_go(
     post: PostOffice, members: Sequence[Member], *, stop: Callable[[str], object], grace_s: float, force_s: float
-) -> Shutdown:
+) -> ShutdownResult:
     """Let members go, and return how they ended, in not much more than `grace_s` and `force_s` seconds together.
     `stop` stops the background task of that id."""
     for member in members:
@@ -290,7 +290,7 @@ async def let_go(
     abandoned = [member for member in late if not member.gone.done()]
     for member in abandoned:
         post.part(member, f"{member.name} was stopped, and does not end.")
-    return Shutdown(
+    return ShutdownResult(
         finished=_names(members, but=late), stopped=_names(late, but=abandoned), abandoned=_names(abandoned)
     )
 

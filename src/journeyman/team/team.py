@@ -12,22 +12,22 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from journeyman.agent import NOTHING_AROUND, Host
+from journeyman.agent import DEFAULT_RUNTIME, Runtime
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.definition import explain_arguments
 from journeyman.errors import TeamError
-from journeyman.events import DeadLetter, Listener, Mail
+from journeyman.events import DeadLetter, Listener, TeamMessage
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, current_inbox
-from journeyman.journal import Section, SentRuns, SharedTape, Tape
+from journeyman.journal import RecordingSink, Section, SentRuns, SharedTape
 from journeyman.loop.record import current_path, current_run
 from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.life import MemberLoop, in_team, pulse
 from journeyman.team.mail import TeamHooks
-from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roster
-from journeyman.team.post import PostOffice, Shutdown, let_go, to_go
+from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot
+from journeyman.team.post import PostOffice, ShutdownResult, let_go, to_go
 from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, tool
@@ -58,21 +58,21 @@ class Team:
         *,
         description: str = "",
         tasks: Tasks | None = None,
-        host: Host | None = None,
+        runtime: Runtime | None = None,
         hooks: TeamHooks = _DEFAULT_HOOKS,
         on_event: Listener | None = None,
     ) -> None:
-        """Without a `name`, the team takes the name in the first request. `host` surrounds the runs of the members, so
-        they share its budget. `tasks` runs the members; without it, the team opens its own.
+        """Without a `name`, the team takes the name in the first request. `runtime` surrounds the runs of the members,
+        so they share its budget. `tasks` runs the members; without it, the team opens its own.
 
         `description` says what the team is for. `hooks` change how mail is read and what idle members do. `on_event` is
         called with the events of the team and of its members' runs."""
         self._is_named = bool(name)
-        self._given_host = host or NOTHING_AROUND
+        self._given_host = runtime or DEFAULT_RUNTIME
         self._given_tasks = tasks
         self._tasks: Tasks | None = None
         self._stack: AsyncExitStack | None = None
-        self._tape: Tape | None = None
+        self._tape: RecordingSink | None = None
         """Records the team, if no chat that is recorded leads it."""
         self._watch = Watch(path=(), listeners=[] if on_event is None else [on_event])
         self._post = PostOffice(hooks, self._watch, name=name or DEFAULT_NAME, description=description)
@@ -105,7 +105,7 @@ class Team:
         """True once the team was entered: then its members live in this process, also those of durable runs."""
         return self._stack is not None
 
-    async def delete(self) -> Shutdown:
+    async def delete(self) -> ShutdownResult:
         """Stop all members, close every mailbox, and make dead letters of what nobody has read.
 
         Raises:
@@ -159,8 +159,10 @@ class Team:
         member.liveness = "working" if request.prompt else "idle"
         agent = in_team(request.agent, member.name, registry.name, tools=self._tools[:2], policy=pulse(member))
         registry.register(member)
-        host = self._host_of(member, request)
-        loop = MemberLoop(member=member, post=self._post, agent=agent, host=host, questions=self._asks, request=request)
+        runtime = self._runtime_of(member, request)
+        loop = MemberLoop(
+            member=member, post=self._post, agent=agent, runtime=runtime, questions=self._asks, request=request
+        )
         try:
             member.task_id = loop.begin(tasks)
         except BaseException:
@@ -199,12 +201,12 @@ class Team:
         registry.rename(name)
         self._is_named = True
 
-    def _host_of(self, member: Member, request: TeamSpawnRequest) -> Host:
+    def _runtime_of(self, member: Member, request: TeamSpawnRequest) -> Runtime:
         given = self._given_host
         journal = given.journal and Section(given.journal, f"member/{member.name}/{member.incarnation}")
         record = None if self._watch.tape is None else SharedTape(self._watch.tape)
         model, tasks = request.model or given.model, given.tasks or self._tasks
-        return replace(given, journal=journal, model=model, tasks=tasks, record=record)
+        return replace(given, journal=journal, model=model, tasks=tasks, recorder=record)
 
     def _open_tasks(self) -> Tasks:
         if self._tasks is None:
@@ -252,7 +254,7 @@ class Team:
 
     def send(
         self, to: str, text: str, *, summary: str = "", id: str = "", incarnation: int | None = None
-    ) -> tuple[Mail, ...]:
+    ) -> tuple[TeamMessage, ...]:
         """Send a message as the member whose turn goes on here, or else as the leader. Return what is on its way.
 
         `to` is a name, `"team-lead"`, or `"*"` for all other members. Messages with the same `id` are sent once. With
@@ -264,7 +266,7 @@ class Team:
         """
         return self._post.send(self._post.sender(), to, text, summary=summary, id=id, incarnation=incarnation)
 
-    async def receive(self, timeout_s: float | None = None) -> tuple[Mail, ...]:
+    async def receive(self, timeout_s: float | None = None) -> tuple[TeamMessage, ...]:
         """Wait for mail to the leader, and take all of it. This is for a program that leads; a chat gets its mail by
         itself.
 
@@ -292,7 +294,7 @@ class Team:
 
     async def shutdown(
         self, *names: str, incarnation: int | None = None, grace_s: float = GRACE_S, force_s: float = FORCE_S
-    ) -> Shutdown:
+    ) -> ShutdownResult:
         """Let members go: those with these names, or all. This takes no longer than both times together.
 
         An idle member ends at once. A member that works is asked to end its turn within `grace_s` seconds, and is then
@@ -324,7 +326,7 @@ class Team:
         """
         self._questions.answer(id, answer)
 
-    def roster(self) -> Roster:
+    def roster(self) -> TeamSnapshot:
         """Return who is in the team, and what could not be delivered, as it is now."""
         return self._post.roster()
 
@@ -444,13 +446,13 @@ def _runs_of_journal(team: Team) -> SentRuns | None:
     """Return where the members are that the durable run has sent out which goes on here; None if they live in a team
     that was entered, or in no such run."""
     run = None if team.is_open else current_run.get()
-    return None if run is None or run.options.host.journal is None else run.options.host.journal.sent
+    return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
 
 
 async def _send_mail(sent: SentRuns, context: ToolContext, to: str, message: str, *, summary: str) -> str:
     """Send mail in a durable run, in the step that the call is."""
     run = current_run.get()
-    journal = None if run is None else run.options.host.journal
+    journal = None if run is None else run.options.runtime.journal
     call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
     name = "" if journal is None else journal.name(call) or ""
     return _words_after_sending(to, await sent.mail(name, to, message, summary=summary))
@@ -462,7 +464,7 @@ def _words_after_sending(to: str, names: Sequence[str]) -> str:
     return f"Sent to {', '.join(names)}." if names else "That message was sent before."
 
 
-def _roster_text(roster: Roster) -> str:
+def _roster_text(roster: TeamSnapshot) -> str:
     """Return the roster as a model reads it."""
     about = f": {roster.description}" if roster.description else ""
     lines = [f"team {roster.name}, led by {LEADER}{about}"]

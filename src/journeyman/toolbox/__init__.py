@@ -12,26 +12,26 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.toolbox.bench import Shell
-    from journeyman.toolbox.fetch import fetch_tool, fetched
-    from journeyman.toolbox.files import Entry, Facts, Files, LocalFiles, Refusal
-    from journeyman.toolbox.memory import project_memory
+    from journeyman.toolbox.fetch import download_media, fetch_tool
+    from journeyman.toolbox.files import DirEntry, FileInfo, FileSystem, LocalFiles, ToolRefused
+    from journeyman.toolbox.memory import load_agents_md
     from journeyman.toolbox.memory_files import InMemoryFiles
     from journeyman.toolbox.tool_search import deferred_tools
     from journeyman.toolbox.workspace import Workspace
 
 __all__ = [
-    "Entry",
-    "Facts",
-    "Files",
+    "DirEntry",
+    "FileInfo",
+    "FileSystem",
     "InMemoryFiles",
     "LocalFiles",
-    "Refusal",
     "Shell",
+    "ToolRefused",
     "Workspace",
     "deferred_tools",
+    "download_media",
     "fetch_tool",
-    "fetched",
-    "project_memory",
+    "load_agents_md",
 ]
 
 if not TYPE_CHECKING:
@@ -39,9 +39,9 @@ if not TYPE_CHECKING:
         __name__,
         {
             "bench": "Shell",
-            "fetch": "fetch_tool fetched",
-            "files": "Entry Facts Files LocalFiles Refusal",
-            "memory": "project_memory",
+            "fetch": "download_media fetch_tool",
+            "files": "DirEntry FileInfo FileSystem LocalFiles ToolRefused",
+            "memory": "load_agents_md",
             "memory_files": "InMemoryFiles",
             "tool_search": "deferred_tools",
             "workspace": "Workspace",

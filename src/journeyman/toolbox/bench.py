@@ -13,7 +13,7 @@ from threading import Lock
 
 from journeyman.data import lazy_dataclass
 from journeyman.gate import Use, hidden
-from journeyman.toolbox.files import Facts, Located, Reach, Refusal, Spill, nothing_hidden
+from journeyman.toolbox.files import FileInfo, Located, Reach, Spill, ToolRefused, nothing_hidden
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Bench:
     untrusted: bool
     """Whether what is in the files may hold instructions that are not the user's."""
 
-    def existing(self, path: str, use: Use = "read") -> tuple[Located, Facts, Callable[[str], bool]]:
+    def existing(self, path: str, use: Use = "read") -> tuple[Located, FileInfo, Callable[[str], bool]]:
         """Return where a path leads, what is there, and what tells whether other paths are hidden from the call.
 
         Gates judge the path as it was before the call, and a link may have been changed since. So where it leads now is
@@ -62,7 +62,7 @@ class Bench:
 
 def _refuse_hidden(located: Located, is_hidden: Callable[[str], bool]) -> None:
     if is_hidden(located.path):
-        raise Refusal("denied", f"{located.shown} may not be touched: a rule forbids where this path leads.")
+        raise ToolRefused("denied", f"{located.shown} may not be touched: a rule forbids where this path leads.")
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -114,13 +114,13 @@ class Stamps:
         """
         stamp = self._stamps.get(path)
         if stamp is None:
-            raise Refusal("not_read", f"{shown} has not been read. Read it before you change it.")
+            raise ToolRefused("not_read", f"{shown} has not been read. Read it before you change it.")
         if stamp.digest != _digest(data):
-            raise Refusal("changed_since", f"{shown} has changed since you read it. Read it again, then change it.")
+            raise ToolRefused("changed_since", f"{shown} has changed since you read it. Read it again, then change it.")
         unseen = stamp.unseen()
         if unseen is not None:
             first, last = unseen
-            raise Refusal(
+            raise ToolRefused(
                 "partly_read",
                 f"You have read only a part of {shown}. Read lines {first} to {last} too, with offset={first}, before "
                 "you change it.",

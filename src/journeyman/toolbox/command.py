@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from journeyman.cancel import ended, within
 from journeyman.processes import QUIET, Processes, filtered, marked, plain, signal_name
 from journeyman.toolbox.bench import Bench, Shell
-from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Refusal, Spill
+from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, tool
 
@@ -73,15 +73,17 @@ def bash_tool(bench: Bench) -> AnyTool:
         done = await _run(bench, command, where, timeout_s=seconds, on_line=ctx.progress)
         return _describe_result(done, seconds)
 
-    return tool(bash, effect="once", untrusted=bench.untrusted, acts_as="bash")
+    return tool(bash, effect="once", untrusted=bench.untrusted, permission_kind="bash")
 
 
 def _folder(bench: Bench, folder: str) -> str:
     located, facts, _ = bench.existing(folder, "exec")
     if facts.kind != "folder":
-        raise Refusal("not_found", f"{located.shown} is not a folder, so no command can be run in it.")
+        raise ToolRefused("not_found", f"{located.shown} is not a folder, so no command can be run in it.")
     if not isinstance(located.files, LocalFiles):
-        raise Refusal("not_available", "The files of this workspace are not on this machine; no command can see them.")
+        raise ToolRefused(
+            "not_available", "The files of this workspace are not on this machine; no command can see them."
+        )
     return located.path
 
 
@@ -89,13 +91,13 @@ def _seconds(asked: float | None, usual: float, most: float) -> float:
     if asked is None:
         return min(usual, most)
     if not (asked > 0 and math.isfinite(asked)):
-        raise Refusal("invalid", f"timeout_s is {asked}. Give a number of seconds above 0.")
+        raise ToolRefused("invalid", f"timeout_s is {asked}. Give a number of seconds above 0.")
     return min(asked, most)
 
 
 def _in_background(bench: Bench, command: str, folder: str, *, ctx: ToolContext, seconds: float) -> str:
     if ctx.tasks is None:
-        raise Refusal(
+        raise ToolRefused(
             "not_available",
             "Background work is not available here: nobody would await it. Run the command without background=true.",
         )
@@ -105,7 +107,7 @@ def _in_background(bench: Bench, command: str, folder: str, *, ctx: ToolContext,
         if not done.timed_out:
             task.exited(done.exit_code)
         if done.timed_out or done.exit_code != 0:
-            raise Refusal("timeout" if done.timed_out else "command_failed", _ending(done, seconds))
+            raise ToolRefused("timeout" if done.timed_out else "command_failed", _ending(done, seconds))
         return _describe_result(done, seconds)
 
     first, _, rest = command.strip().partition("\n")

@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 from journeyman.errors import count
 from journeyman.toolbox.bench import Bench
-from journeyman.toolbox.files import Located, Refusal, text_of
+from journeyman.toolbox.files import Located, ToolRefused, text_of
 from journeyman.tools.tools import AnyTool, tool
 
 MAX_CHARS: Final = 20_000
@@ -74,16 +74,16 @@ def edit_tool(bench: Bench) -> AnyTool:
             replace_all: Replace every place where the old text is.
         """
         if not old_text:
-            raise Refusal("invalid", "old_text is empty. Give the text to replace; to make a new file, write it.")
+            raise ToolRefused("invalid", "old_text is empty. Give the text to replace; to make a new file, write it.")
         if old_text == new_text:
-            raise Refusal("invalid", "old_text and new_text are the same, so there is nothing to change.")
+            raise ToolRefused("invalid", "old_text and new_text are the same, so there is nothing to change.")
         located, facts, _ = bench.existing(path, "write")
         if facts.kind != "file":
-            raise Refusal("invalid", f"{located.shown} is not a regular file, so it cannot be edited.")
+            raise ToolRefused("invalid", f"{located.shown} is not a regular file, so it cannot be edited.")
         with bench.stamps.writing:
             return _edit_file(bench, located, old_text, new_text, every=replace_all)
 
-    return tool(edit, effect="once", acts_as="edit")
+    return tool(edit, effect="once", permission_kind="edit")
 
 
 def _edit_file(bench: Bench, located: Located, old: str, new: str, *, every: bool) -> str:
@@ -92,13 +92,13 @@ def _edit_file(bench: Bench, located: Located, old: str, new: str, *, every: boo
     bench.stamps.check(located.path, located.shown, data)
     found = find(text, old, new, every=every)
     if found is None:
-        raise Refusal("no_match", _no_match(located, text, old))
+        raise ToolRefused("no_match", _no_match(located, text, old))
     if len(found.matches) > 1 and not every:
-        raise Refusal("ambiguous", _ambiguous(located, text, found))
+        raise ToolRefused("ambiguous", _ambiguous(located, text, found))
     changed = replace_matches(text, found.matches)
     after = coding.encode(changed)
     if after == data:
-        raise Refusal("invalid", f"{located.shown} is already as it would be after this edit.")
+        raise ToolRefused("invalid", f"{located.shown} is already as it would be after this edit.")
     bench.replace(located, after)
     return _report(located, text, changed, found)
 

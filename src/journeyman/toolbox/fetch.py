@@ -24,7 +24,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from journeyman.content.media import LARGEST_BYTES, check_file
 from journeyman.proxies import Proxy, ProxyRefused, find_proxy
-from journeyman.toolbox.files import Refusal, cut_output
+from journeyman.toolbox.files import ToolRefused, cut_output
 from journeyman.toolbox.page import readable
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import Audio, Base64, Document, Image, ToolResult, Url
@@ -125,17 +125,17 @@ def fetch_tool(
                 answer = await _answer(url.strip(), limits)
                 text = await asyncio.to_thread(_text, answer)
         except TimeoutError:
-            raise Refusal("timeout", f"{url[:200]} did not answer within {limits.timeout_s:g} s.") from None
+            raise ToolRefused("timeout", f"{url[:200]} did not answer within {limits.timeout_s:g} s.") from None
         cut = f", only the first {len(answer.body):,} bytes" if answer.is_cut else ""
         about = f"{answer.url}: {answer.status} {answer.reason}, {answer.media_type}{cut}"
         shown = f"[{about}. Written by strangers.]\n\n{cut_output(text, spill, 'fetch')}"
         return ToolResult(shown, is_error=answer.status >= 400)
 
     # A request can carry words out of the run, so it is no `pure` call, though it may be repeated.
-    return tool(fetch, parallel=True, effect="idempotent", untrusted=True, acts_as="fetch")
+    return tool(fetch, parallel=True, effect="idempotent", untrusted=True, permission_kind="fetch")
 
 
-async def fetched(
+async def download_media(
     block: Image | Document | Audio,
     /,
     *,
@@ -169,7 +169,7 @@ async def fetched(
             answer = await _answer(url, limits)
     except TimeoutError:
         raise ValueError(f"{url[:200]} did not answer within {timeout_s:g} s") from None
-    except Refusal as refusal:
+    except ToolRefused as refusal:
         raise ValueError(str(refusal)) from None
     if answer.status >= 400:
         raise ValueError(f"{url[:200]} answered {answer.status} {answer.reason}. Check the address")
@@ -218,8 +218,8 @@ async def _answer(url: str, limits: _PageLimits) -> _Fetched:
         url = urljoin(url, answer.target)
         host = _host(url)
         if limits.follow == "host" and host != first:
-            raise Refusal("address", f"The page redirects to another host. To go on, fetch {url[:MAX_URL_CHARS]}")
-    raise Refusal("unreachable", f"The page redirects more than {MAX_REDIRECTS} times, in the end to {url[:200]}.")
+            raise ToolRefused("address", f"The page redirects to another host. To go on, fetch {url[:MAX_URL_CHARS]}")
+    raise ToolRefused("unreachable", f"The page redirects more than {MAX_REDIRECTS} times, in the end to {url[:200]}.")
 
 
 def _host(url: str) -> str:
@@ -228,11 +228,11 @@ def _host(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise Refusal("invalid", f"{url[:200]!r} is not a URL: {error}.") from error
+        raise ToolRefused("invalid", f"{url[:200]!r} is not a URL: {error}.") from error
     if parts.scheme not in _PORTS or not host or len(url) > MAX_URL_CHARS:
-        raise Refusal("invalid", f"{url[:200]!r} is not fetched. Give a whole URL with http or https.")
+        raise ToolRefused("invalid", f"{url[:200]!r} is not fetched. Give a whole URL with http or https.")
     if "@" in parts.netloc:
-        raise Refusal("invalid", "The URL has a user name or a password in it. Give it without.")
+        raise ToolRefused("invalid", "The URL has a user name or a password in it. Give it without.")
     return host
 
 
@@ -264,7 +264,7 @@ async def _request(url: str, host: str, limits: _PageLimits) -> _Fetched:
         ):
             return await _read(url, response, limits)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise Refusal("unreachable", f"{url[:200]} cannot be fetched: {error or type(error).__name__}.") from error
+        raise ToolRefused("unreachable", f"{url[:200]} cannot be fetched: {error or type(error).__name__}.") from error
 
 
 def _proxy_for(url: str) -> Proxy | None:
@@ -276,10 +276,10 @@ def _proxy_for(url: str) -> Proxy | None:
     try:
         proxy = find_proxy(url)
     except ProxyRefused as error:
-        raise Refusal("unreachable", f"{url[:200]} is not fetched: {error}.") from None
+        raise ToolRefused("unreachable", f"{url[:200]} is not fetched: {error}.") from None
     if proxy is not None and proxy.is_socks:
         words = f"{proxy.variable} names a SOCKS proxy, through which no pages are fetched"
-        raise Refusal("unreachable", f"{url[:200]} is not fetched: {words}. Set an HTTP proxy, or NO_PROXY.")
+        raise ToolRefused("unreachable", f"{url[:200]} is not fetched: {words}. Set an HTTP proxy, or NO_PROXY.")
     return proxy
 
 
@@ -375,7 +375,7 @@ async def checked_addresses(host: str, port: int, allowed: Allowed) -> Sequence[
         for _, text in found:
             if not allowed.covers(ip_address(text.partition("%")[0])):
                 which = f"{host} is" if text == host else f"{host} is {text}, which is"
-                raise Refusal("address", f"{which} not a public address, so it is not asked. Use a public URL.")
+                raise ToolRefused("address", f"{which} not a public address, so it is not asked. Use a public URL.")
     return found
 
 
@@ -384,7 +384,7 @@ async def _look_up(host: str, port: int) -> list[tuple[socket.AddressFamily, str
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise Refusal("unreachable", f"{host} cannot be looked up: {error}.") from error
+        raise ToolRefused("unreachable", f"{host} cannot be looked up: {error}.") from error
     return [(family, str(address[0])) for family, _, _, _, address in found]
 
 

@@ -3,7 +3,7 @@
 Paths are absolute, with `/`. `LocalFiles` opens a path folder by folder and follows no link on the way: nobody can
 redirect a path after it was found to be inside of the workspace and before it is opened. A text becomes bytes again
 without loss: byte order marks, encodings and line endings stay. If a tool does not do what it was asked to do, it
-raises a `Refusal`: a text for the model, and a label for programs.
+raises a `ToolRefused`: a text for the model, and a label for programs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ background ended with an error. `not_available`: this run or this workspace has 
 """
 
 
-class Refusal(Rejected):
+class ToolRefused(Rejected):
     """A ready tool did not do what it was asked to do. The text says why, and what to do instead."""
 
     def __init__(self, kind: RefusalKind, text: str) -> None:
@@ -88,7 +88,7 @@ Kind: TypeAlias = Literal["file", "folder", "link", "other"]
 
 
 @lazy_dataclass(frozen=True)
-class Entry:
+class DirEntry:
     """One name in a folder."""
 
     name: str
@@ -98,7 +98,7 @@ class Entry:
 
 
 @lazy_dataclass(frozen=True)
-class Facts:
+class FileInfo:
     """A path's kind, size and time of change, known without reading the file."""
 
     kind: Kind
@@ -109,14 +109,14 @@ class Facts:
     """When it was last changed, in nanoseconds; only its order counts."""
 
 
-class Files(Protocol):
+class FileSystem(Protocol):
     """A file system. Its paths are absolute, with `/`. It is called from several threads, and may raise OSError."""
 
     def resolve(self, path: str) -> str:
         """Return the path with every link followed and every `..` gone, also where nothing exists there yet."""
         ...
 
-    def facts(self, path: str) -> Facts | None:
+    def facts(self, path: str) -> FileInfo | None:
         """Return what is at a resolved path; None if nothing is."""
         ...
 
@@ -131,7 +131,7 @@ class Files(Protocol):
         """
         ...
 
-    def list(self, path: str) -> Sequence[Entry]:
+    def list(self, path: str) -> Sequence[DirEntry]:
         """Return what is in the folder at a resolved path."""
         ...
 
@@ -143,14 +143,14 @@ class LocalFiles:
     def resolve(self, path: str) -> str:
         return os.path.realpath(path)
 
-    def facts(self, path: str) -> Facts | None:
+    def facts(self, path: str) -> FileInfo | None:
         parent, name = _split(path)
         try:
             with _folder(parent) as folder:
                 found = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return Facts(_kind(found.st_mode), found.st_size, found.st_mtime_ns)
+        return FileInfo(_kind(found.st_mode), found.st_size, found.st_mtime_ns)
 
     def read(self, path: str, limit: int) -> bytes:
         parent, name = _split(path)
@@ -158,7 +158,7 @@ class LocalFiles:
             opened = os.open(name, _READ, dir_fd=folder)
         with os.fdopen(opened, "rb") as file:
             if not stat.S_ISREG(os.fstat(opened).st_mode):
-                raise Refusal("not_a_text", f"{path} is not a regular file, so it cannot be read.")
+                raise ToolRefused("not_a_text", f"{path} is not a regular file, so it cannot be read.")
             return file.read(limit)
 
     def replace(self, path: str, data: bytes) -> None:
@@ -166,13 +166,13 @@ class LocalFiles:
         with _folder(parent, create=True) as folder:
             _replace(folder, name, data)
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirEntry]:
         parent, name = _split(path)
         with _folder(parent) as folder:
             opened = os.open(name or ".", _LISTED, dir_fd=folder)
         try:
             with os.scandir(opened) as entries:
-                return [Entry(entry.name, _kind_of(entry)) for entry in entries]
+                return [DirEntry(entry.name, _kind_of(entry)) for entry in entries]
         finally:
             os.close(opened)
 
@@ -270,7 +270,7 @@ def _kind_of(entry: os.DirEntry[str]) -> Kind:
 
 
 if TYPE_CHECKING:
-    _proof: Files = LocalFiles()
+    _proof: FileSystem = LocalFiles()
 
 
 # -- which paths may be touched ----------------------------------------------------------------------------------------
@@ -284,11 +284,11 @@ class Located:
     """The absolute path, with every link followed."""
     shown: str
     """The path as the model reads it: relative to the root, if it is inside of it."""
-    files: Files
+    files: FileSystem
     """The file system that it is in."""
 
     @property
-    def facts(self) -> Facts | None:
+    def facts(self) -> FileInfo | None:
         return self.files.facts(self.path)
 
     def content(self) -> bytes:
@@ -304,7 +304,7 @@ def nothing_hidden(path: str) -> bool:
 class Reach:
     """The folders that may be touched."""
 
-    def __init__(self, root: str, files: Files, *, also: Sequence[str], confined: bool) -> None:
+    def __init__(self, root: str, files: FileSystem, *, also: Sequence[str], confined: bool) -> None:
         self.files: Final = files
         self.root: Final = files.resolve(root)
         self._roots = (self.root, *(files.resolve(each) for each in also))
@@ -329,10 +329,10 @@ class Reach:
             if _is_inside(there, self._read_only):
                 return Located(there, there, LocalFiles())
         if self._confined:
-            raise Refusal("outside", f"{path!r} is outside of the workspace {self.root}. Use a path inside of it.")
+            raise ToolRefused("outside", f"{path!r} is outside of the workspace {self.root}. Use a path inside of it.")
         return Located(resolved, resolved, self.files)
 
-    def existing(self, path: str, hidden: Callable[[str], bool] = nothing_hidden) -> tuple[Located, Facts]:
+    def existing(self, path: str, hidden: Callable[[str], bool] = nothing_hidden) -> tuple[Located, FileInfo]:
         """Return where a path leads, and what is there. What is `hidden` is not named as similar.
 
         Raises:
@@ -341,7 +341,7 @@ class Reach:
         located = self.locate(path)
         facts = located.facts
         if facts is None:
-            raise Refusal("not_found", f"{located.shown} does not exist.{self._similar(located, hidden)}")
+            raise ToolRefused("not_found", f"{located.shown} does not exist.{self._similar(located, hidden)}")
         return located, facts
 
     def shown(self, path: str) -> str:
@@ -360,7 +360,7 @@ class Reach:
                 raise ValueError("it contains a NUL")
             return self.files.resolve(path if path.startswith("/") else f"{self.root}/{path}")
         except (ValueError, OSError) as error:
-            raise Refusal("invalid", f"{path[:200]!r} cannot be a path: {error}.") from error
+            raise ToolRefused("invalid", f"{path[:200]!r} cannot be a path: {error}.") from error
 
     def _similar(self, located: Located, hidden: Callable[[str], bool]) -> str:
         """Name what is in the same folder, or at the nearest folder above, under a name like it."""
@@ -413,13 +413,13 @@ def text_of(data: bytes, shown: str) -> tuple[str, Coding]:
         Refusal: it is too large, or no text.
     """
     if len(data) > MAX_FILE_BYTES:
-        raise Refusal(
+        raise ToolRefused(
             "too_large",
             f"{shown} is larger than {MAX_FILE_BYTES // 1024 // 1024} MB. Use a command that reads only a part of it.",
         )
     found = decode_text(data)
     if found is None:
-        raise Refusal("not_a_text", f"{shown} is not a text but binary data ({count(len(data), 'byte')}).")
+        raise ToolRefused("not_a_text", f"{shown} is not a text but binary data ({count(len(data), 'byte')}).")
     return found
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from journeyman.errors import DefinitionError, Problem
-from journeyman.toolbox.files import LocalFiles, Refusal
+from journeyman.toolbox.files import LocalFiles, ToolRefused
 from journeyman.types import Text
 
 MAX_MEMORY_BYTES: Final = 32 * 1024
@@ -30,7 +30,7 @@ _DEEPEST_IMPORT: Final = 5
 _log = logging.getLogger("journeyman")
 
 
-def project_memory(
+def load_agents_md(
     folder: str | os.PathLike[str] = ".",
     *,
     top: str | os.PathLike[str] | None = None,
@@ -41,7 +41,7 @@ def project_memory(
 ) -> tuple[Text, ...]:
     """Return the AGENTS.md files of a folder and of those above it, the outermost first: the nearest has the last word.
 
-        agent = Agent(..., system=[Text("You are a careful programmer."), *project_memory("project")])
+        agent = Agent(..., system=[Text("You are a careful programmer."), *load_agents_md("project")])
 
     A file of the project that one of them imports, by `@docs/style.md` outside of code, follows it. What is not
     imported, because it is missing or outside of the project, is logged.
@@ -120,7 +120,7 @@ class _Reading:
             data = LocalFiles().read(real, self._n_left + 1)
         except OSError as error:
             return self._refuse(path, f"cannot be read: {error.strerror or error}", "Let this program read it.")
-        except Refusal:
+        except ToolRefused:
             return self._refuse(path, "is not a regular file", "Put a text file there.")
         is_cut = len(data) > self._n_left
         data = data[: self._n_left]

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from journeyman.definition import explain_arguments
-from journeyman.toolbox.files import Entry, Facts, Files, Kind
+from journeyman.toolbox.files import DirEntry, FileInfo, FileSystem, Kind
 
 
 @explain_arguments
@@ -26,13 +26,13 @@ class InMemoryFiles:
     def resolve(self, path: str) -> str:
         return posixpath.normpath("/" + path.lstrip("/"))
 
-    def facts(self, path: str) -> Facts | None:
+    def facts(self, path: str) -> FileInfo | None:
         with self._lock:
             if path in self._files:
                 data, modified = self._files[path]
-                return Facts("file", len(data), modified)
+                return FileInfo("file", len(data), modified)
             is_folder = path == "/" or any(each.startswith(f"{path}/") for each in self._files)
-            return Facts("folder", 0, 0) if is_folder else None
+            return FileInfo("folder", 0, 0) if is_folder else None
 
     def read(self, path: str, limit: int) -> bytes:
         with self._lock:
@@ -49,7 +49,7 @@ class InMemoryFiles:
             self._clock += 1
             self._files[path] = (data, self._clock)
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirEntry]:
         prefix = "/" if path == "/" else f"{path}/"
         with self._lock:
             kinds: dict[str, Kind] = {}
@@ -59,8 +59,8 @@ class InMemoryFiles:
                     kinds[name] = "folder" if rest else "file"
         if not kinds and path != "/":
             raise FileNotFoundError(2, "No such folder", path)
-        return [Entry(name, kind) for name, kind in kinds.items()]
+        return [DirEntry(name, kind) for name, kind in kinds.items()]
 
 
 if TYPE_CHECKING:
-    _proof: Files = InMemoryFiles()
+    _proof: FileSystem = InMemoryFiles()

@@ -19,9 +19,9 @@ from journeyman.toolbox.files import (
     MAX_LINES,
     PLAIN,
     Coding,
-    Files,
+    FileSystem,
     Located,
-    Refusal,
+    ToolRefused,
     cut,
     first_lines,
     left_out_note,
@@ -68,12 +68,12 @@ def read_tool(bench: Bench) -> AnyTool:
         text, _ = text_of(data, located.shown)
         return _number_lines(bench, located, data, lines_of(text), offset=offset, limit=limit)
 
-    return tool(read, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="read")
+    return tool(read, parallel=True, effect="pure", untrusted=bench.untrusted, permission_kind="read")
 
 
 def _picture_result(located: Located, data: bytes, media_type: str) -> ToolResult:
     if len(data) > MAX_IMAGE_BYTES:
-        raise Refusal(
+        raise ToolRefused(
             "too_large",
             f"{located.shown} is a picture of {len(data):,} bytes; at most {MAX_IMAGE_BYTES:,} can be shown. "
             "Make it smaller first.",
@@ -88,7 +88,9 @@ def _number_lines(bench: Bench, located: Located, data: bytes, lines: list[str],
         bench.stamps.saw(located.path, data, first=1, last=0, n_lines=0)
         return f"[{located.shown} is empty.]"
     if offset > len(lines):
-        raise Refusal("invalid", f"{located.shown} has {count(len(lines), 'line')}, so there is no line {offset:,}.")
+        raise ToolRefused(
+            "invalid", f"{located.shown} has {count(len(lines), 'line')}, so there is no line {offset:,}."
+        )
     wanted = lines[offset - 1 : offset - 1 + min(limit, MAX_LINES)]
     shown = first_lines(
         (f"{number}\t{cut(line, MAX_LINE_CHARS)}" for number, line in enumerate(wanted, start=offset)),
@@ -113,10 +115,10 @@ def ls_tool(bench: Bench) -> AnyTool:
         """
         located, facts, is_hidden = bench.existing(path)
         if facts.kind != "folder":
-            raise Refusal("not_found", f"{located.shown} is not a folder. Read it instead.")
+            raise ToolRefused("not_found", f"{located.shown} is not a folder. Read it instead.")
         return tree(located, is_hidden, depth=depth)
 
-    return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="ls")
+    return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted, permission_kind="ls")
 
 
 def tree(located: Located, is_hidden: Callable[[str], bool], *, depth: int) -> str:
@@ -139,7 +141,7 @@ def tree(located: Located, is_hidden: Callable[[str], bool], *, depth: int) -> s
 
 
 def _listing_lines(
-    files: Files, folder: str, indent: str, *, depth: int, leaves_out: Callable[[str], bool]
+    files: FileSystem, folder: str, indent: str, *, depth: int, leaves_out: Callable[[str], bool]
 ) -> Iterator[str]:
     for entry in sorted(files.list(folder), key=lambda entry: (entry.kind != "folder", entry.name)):
         if leaves_out(f"{folder.rstrip('/')}/{entry.name}"):
@@ -169,7 +171,7 @@ def write_tool(bench: Bench) -> AnyTool:
         with bench.stamps.writing:
             return _write_text(bench, located, content)
 
-    return tool(write, effect="idempotent", acts_as="write")
+    return tool(write, effect="idempotent", permission_kind="write")
 
 
 def _write_text(bench: Bench, located: Located, text: str) -> str:
@@ -177,7 +179,7 @@ def _write_text(bench: Bench, located: Located, text: str) -> str:
     coding = PLAIN
     if facts is not None:
         if facts.kind != "file":
-            raise Refusal(
+            raise ToolRefused(
                 "invalid", f"{located.shown} is not a regular file, so it cannot be written. Use another path."
             )
         text, coding = _as_before(bench, located, text)

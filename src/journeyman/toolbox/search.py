@@ -17,7 +17,7 @@ from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import (
     MAX_FILE_BYTES,
     Located,
-    Refusal,
+    ToolRefused,
     cut,
     cut_output,
     decode_text,
@@ -81,19 +81,19 @@ def grep_tool(bench: Bench) -> AnyTool:
         text = cut_output(text, bench.spill, "grep") if text else f"No line matches {pattern}."
         return "\n".join([text, *note])
 
-    return tool(grep, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="grep")
+    return tool(grep, parallel=True, effect="pure", untrusted=bench.untrusted, permission_kind="grep")
 
 
 def _matcher(expression: str) -> Callable[[str], bool]:
     if n_repeats(expression) > _MAX_REPEATS:
         wrong = f"{expression!r} repeats more than {_MAX_REPEATS} things, each of which takes time"
-        raise Refusal("invalid", f"{wrong}. Use *, + or smaller numbers in {{}}.")
+        raise ToolRefused("invalid", f"{wrong}. Use *, + or smaller numbers in {{}}.")
     try:
         schema = core_schema.str_schema(pattern=expression, regex_engine="rust-regex")
         found = SchemaValidator(schema).isinstance_python
     except SchemaError as error:
         reason = str(error).rpartition("error: ")[2].strip() or "it cannot be read"
-        raise Refusal(
+        raise ToolRefused(
             "invalid", f"{expression!r} is not a regular expression: {reason}. For a plain text, give literal=true."
         ) from None
     return lambda line: found(line if line.isascii() else encodable(line))
@@ -123,7 +123,7 @@ def _search(
             if len(line) * weight > _MAX_WORK:
                 where = f"line {number + 1:,} of {located.shown}, which has {len(line):,} characters"
                 hint = "Use a simpler one, or leave the file out by glob."
-                raise Refusal("invalid", f"The pattern takes too long for {where}. {hint}")
+                raise ToolRefused("invalid", f"The pattern takes too long for {where}. {hint}")
             if number % _LINES_AT_ONCE == 0:
                 deadline.check()
             if matches(line):
@@ -159,7 +159,7 @@ def _files_to_search(
 def _lines(located: Located) -> list[str]:
     try:
         data = located.content()
-    except (OSError, Refusal):  # no longer there, or not for us
+    except (OSError, ToolRefused):  # no longer there, or not for us
         return []
     text = None if len(data) > MAX_FILE_BYTES else decode_text(data)
     return [] if text is None else lines_of(text[0])
@@ -209,7 +209,7 @@ def glob_tool(bench: Bench) -> AnyTool:
         matches = compile_pattern(pattern)
         located, facts, is_hidden = bench.existing(path)
         if facts.kind != "folder":
-            raise Refusal("not_found", f"{located.shown} is not a folder. Give the folder to look in.")
+            raise ToolRefused("not_found", f"{located.shown} is not a folder. Give the folder to look in.")
         deadline = Deadline.from_now()
         found = [each for each in files_below(bench, located, deadline) if matches(each)]
         folder = located.path.rstrip("/")
@@ -219,7 +219,7 @@ def glob_tool(bench: Bench) -> AnyTool:
         )
         return "\n".join([text, *left_out_note(len(found) - len(open_to_us)), *deadline.notes()])
 
-    return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="glob")
+    return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted, permission_kind="glob")
 
 
 def _list_paths(bench: Bench, located: Located, found: list[str]) -> str:

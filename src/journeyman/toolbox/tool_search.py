@@ -19,7 +19,7 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import DefinitionError, Problem
-from journeyman.toolbox.files import Refusal
+from journeyman.toolbox.files import ToolRefused
 from journeyman.tools.raw_schema import n_repeats
 from journeyman.tools.tools import AnyTool, Tool, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
@@ -93,7 +93,7 @@ def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
         effect="pure",
         thread=False,
         untrusted=any(each.untrusted == "throughout" for each in tools.values()),
-        acts_as="tool_search",
+        permission_kind="tool_search",
     )
 
 
@@ -163,7 +163,7 @@ def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:
             arguments: Its arguments, as one object.
         """
         # What has a name of a tool behind it never comes here: it is a call of that tool.
-        raise Refusal("not_available", f"There is no tool {name!r}. Find one with tool_search.")
+        raise ToolRefused("not_available", f"There is no tool {name!r}. Find one with tool_search.")
 
     declared = [each.untrusted for each in tools.values()]
     made = tool(
@@ -172,9 +172,9 @@ def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:
         parallel=bool(tools) and all(each.parallel for each in tools.values()),
         effect=_riskiest([each.effect for each in tools.values()]),
         untrusted="throughout" if "throughout" in declared else any(declared),
-        acts_as="call_tool",
+        permission_kind="call_tool",
     )
-    ready = {name: each.acts_as for name, each in tools.items() if each.acts_as is not None}
+    ready = {name: each.permission_kind for name, each in tools.items() if each.permission_kind is not None}
     foreign = any(each.foreign for each in tools.values())
     return replace(made, stands_in=True, behind=MappingProxyType(ready), foreign=foreign)
 

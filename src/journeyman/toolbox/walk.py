@@ -24,7 +24,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import count
 from journeyman.toolbox.bench import Bench
-from journeyman.toolbox.files import Entry, Files, LocalFiles, Located, Refusal
+from journeyman.toolbox.files import DirEntry, FileSystem, LocalFiles, Located, ToolRefused
 from journeyman.tools.results import encodable
 
 SEARCH_S: Final = 60.0
@@ -75,8 +75,8 @@ class Deadline:
         return [f"[Not searched, {_MAX_DEPTH} folders further down: {which}. Give such a folder as the path.]"]
 
 
-def _late() -> Refusal:
-    return Refusal("timeout", f"The search took longer than {SEARCH_S:g} s. Search in a folder further down.")
+def _late() -> ToolRefused:
+    return ToolRefused("timeout", f"The search took longer than {SEARCH_S:g} s. Search in a folder further down.")
 
 
 def files_below(bench: Bench, located: Located, deadline: Deadline, pattern: str | None = None) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _by_ripgrep(program: str, search: Sequence[str], folder: str, deadline: Dead
 # -- without ripgrep ---------------------------------------------------------------------------------------------------
 
 
-def _rules_above(files: Files, root: str, prefix: str, deadline: Deadline) -> _Rules:
+def _rules_above(files: FileSystem, root: str, prefix: str, deadline: Deadline) -> _Rules:
     """Return the rules that the folders above set for a folder; none if they leave out the folder itself."""
     rules = _Rules()
     parts = prefix.split("/") if prefix else []
@@ -157,7 +157,7 @@ def _walk(located: Located, prefix: str, above: _Rules, deadline: Deadline) -> I
                 waiting.append((path, inside, depth + 1))
 
 
-def _read_folder(files: Files, root: str, folder: str, rules: _Rules) -> tuple[Sequence[Entry], _Rules]:
+def _read_folder(files: FileSystem, root: str, folder: str, rules: _Rules) -> tuple[Sequence[DirEntry], _Rules]:
     path = f"{root.rstrip('/')}/{folder}" if folder else root
     entries = files.list(path)
 
@@ -210,7 +210,7 @@ class _Rules:
                     return verdict
         return False
 
-    def rules_in(self, folder: str, entries: Sequence[Entry], read: Callable[[str], str]) -> _Rules:
+    def rules_in(self, folder: str, entries: Sequence[DirEntry], read: Callable[[str], str]) -> _Rules:
         """Return the rules that hold in a folder. `read` gives the text of an ignore file, by its name."""
         kind_of = {entry.name: entry.kind for entry in entries}
         above = (*self.kinds[:2], () if ".git" in kind_of else self.kinds[2])
@@ -254,7 +254,7 @@ def check_pattern(pattern: str) -> None:
     """
     if len(pattern) > _MAX_PATTERN_CHARS:
         wrong = f"The pattern has {len(pattern):,} characters, of at most {_MAX_PATTERN_CHARS:,}"
-        raise Refusal("invalid", f"{wrong}. Search for a part of it: {pattern[:40]!r}…")
+        raise ToolRefused("invalid", f"{wrong}. Search for a part of it: {pattern[:40]!r}…")
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
@@ -272,7 +272,9 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
             raise re.error("a [ is not closed")
         return _whole(expression)
     except (ValueError, re.error) as error:
-        raise Refusal("invalid", f"{pattern!r} is not a pattern for paths: {error}. Example: src/**/*.py") from error
+        raise ToolRefused(
+            "invalid", f"{pattern!r} is not a pattern for paths: {error}. Example: src/**/*.py"
+        ) from error
 
 
 def _whole(expression: str) -> Callable[[str], bool]:

@@ -13,7 +13,7 @@ from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.bench import Bench, Shell, Stamps
 from journeyman.toolbox.command import bash_tool
 from journeyman.toolbox.edit import edit_tool
-from journeyman.toolbox.files import Files, LocalFiles, Reach, Spill
+from journeyman.toolbox.files import FileSystem, LocalFiles, Reach, Spill
 from journeyman.toolbox.read_write import ls_tool, read_tool, write_tool
 from journeyman.toolbox.search import glob_tool, grep_tool
 from journeyman.tools.tools import AnyTool
@@ -45,7 +45,7 @@ class Workspace:
         self,
         root: str | os.PathLike[str],
         *,
-        files: Files | None = None,
+        files: FileSystem | None = None,
         shell: Shell = Shell(),  # noqa: B008  frozen
         also: Sequence[str | os.PathLike[str]] = (),
         confined: bool = True,

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypedDict
 from journeyman.cancel import Abort, is_awaited
 from journeyman.data import lazy_dataclass
 from journeyman.errors import count, log_caught, name_and_words
-from journeyman.events import Identity, Liveness, TaskInfo, TaskKind
+from journeyman.events import Identity, MemberStatus, TaskInfo, TaskKind
 from journeyman.files import make_private_folder, private
 from journeyman.inbox import Inbox
 from journeyman.types import Usage
@@ -112,7 +112,7 @@ class TaskContext:
         counts = {"n_calls": n_calls, "usage": usage}
         self.change(**{name: count for name, count in counts.items() if count is not None})
 
-    def sign(self, liveness: Liveness) -> None:
+    def sign(self, liveness: MemberStatus) -> None:
         """Say what the member of a team does now: it is alive."""
         self.change(liveness=liveness, last_sign=datetime.now(UTC))
 

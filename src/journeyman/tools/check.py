@@ -15,8 +15,8 @@ from journeyman.cancel import Abort
 from journeyman.definition import Problem, meant, write_value
 from journeyman.errors import name_and_words
 from journeyman.events import CALLBACKS, Callbacks
-from journeyman.hosted.tools import Hosting, hosted_problems
-from journeyman.model import UNKNOWN, CachePolicy, Settings, ThinkingLevel, ToolChoice
+from journeyman.hosted.tools import HostedToolSupport, hosted_problems
+from journeyman.model import UNKNOWN, CachePolicy, ModelSettings, ThinkingLevel, ToolChoice
 from journeyman.types import Message
 
 _PASS_COUNT: Final = "Pass a whole number of at least 1."
@@ -143,7 +143,7 @@ def block_problems(what: str, given: object, kinds: Any) -> Iterator[Problem]:  
 
 def limits_problems(limits: Limits, retries: object) -> Iterator[Problem]:
     """Give what is wrong with the limits of an agent, and with how often it repeats a request."""
-    for name in ("attempts", "iterations", "parallel_calls"):
+    for name in ("attempts", "iterations", "max_concurrency"):
         value = getattr(limits, name)
         if not is_count(value):
             yield Problem(f"INVALID_MAX_{name.upper()}", f"limits.{name} is {value!r}.", _PASS_COUNT)
@@ -151,9 +151,9 @@ def limits_problems(limits: Limits, retries: object) -> Iterator[Problem]:
     if not isinstance(limits.whole_responses, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         wrong = f"limits.whole_responses is {limits.whole_responses!r}."
         yield Problem("INVALID_LIMIT", wrong, "Pass True or False.")
-    if not isinstance(limits.each_attempt, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        yield Problem("INVALID_LIMIT", f"limits.each_attempt is {limits.each_attempt!r}.", "Pass an Allowance(…).")
-    for where, allowance in (("limits", limits.run_allowance()), ("limits.each_attempt", limits.each_attempt)):
+    if not isinstance(limits.per_attempt, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        yield Problem("INVALID_LIMIT", f"limits.per_attempt is {limits.per_attempt!r}.", "Pass an Allowance(…).")
+    for where, allowance in (("limits", limits.run_allowance()), ("limits.per_attempt", limits.per_attempt)):
         if isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
             yield from _numbers(where, allowance, ("tokens", "calls"), ("seconds", "cost"))
     if retries is not None and not is_count(retries, 0):
@@ -192,7 +192,7 @@ def _choice(name: str, value: object, words: Sequence[str], *, code: str, also: 
     yield Problem(code, f"settings.{name} is {value!r}.{hint}", f"Pass one of {listed}{also}.")
 
 
-def settings_problems(settings: Settings, model: object, *, has_tools: bool) -> Iterator[Problem]:
+def settings_problems(settings: ModelSettings, model: object, *, has_tools: bool) -> Iterator[Problem]:
     """Give what is wrong with how a model is asked, as far as the model is known."""
     if settings.max_tokens is not None and not is_count(settings.max_tokens):
         yield Problem("INVALID_MAX_TOKENS", f"settings.max_tokens is {settings.max_tokens!r}.", _PASS_COUNT)
@@ -212,7 +212,7 @@ def settings_problems(settings: Settings, model: object, *, has_tools: bool) -> 
         yield Problem("INVALID_STOP", f"settings.stop is {stops!r}.", hint)
     wrong = [*hosted_problems(settings.hosted)]
     yield from wrong
-    hosting: Hosting | None = getattr(getattr(model, "facts", UNKNOWN), "hosted", None)
+    hosting: HostedToolSupport | None = getattr(getattr(model, "facts", UNKNOWN), "hosted", None)
     if not wrong and hosting is not None and (lack := hosting.lack(settings.hosted, has_tools=has_tools)):
         named = f"{getattr(model, 'provider', '')}:{getattr(model, 'name', '')}"
         yield Problem("NOT_HOSTED", f"The model {named} cannot be asked: {lack[0]}.", lack[1])
@@ -221,7 +221,7 @@ def settings_problems(settings: Settings, model: object, *, has_tools: bool) -> 
         yield Problem("INVALID_EXTRA", f"settings.extra is {settings.extra!r}.", hint)
 
 
-def _sampling(settings: Settings) -> Iterator[Problem]:
+def _sampling(settings: ModelSettings) -> Iterator[Problem]:
     for name, value, most in (("temperature", settings.temperature, float("inf")), ("top_p", settings.top_p, 1)):
         if value is not None and not (value == 0 or (is_amount(value) and value <= most)):
             wanted = "Pass a number from 0 to 1." if most == 1 else "Pass a finite number of at least 0."

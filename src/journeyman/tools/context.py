@@ -95,9 +95,9 @@ class _Named(Protocol):
 class ToolContext(Generic[Given, Asked]):
     """A tool's access to its run: facts, state, questions. A parameter of this type is filled in, unseen by the model.
 
-    `ToolContext[Db]` has `deps` of type `Db`, and `ToolContext[Db, Question]` an `input` of type `Question`. Only an
-    agent with such `deps` and `input` may have the tool. Where it asks for deps, it is the first parameter: then type
-    checkers see it, too.
+    `ToolContext[Db]` has `deps` of type `Db`, and `ToolContext[Db, Question]` an `input` of type `PendingQuestion`.
+    Only an agent with such `deps` and `input` may have the tool. Where it asks for deps, it is the first parameter:
+    then type checkers see it, too.
     """
 
     __slots__ = (

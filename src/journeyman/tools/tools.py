@@ -71,11 +71,11 @@ class MiddlewareCall:
         return self.context.tool_use_id
 
 
-Next: TypeAlias = Callable[[MiddlewareCall], Awaitable[ToolResult]]
+CallNext: TypeAlias = Callable[[MiddlewareCall], Awaitable[ToolResult]]
 """The rest of the way: the middlewares further inside, then the tool."""
 
-Middleware: TypeAlias = Callable[[MiddlewareCall, Next], Awaitable[ToolResult]]
-"""Wraps the calls of all tools. It awaits `Next` once, or not at all to answer instead of the tool."""
+Middleware: TypeAlias = Callable[[MiddlewareCall, CallNext], Awaitable[ToolResult]]
+"""Wraps the calls of all tools. It awaits `CallNext` once, or not at all to answer instead of the tool."""
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------
@@ -91,9 +91,9 @@ class ToolOptions(TypedDict, total=False):
     thread: bool | None
     max_chars: int | None
     strict: bool
-    forms: Mapping[str, JsonObject]
+    provider_schemas: Mapping[str, JsonObject]
     untrusted: bool | Literal["throughout"]
-    acts_as: ReadyTool | None
+    permission_kind: ReadyTool | None
 
 
 @lazy_dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Tool(SentByName, Generic[P, R, Needs]):
     """The longest result, in characters; None: what the agent says."""
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss."""
-    forms: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    provider_schemas: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     """The tool as providers define it themselves, by their short names: `{"anthropic": {"type": "bash_20250124"}}`.
     Such a provider is sent that with the name, and no description or schema; all others get those."""
     deferred: bool = False
@@ -153,7 +153,7 @@ class Tool(SentByName, Generic[P, R, Needs]):
     description and schema, as with a tool of an MCP server that was not pinned."""
     resumes: bool = False
     """True: it records its own steps in the journal of the run, and so goes on by itself where it was cut off."""
-    acts_as: ReadyTool | None = None
+    permission_kind: ReadyTool | None = None
     """The ready tool that it is, or does the work of, with arguments that mean the same. Permissions know it by this,
     and never by its name. None: a tool of its own."""
     behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
@@ -178,7 +178,7 @@ class Tool(SentByName, Generic[P, R, Needs]):
             description=self.description,
             input_schema=binding.arguments.input_schema,
             strict=self.strict,
-            forms={provider: {**form} for provider, form in self.forms.items()},
+            provider_schemas={provider: {**form} for provider, form in self.provider_schemas.items()},
             deferred=self.deferred,
             stands_in=self.stands_in,
         )
@@ -409,9 +409,9 @@ def _option_problems(tool: AnyTool) -> Iterator[Problem]:
         yield Problem("INVALID_HANDLER", f"The handler is {tool.handler!r}, not a function.", "Pass a function.")
     if tool.effect not in (None, "pure", "idempotent", "once"):
         yield Problem("INVALID_EFFECT", f"The effect is {tool.effect!r}.", "Use 'pure', 'idempotent' or 'once'.")
-    if tool.acts_as not in (None, *READY_TOOLS):
+    if tool.permission_kind not in (None, *READY_TOOLS):
         hint = f"There are {', '.join(READY_TOOLS)}."
-        yield Problem("UNKNOWN_READY_TOOL", f"It acts as {tool.acts_as!r}, which is no ready tool.", hint)
+        yield Problem("UNKNOWN_READY_TOOL", f"It acts as {tool.permission_kind!r}, which is no ready tool.", hint)
     if tool.cache not in (False, "attempt", "run"):
         yield Problem("INVALID_CACHE", f"The cache is {tool.cache!r}.", "Use False, 'attempt' or 'run'.")
     if tool.cache and tool.effect != "pure":

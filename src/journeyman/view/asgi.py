@@ -49,7 +49,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
 """An id that stands in an address as it is."""
 
 
-def app(
+def create_viewer(
     store: str | os.PathLike[str],
     *,
     token: str | None = None,

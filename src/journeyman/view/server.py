@@ -12,7 +12,7 @@ from typing import Final
 from journeyman.cancel import Abort
 from journeyman.errors import DefinitionError
 from journeyman.serve.listening import LOOPBACK, in_url, is_loopback, is_wildcard, listening_socket, serve_on
-from journeyman.view.asgi import Form, app
+from journeyman.view.asgi import Form, create_viewer
 from journeyman.view.guard import access_problems
 
 PORT: Final = 7878
@@ -54,7 +54,7 @@ async def serve_view(  # noqa: PLR0913 - one for each option, all by name
         raise DefinitionError("The viewer", problems)
     token = token or secrets.token_urlsafe(24)
     own = LOOPBACK if is_loopback(address) else () if is_wildcard(address) else (in_url(address),)
-    view = app(store, token=token, hosts=[*own, *names], read_only=read_only, forms=forms)
+    view = create_viewer(store, token=token, hosts=[*own, *names], read_only=read_only, forms=forms)
     with _listening(address, port) as listening:
         if on_ready is not None:
             host = in_url(names[0] if names and is_wildcard(address) else address)

@@ -19,7 +19,7 @@ from journeyman.durable.records import OVER, Row, load_head, questions_of
 from journeyman.errors import RunBlocked, quoted
 from journeyman.record.fold import dumped
 from journeyman.record.page import event_document, request_document, run_document
-from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, SentRequest
+from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, StoredRequest
 from journeyman.record.speaking import Told, outcomes, told
 from journeyman.record.tables import grown, is_there, shortened
 from journeyman.version import package_version
@@ -426,7 +426,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
             after = page[-1].n
         return found
 
-    def request(self, id: str, n: int) -> SentRequest:
+    def request(self, id: str, n: int) -> StoredRequest:
         """Return one request.
 
         Raises:
@@ -565,7 +565,12 @@ def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[Document]:
                 n + 1, "ToolCalled", row.created, each.path, **place, tool_name=each.tool, tool_input=each.arguments
             )
         kind = "ApprovalRequested" if each.kind == "approve" else "QuestionAsked"
-        facts = {"id": each.key, "digest": each.digest, "question": each.question, "options": list(each.options)}
+        facts = {
+            "id": each.key,
+            "question_id": each.question_id,
+            "question": each.question,
+            "options": list(each.options),
+        }
         about = {"arguments": each.arguments, "offers": ["once"], "rule": "", "tool_name": each.tool}
         n += 2
         yield event(n, kind, row.created, each.path, **facts, **about, **place)

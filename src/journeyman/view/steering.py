@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import ConfigDict, Field
 
 from journeyman.durable.durable import Durable
-from journeyman.durable.handle import Handle
+from journeyman.durable.handle import RunHandle
 from journeyman.errors import RunOver, RunUnknown
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite
 from journeyman.processes import somebody
@@ -26,7 +26,7 @@ from journeyman.types import JsonObject
 
 _REMEMBERED: Final = 1_000
 _EXTENTS: Final[dict[str, Extent]] = {"once": "once", "run": "session", "session": "session", "always": "always"}
-_AnyHandle: TypeAlias = "Handle[Any] | RecordedHandle"
+_AnyHandle: TypeAlias = "RunHandle[Any] | RecordedHandle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,9 @@ class Given:
     """A request that somebody sends to a run: an answer, an approval, a text, or a command such as `stop`."""
 
     kind: Literal["approve", "answer", "steer", "follow_up", "hold", "release", "stop", "withdraw"]
-    dedup: str
+    idempotency_key: str
     """A second one with the same changes nothing."""
-    digest: str = ""
+    question_id: str = ""
     decision: Literal["allow", "deny"] | None = None
     arguments: JsonObject | None = None
     extent: Literal["once", "run", "session", "always"] = "once"
@@ -89,7 +89,7 @@ class Steering:
             ValueError: what is said is empty, or this run takes no such words.
             StoreError: the store cannot be written.
         """
-        key = id, given.kind, given.dedup
+        key = id, given.kind, given.idempotency_key
         async with self._alone:
             if key not in self._answers:
                 handle: _AnyHandle
@@ -144,11 +144,11 @@ async def _carry_out(handle: _AnyHandle, given: Given) -> str:
     match given.kind:
         case "approve":
             decision = _decision(given)
-            await handle.approve(given.digest, decision, who=who)
+            await handle.approve(given.question_id, decision, who=who)
             with_others = ", with other arguments" if isinstance(decision, Rewrite) else ""
             told = "It is denied." if isinstance(decision, Deny) else f"It is allowed{with_others}."
         case "answer":
-            await handle.answer(given.digest, given.text, who=who)
+            await handle.answer(given.question_id, given.text, who=who)
             told = "It is answered."
         case "stop":
             await handle.stop(given.text.strip() or "stopped by somebody in the viewer", who=who)
@@ -167,12 +167,12 @@ async def _carry_out(handle: _AnyHandle, given: Given) -> str:
 async def _put(handle: _AnyHandle, given: Given, who: str) -> str:
     """Say a text, or take one back."""
     if given.kind == "steer":
-        await handle.steer(given.text, who=who, dedup=given.dedup)
+        await handle.steer(given.text, who=who, idempotency_key=given.idempotency_key)
         return "It is said before the next model call."
-    if isinstance(handle, Handle):
+    if isinstance(handle, RunHandle):
         raise ValueError("A durable run takes no follow-ups, and nothing that was said to it is taken back: steer it.")
     if given.kind == "follow_up":
-        await handle.follow_up(given.text, who=who, dedup=given.dedup)
+        await handle.follow_up(given.text, who=who, idempotency_key=given.idempotency_key)
         return "It is said when nothing else is left to do."
     if not given.text.isdecimal():
         raise ValueError("The text of a withdrawal is the number of what is withdrawn.")

@@ -160,7 +160,7 @@ if IS_OLDER:
     server.add_request_handler("server/discover", types.RequestParams, no_discovery)
 
 
-def serve_http() -> None:
+def serve_mcp_http() -> None:
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -168,7 +168,7 @@ def serve_http() -> None:
     uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="warning")).run(sockets=[listening])
 
 
-async def serve_stdio() -> None:
+async def serve_mcp_stdio() -> None:
     async with stdio_server() as (reading, writing):
         if IS_OLDER:
             await serve_loop(server, reading, writing, lifespan_state={})
@@ -177,4 +177,4 @@ async def serve_stdio() -> None:
 
 
 if __name__ == "__main__":
-    serve_http() if "http" in sys.argv else asyncio.run(serve_stdio())
+    serve_mcp_http() if "http" in sys.argv else asyncio.run(serve_mcp_stdio())

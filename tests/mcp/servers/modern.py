@@ -90,7 +90,7 @@ async def forget(name: str, ctx: Context) -> str:
     return f"forgot {name}"
 
 
-def serve_http() -> None:
+def serve_mcp_http() -> None:
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -99,4 +99,4 @@ def serve_http() -> None:
 
 
 if __name__ == "__main__":
-    serve_http() if sys.argv[1:] == ["http"] else server.run()
+    serve_mcp_http() if sys.argv[1:] == ["http"] else server.run()

@@ -385,7 +385,7 @@ export class Tree {
       case "RunSuspended":
         this.noteAtRoot(event, "Suspended", "it waits, and takes no memory");
         return;
-      case "RunHalted":
+      case "RunNeedsAttention":
         this.noteAtRoot(event, "Halted", text(facts["why"]));
         return;
       case "RunResumed":

@@ -66,8 +66,8 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
   const event = useEntire(recording, waiting?.event ?? null);
   const facts = event?.facts ?? {};
   const id = text(facts["id"]);
-  const digest = text(facts["digest"]);
-  const [settled, ref] = useSettled(`${id}/${digest}`);
+  const questionId = text(facts["question_id"]);
+  const [settled, ref] = useSettled(`${id}/${questionId}`);
   const [mode, setMode] = useState<Mode>("asks");
   const [extent, setExtent] = useState<string>("once");
   const [written, setWritten] = useState("");
@@ -81,9 +81,9 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
 
   // Whoever has begun to write here has seen what is asked, also if that makes the card move.
   const isLookedAt = settled || mode !== "asks" || written !== "";
-  const send = async (signal: Omit<Signal, "dedup">) => {
+  const send = async (signal: Omit<Signal, "idempotency_key">) => {
     if (!isLookedAt) return toast(MOVED);
-    const told = await tell(recording, { ...signal, dedup: `${dedup.current}-${signal.decision ?? signal.kind}`, digest: digest || id });
+    const told = await tell(recording, { ...signal, idempotency_key: `${dedup.current}-${signal.decision ?? signal.kind}`, question_id: questionId || id });
     if (!told) return;
     setAnswer(told);
     // The card may be gone by now: somebody else has answered.
@@ -177,7 +177,7 @@ export function ApprovalCard({ recording, step, isPinned = false }: { recording:
             </b>
             <span class="spacer" />
             <span class="quiet">
-              for exactly this <code>{digest.slice(0, 8)}</code>
+              for exactly this <code>{questionId.slice(0, 8)}</code>
             </span>
           </header>
           <p class="why">
@@ -259,7 +259,7 @@ export function Operator({ recording, tree, isNarrow }: { recording: Recording; 
   const isDurable = recording.run?.kind === "durable";
   const send = async () => {
     if (!written.trim()) return;
-    const told = await tell(recording, { kind: isStopping ? "stop" : kind, text: written, dedup: dedup.current });
+    const told = await tell(recording, { kind: isStopping ? "stop" : kind, text: written, idempotency_key: dedup.current });
     if (told?.status === "taken") {
       setWritten("");
       dedup.current = fresh();
@@ -272,13 +272,13 @@ export function Operator({ recording, tree, isNarrow }: { recording: Recording; 
       field.current?.focus();
       return;
     }
-    const told = await tell(recording, { kind: "stop", text: written, dedup: `${recording.id}-stop` });
+    const told = await tell(recording, { kind: "stop", text: written, idempotency_key: `${recording.id}-stop` });
     setStopping(false);
     setWritten("");
     if (told) toast(told.status === "taken" ? "It stops." : told.told);
   };
   const hold = async () => {
-    const told = await tell(recording, { kind: isHeld ? "release" : "hold", dedup: fresh() });
+    const told = await tell(recording, { kind: isHeld ? "release" : "hold", idempotency_key: fresh() });
     if (told && told.status !== "taken") toast(told.told);
   };
   useKeys(
@@ -297,7 +297,7 @@ export function Operator({ recording, tree, isNarrow }: { recording: Recording; 
           <span class="chip accent">{told.kind === "steer" ? "steer" : "follow up"}</span> <span>“{told.text}”</span> <span class="quiet wideonly">{told.waits_for ?? WAITS[told.kind]}</span>
           <span class="spacer" />
           {!isDurable && (
-            <button type="button" class="plain" onClick={() => void tell(recording, { kind: "withdraw", text: String(told.n), dedup: `withdraw-${told.n}` })}>
+            <button type="button" class="plain" onClick={() => void tell(recording, { kind: "withdraw", text: String(told.n), idempotency_key: `withdraw-${told.n}` })}>
               Withdraw
             </button>
           )}

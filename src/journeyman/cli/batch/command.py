@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.batch.batch import Batch, BatchWork, Order, leaving
 from journeyman.budget import Allowance, Budget
 from journeyman.cancel import Abort, ended
@@ -60,7 +60,7 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import stderr_console
 from journeyman.durable.durable import LINGER_S, Durable
 from journeyman.durable.records import RunInfo
-from journeyman.endings import BudgetContext, CancelledContext, Ending, InternalContext
+from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
 from journeyman.errors import InvalidArguments, JourneymanError, StoreError, count, quoted
 from journeyman.events import BatchPaused, Event
 from journeyman.events.durable import RunSuspended
@@ -162,7 +162,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     /,
     *,
     out: Path,
-    at_once: int = 16,
+    max_concurrency: int = 16,
     budget: BudgetName = None,
     cost: CostName = None,
     order: OrderName = "done",
@@ -188,42 +188,42 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
         target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
         inputs: A file of JSON lines, a JSON array, or CSV or TSV with a header; - is stdin.
         out: The file for the results, one JSON line each, with the number of the input's line.
-        at_once: How many runs go on at the same time.
+        max_concurrency: How many runs go on at the same time.
         record: Record what happens, in the store of --durable, else JOURNEYMAN_STORE or .journeyman/runs.db.
         quiet: Print nothing but errors.
     """
     if ask_store and durable is None:
         raise Mistake("--ask-store is for durable runs.", "Add --durable FILE.")
-    allowance, said = _allowance(at_once, budget, cost), reading or Reading()
+    allowance, said = _allowance(max_concurrency, budget, cost), reading or Reading()
     written = said.written(inputs)
     Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
+        agent = loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
+        telemetry = stack.enter_context(telemetry_in(wish=otel))
         job = _Job(
-            agent=(
-                agent := loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
-            ),
+            agent=agent,
             loop=loop,
             written=written,
             fields=said.fields(inputs, agent),
             allowance=allowance,
             file=stack.enter_context(open_inputs(inputs, out)),
             results=stack.enter_context(closing(Results(out, agent.name, has_keys=said.key is not None))),
-            host=Host(model=load_model(model), record=tape, telemetry=stack.enter_context(telemetry_in(wish=otel))),
+            runtime=Runtime(model=load_model(model), recorder=tape, telemetry=telemetry),
             store=durable,
             ask_store=ask_store,
-            at_once=at_once,
+            max_concurrency=max_concurrency,
             order=order,
         )
         return _perform(job, quiet=quiet, debug=debug)
 
 
-def _allowance(at_once: int, budget: int | None, cost: float | None) -> Allowance | None:
+def _allowance(max_concurrency: int, budget: int | None, cost: float | None) -> Allowance | None:
     """Return what all runs may use together; None: there is no limit.
 
     Raises:
         Mistake: a number allows nothing.
     """
-    for name, given in (("--at-once", at_once), ("--budget", budget), ("--cost", cost)):
+    for name, given in (("--max-concurrency", max_concurrency), ("--budget", budget), ("--cost", cost)):
         if given is not None and not given > 0:
             raise Mistake(f"{name} {given:g} allows nothing.", "Give a number above 0.")
     if budget is None and cost is None:
@@ -241,12 +241,12 @@ class _Job:
     file: BinaryIO
     written: Written
     fields: Fields
-    host: Host
+    runtime: Runtime
     store: str | None
     """Where the runs are kept if they are durable."""
     ask_store: bool
     """Whether what is asked about waits there, and is not asked here."""
-    at_once: int
+    max_concurrency: int
     order: Order
     allowance: Allowance | None
 
@@ -274,8 +274,8 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
         may_wait = job.store is not None
         here = nullcontext() if job.ask_store else asking(job.agent, shown.paused, shown.say, may_wait=may_wait)
         with interrupt.listening(), closing(job.loop), here as person:
-            host = replace(job.host, approve=None if person is None else person.approve)
-            worker = _Worker(replace(job, host=host), shown, abort, person)
+            runtime = replace(job.runtime, approver=None if person is None else person.approve)
+            worker = _Worker(replace(job, runtime=runtime), shown, abort, person)
             job.loop.run(asked_by(person, worker.work()))
             interrupt.has_ended = True  # leaving the block may wait for a thread of the user's
     if not quiet:
@@ -342,12 +342,12 @@ class _Worker:
             if isinstance(event, BatchPaused):  # until then nothing moves
                 self._shown.note(f"{event.provider} limits the rate: no run asks it for {event.seconds:.3g} s.")
 
-        linger_s = LINGER_S if job.ask_store else _LINGER_S
+        suspend_after_s = LINGER_S if job.ask_store else _LINGER_S
         async with AsyncExitStack() as stack:
             if job.store is not None:
                 try:
                     self._durable = await stack.enter_async_context(
-                        Durable(job.store, linger_s=linger_s, on_event=note)
+                        Durable(job.store, suspend_after_s=suspend_after_s, on_event=note)
                     )
                 except StoreError as error:
                     raise Mistake(error.message, error.hint) from error
@@ -359,9 +359,9 @@ class _Worker:
             work = BatchWork[InputLine, Any](
                 at_hand if is_whole(job.file) else coming,
                 self._do,
-                Options(abort=self._abort, host=job.host, listeners=(hear,)),
+                Options(abort=self._abort, runtime=job.runtime, listeners=(hear,)),
                 name=job.agent.name,
-                at_once=job.at_once,
+                max_concurrency=job.max_concurrency,
                 order=job.order,
                 budget=job.allowance,
             )
@@ -374,31 +374,31 @@ class _Worker:
 
     async def _do(self, number: int, line: InputLine, budget: Budget | None) -> Result[Any]:
         """Carry out the run of one line."""
-        agent, host = self._job.agent, replace(self._job.host, budget=budget)
+        agent, runtime = self._job.agent, replace(self._job.runtime, budget=budget)
         try:
             value = _input_of(agent, line)
         except InvalidArguments as error:
             return not_started(error)
         if self._durable is None:
-            return await run_agent(agent, value, abort=self._abort, host=host)
+            return await run_agent(agent, value, abort=self._abort, runtime=runtime)
         place = sha256(str(self._job.results.path.resolve()).encode()).hexdigest()[:8]
         known_by = line.number if line.key is None else sha256(line.key.encode()).hexdigest()[:16]
         id = f"{agent.name}/{place}/{known_by}-{line.digest}"
         try:
-            return await leaving(self._abort, self._drive(self._durable, agent, value, id, host))
+            return await leaving(self._abort, self._drive(self._durable, agent, value, id, runtime))
         except JourneymanError as error:
             self._troubled.add(line.number)
             context = InternalContext(where="going on with the durable run", error=str(error))
-            return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
+            return Failure(error=ErrorInfo(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
 
     async def _drive(  # noqa: PLR0917 - as they are passed on
-        self, durable: Durable, agent: Agent[Any, Any, Any], value: object, id: str, host: Host
+        self, durable: Durable, agent: Agent[Any, Any, Any], value: object, id: str, runtime: Runtime
     ) -> Result[Any]:
         """Carry out a durable run to its end, or until it waits for a person, where none is waited for."""
         if self._job.ask_store:
-            return await durable.run(agent, value, id=id, host=host)
+            return await durable.run(agent, value, id=id, runtime=runtime)
         asked = set[str]()
-        driving = asyncio.create_task(durable.run(agent, value, id=id, host=host))
+        driving = asyncio.create_task(durable.run(agent, value, id=id, runtime=runtime))
         try:
             while True:
                 await asyncio.wait({driving, self._suspended}, return_when=asyncio.FIRST_COMPLETED)
@@ -406,9 +406,9 @@ class _Worker:
                     return driving.result()
                 await asyncio.sleep(0)  # whoever else waits for a run sees it, too
                 info = await (await durable.get(id)).info()
-                if info.status != "waiting" or not {each.key for each in info.waits_for} - asked:
+                if info.status != "waiting" or not {each.key for each in info.pending} - asked:
                     continue
-                asked |= {each.key for each in info.waits_for}
+                asked |= {each.key for each in info.pending}
                 if not (isinstance(self._person, Asker) and await answer_here(durable, info, self._person)):
                     self.waiting.append(info)
                     raise _Waits(f"The durable run {id!r} waits for a person.")

@@ -22,7 +22,7 @@ from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.env_file import hint_of_env_file
 from journeyman.errors import DefinitionError
-from journeyman.toolbox import Workspace, fetch_tool, project_memory
+from journeyman.toolbox import Workspace, fetch_tool, load_agents_md
 from journeyman.toolbox.workspace import ToolName
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Text
@@ -64,7 +64,7 @@ def assistant(*, model: str | None, tools: str | None) -> Agent:
     load_model(chosen)
     try:
         with log_shown(PlainScreen(stderr_console()).say, debug=False):
-            memory = project_memory(folder, skip_broken=True)
+            memory = load_agents_md(folder, skip_broken=True)
         return Agent(
             name=NAME,
             model=chosen,

@@ -24,7 +24,7 @@ from cyclopts import Parameter
 from pydantic_core import to_json
 from rich.console import Console
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.cancel import Abort
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import NOBODY
@@ -125,13 +125,13 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
         made = None if make is None else make(model=model, tools=tools)
         place = target or str(Path.cwd())
         agent = loop.agent(place, mcp=mcp, pins=pins, skills=skills, mode=mode, made=made)
-        host = Host(model=load_model(model), record=recorder_in(None, wish=record), telemetry=telemetry)
+        runtime = Runtime(model=load_model(model), recorder=recorder_in(None, wish=record), telemetry=telemetry)
         sessions = SessionFile(given=session_file, resume=LATEST if go_on else resume, of_folder=target is None)
         if stdout is not None:
-            return _converse_plainly(loop, _Plain(agent, sessions, stdout), host, debug=debug)
+            return _converse_plainly(loop, _Plain(agent, sessions, stdout), runtime, debug=debug)
         is_plain = plain or is_dumb()
         try:
-            return _converse(loop, agent, host, sessions, is_plain=is_plain, debug=debug)
+            return _converse(loop, agent, runtime, sessions, is_plain=is_plain, debug=debug)
         finally:
             _tell_how_to_go_on(target, sessions, plain_console(stderr=True) if is_plain else stderr_console())
 
@@ -149,7 +149,13 @@ def _tell_how_to_go_on(target: str | None, sessions: SessionFile, console: Conso
 
 
 def _converse(
-    loop: AgentLoop, agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, *, is_plain: bool, debug: bool
+    loop: AgentLoop,
+    agent: Agent[Any, Any, Any],
+    runtime: Runtime,
+    sessions: SessionFile,
+    *,
+    is_plain: bool,
+    debug: bool,
 ) -> int:
     dialog = Dialog(agent, View(), sessions, ALL, echoes=not is_plain)
     keys = _keys(dialog, loop.runner.get_loop())
@@ -165,17 +171,19 @@ def _converse(
                 terminal.leave(_TERMINATED)
 
         with log_shown(dialog.say, debug=debug), hearing(hear), closing(loop):
-            loop.run(_converse_in_terminal(agent, host, dialog, terminal))
+            loop.run(_converse_in_terminal(agent, runtime, dialog, terminal))
     return dialog.exit_code
 
 
-async def _converse_in_terminal(agent: Agent[Any, Any, Any], host: Host, dialog: Dialog, terminal: AnyTerminal) -> None:
+async def _converse_in_terminal(
+    agent: Agent[Any, Any, Any], runtime: Runtime, dialog: Dialog, terminal: AnyTerminal
+) -> None:
     sessions, before = dialog.sessions, ""
     while True:
         try:
-            async with sessions.opened(agent, host, dialog.hear) as chat:
-                dialog.say(list(_greeting(agent, host, sessions, chat)))
-                dialog.attach(chat, host)
+            async with sessions.opened(agent, runtime, dialog.hear) as chat:
+                dialog.say(list(_greeting(agent, runtime, sessions, chat)))
+                dialog.attach(chat, runtime)
                 terminal.start()
                 await dialog.left.wait()
                 if dialog.resume is None:
@@ -231,8 +239,10 @@ def _file_of_entries() -> Path | None:
     return path
 
 
-def _greeting(agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, chat: Chat[Any, Any]) -> Iterator[Line]:
-    model = host.model or agent.model
+def _greeting(
+    agent: Agent[Any, Any, Any], runtime: Runtime, sessions: SessionFile, chat: Chat[Any, Any]
+) -> Iterator[Line]:
+    model = runtime.model or agent.model
     name = model if isinstance(model, str) else f"{model.provider}:{model.name}"
     where = f" · in {Path.cwd()}" if sessions.of_folder else ""
     yield Line(name=agent.name, text=f"· {name}{where}", rows=2)
@@ -249,14 +259,14 @@ def _greeting(agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, ch
 # -- without a terminal ------------------------------------------------------------------------------------------------
 
 
-def _converse_plainly(loop: AgentLoop, plain: _Plain, host: Host, *, debug: bool) -> int:
+def _converse_plainly(loop: AgentLoop, plain: _Plain, runtime: Runtime, *, debug: bool) -> int:
     """Say the lines of stdin to the agent, and return the exit code: 1 where one of them failed."""
     screen, abort = PlainScreen(stderr_console()), Abort()
     plain.view.watch(lambda: screen.say(plain.view.take()))
     interrupt = Interrupt(abort, screen.stopping)
     interrupt.has_ended = True  # nothing runs yet: a signal quits
     with log_shown(screen.say, debug=debug), interrupt.listening(), closing(loop):
-        code = loop.run(_converse_through_pipe(plain, host, abort, interrupt))
+        code = loop.run(_converse_through_pipe(plain, runtime, abort, interrupt))
         interrupt.has_ended = True
     return code if interrupt.exit_code is None else interrupt.exit_code
 
@@ -293,13 +303,13 @@ class _Plain:
         self.dialog.hear(event)
 
 
-async def _converse_through_pipe(plain: _Plain, host: Host, abort: Abort, interrupt: Interrupt) -> int:
+async def _converse_through_pipe(plain: _Plain, runtime: Runtime, abort: Abort, interrupt: Interrupt) -> int:
     dialog, sessions = plain.dialog, plain.dialog.sessions
     with asking(plain.agent, nullcontext, dialog.say) as person:
         assert person is not None  # a chat does not wait
         plain.person = person
-        async with sessions.opened(plain.agent, replace(host, approve=person.approve), plain.hear) as chat:
-            dialog.attach(chat, host)
+        async with sessions.opened(plain.agent, replace(runtime, approver=person.approve), plain.hear) as chat:
+            dialog.attach(chat, runtime)
             abort.subscribe(lambda: chat.abort(abort.reason or ""))
             all_succeeded = await _say_all(plain, interrupt)
     return dialog.exit_code if all_succeeded else _FAILED

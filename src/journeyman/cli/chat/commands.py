@@ -15,7 +15,7 @@ from journeyman.cli.chat.dialog import Commands, Dialog
 from journeyman.cli.show.lines import Line, one_line, usage_sentence
 from journeyman.errors import NothingToContinue, StoreError, count
 from journeyman.files import private
-from journeyman.permission.permission import MODES, Mode
+from journeyman.permission.permission import MODES, PermissionMode
 from journeyman.types import dump_messages
 
 _SESSIONS_SHOWN: Final = 12
@@ -239,10 +239,10 @@ def _mode(dialog: Dialog, rest: str) -> Iterator[Line]:
         for mode, text in _modes(dialog):
             is_now = mode == permission.mode
             yield Line(indent=1 if is_now else 3, mark="step" if is_now else "", name=mode, text=text, rows=2)
-    elif rest not in get_args(Mode):
+    elif rest not in get_args(PermissionMode):
         yield _wrong(f"There is no mode {one_line(rest, 40)}. Use one of {', '.join(MODES)}.")
     else:
-        permission.mode = cast("Mode", rest)
+        permission.mode = cast("PermissionMode", rest)
         dialog.look()
         yield _note(f"The mode is {rest} from the next call on.")
 

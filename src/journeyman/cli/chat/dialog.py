@@ -20,7 +20,7 @@ from signal import SIGKILL
 from typing import Any, Final
 
 from journeyman import events
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.chat.chat import Chat
 from journeyman.cli.chat.asking import Asking
 from journeyman.cli.chat.sessions import SessionFile
@@ -114,7 +114,7 @@ class Dialog:
             raise RuntimeError("The chat is not open yet. Use it after attach().")
         return self._chat
 
-    def attach(self, chat: Chat[Any, Any], host: Host) -> None:
+    def attach(self, chat: Chat[Any, Any], runtime: Runtime) -> None:
         """Take the chat, once it is open, and what surrounds it."""
         self._tree = ChatTree(self.agent, shows_answers=self.is_attended)
         self._chat, self._waiting, self.resume = chat, (), None
@@ -122,7 +122,7 @@ class Dialog:
         gate = self.agent.gate
         gates = gate if isinstance(gate, Sequence) else [gate]
         self.permission = next((each for each in gates if isinstance(each, Policy)), None)
-        self.use(host.model or self.agent.model)
+        self.use(runtime.model or self.agent.model)
         self.look()
         self._go_on()
 
@@ -163,7 +163,7 @@ class Dialog:
     def _fold_output(self, event: events.ToolFinished) -> Iterator[Line]:
         """Give the last lines of what a command has written."""
         tool = self.agent.plan.tools.get(event.tool_name) if len(event.path) == 1 else None
-        if tool is None or tool.acts_as != "bash" or event.is_error:
+        if tool is None or tool.permission_kind != "bash" or event.is_error:
             return
         rows = event.tool_result.removesuffix("[exit code 0]").rstrip().split("\n")
         self.last_output = "\n".join(rows)

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any, Final
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Runtime
 from journeyman.chat.chat import Chat
 from journeyman.cli.app import Mistake
 from journeyman.cli.permit.policy import data_folder
@@ -73,7 +73,7 @@ class SessionFile:
 
     @asynccontextmanager
     async def opened(
-        self, agent: Agent[Any, Any, Any], host: Host, on_event: Listener
+        self, agent: Agent[Any, Any, Any], runtime: Runtime, on_event: Listener
     ) -> AsyncGenerator[Chat[Any, Any]]:
         """Open the chat. What goes on in its background ends with it; it is told of what ends before.
 
@@ -82,12 +82,12 @@ class SessionFile:
         """
         async with AsyncExitStack() as stack:
             self.tasks = Tasks(on_event=_here(on_event), notify=lambda text, task: _tell(chat, text))
-            host = replace(host, tasks=await stack.enter_async_context(self.tasks))
+            runtime = replace(runtime, tasks=await stack.enter_async_context(self.tasks))
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", StoreRepaired)  # the notice says it
                     opened = Chat.open(
-                        agent, self.path, id=self._find_conversation(agent), host=host, on_event=on_event
+                        agent, self.path, id=self._find_conversation(agent), runtime=runtime, on_event=on_event
                     )
                     chat = await stack.enter_async_context(opened)
             except StoreError as error:

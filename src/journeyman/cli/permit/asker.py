@@ -245,7 +245,7 @@ def _event_of(approval: Approval) -> ApprovalRequested:
         tool_use_id=request.tool_use_id,
         tool_name=request.tool_name,
         arguments=request.arguments,
-        digest=approval.digest,
+        question_id=approval.question_id,
         offers=approval.offers,
         rule=approval.rule,
     )

@@ -28,10 +28,10 @@ from journeyman.inbox import Outside
 from journeyman.loop.record import current_run
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, classify
-from journeyman.permission.permission import Mode, Permission
+from journeyman.permission.permission import Permission, PermissionMode
 from journeyman.types import RunPath
 
-DEFAULT: Final[Mode] = "balanced"
+DEFAULT: Final[PermissionMode] = "balanced"
 """The mode where none is said."""
 _EXPIRES_S: Final = 30 * 86_400.0
 """How long a question is good for, in seconds: a person may come back to it after days."""
@@ -95,7 +95,7 @@ def load_rules(path: Path) -> FileRules:
 
 
 def with_policy(
-    agent: Agent[Any, Any, Any], target: str, mode: Mode | None, rules: FileRules | None = None
+    agent: Agent[Any, Any, Any], target: str, mode: PermissionMode | None, rules: FileRules | None = None
 ) -> Agent[Any, Any, Any]:
     """Return the agent with the gate that the mode means: one that has no gate of its own, or where a mode or rules are
     asked for, beside its own. What is approved forever is kept by the file that `target` names."""
@@ -107,7 +107,7 @@ def with_policy(
     return replace(agent, gate=[*own, _permission(agent.name, target, mode, rules or FileRules())])
 
 
-def _permission(name: str, target: str, mode: Mode, rules: FileRules) -> Permission:
+def _permission(name: str, target: str, mode: PermissionMode, rules: FileRules) -> Permission:
     place = hashlib.sha256(os.path.abspath(target).encode("utf-8", "surrogatepass")).hexdigest()[:12]  # noqa: PTH100 - it may be no path
     folder = data_folder()
     kept: Path | None = None  # in memory, where nothing can be kept
@@ -121,18 +121,18 @@ def _permission(name: str, target: str, mode: Mode, rules: FileRules) -> Permiss
 class Policy(Permission):
     """The gate of an agent that a command runs. The functions of the agent's own file are trusted, but in strict."""
 
-    def __init__(self, mode: Mode, approvals: Approvals, rules: FileRules | None = None) -> None:
+    def __init__(self, mode: PermissionMode, approvals: Approvals, rules: FileRules | None = None) -> None:
         allow, deny, ask = rules or FileRules()
         super().__init__(mode=mode, approvals=approvals, classify=self._classify_call, allow=allow, deny=deny, ask=ask)
 
     def _classify_call(self, request: GateRequest) -> Action:
         if self.mode == "strict":
             return classify(request)
-        if request.acts_as == "call_tool":
+        if request.permission_kind == "call_tool":
             name = request.arguments.get("name")
             is_own = isinstance(name, str) and name not in request.behind
         else:
-            is_own = request.acts_as is None
+            is_own = request.permission_kind is None
         if request.foreign or not is_own:
             return classify(request)
         return Action(tool=request.tool_name, capability="read" if request.effect == "pure" else "internal")

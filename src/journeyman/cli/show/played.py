@@ -12,13 +12,13 @@ from journeyman.cli.app import Refused
 from journeyman.model import (
     BlockFinished,
     Facts,
+    ModelSettings,
     Part,
     Prefix,
     Request,
     Response,
     ResponseFinished,
     ResponseStarted,
-    Settings,
 )
 from journeyman.models.cassette.format import FORMAT, VERSION, CassetteFile, Header, ModelLine, written
 from journeyman.models.cassette.pieces import ErrorJson, error_of
@@ -64,7 +64,7 @@ class _Played:
         self._recording = Recording(Redactor(), CassetteFile(Path()))
         self._run = self._recording.run_of(path)
         self._model = ""
-        self._prefix, self._settings = Prefix(), Settings()
+        self._prefix, self._settings = Prefix(), ModelSettings()
         self._messages: list[Message] = []
         self._results: dict[str, ToolResult] = {}
         self._calls: list[RecordedEvent] = []
@@ -124,7 +124,7 @@ class _Played:
             self._prefix = adapter_of(Prefix).validate_python(
                 {name: facts[name] for name in ("system", "tools") if name in facts}
             )
-            self._settings = adapter_of(Settings).validate_python(facts.get("settings", {}))
+            self._settings = adapter_of(ModelSettings).validate_python(facts.get("settings", {}))
         if "messages" in facts:
             told: list[Message] = adapter_of(list[Message]).validate_python(facts["messages"])
             self._messages[facts.get("kept", 0) :] = told

@@ -14,7 +14,7 @@ from journeyman.cli.durable import AnyHandle, find_store, in_store, name_of, que
 from journeyman.cli.run import Flag, Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.durable.durable import Durable
-from journeyman.durable.handle import Handle
+from journeyman.durable.handle import RunHandle
 from journeyman.durable.records import RunInfo
 from journeyman.gate import Allow, Decision, Deny, Rewrite
 from journeyman.types import JsonObject
@@ -58,7 +58,7 @@ def steer(run: str, text: str, /, *, at_end: Flag = False, store: str | None = N
         if not at_end:
             await handle.steer(text)
             return "It is said before the next model call."
-        if isinstance(handle, Handle):
+        if isinstance(handle, RunHandle):
             raise ValueError("A durable run takes nothing that is said at its end. Leave --at-end out.")
         await handle.follow_up(text)
         return "It is said when nothing else is left to do."
@@ -67,35 +67,35 @@ def steer(run: str, text: str, /, *, at_end: Flag = False, store: str | None = N
 
 
 def approve(
-    run: str, digest: str, /, *, arguments: str | None = None, deny: str | None = None, store: str | None = None
+    run: str, question_id: str, /, *, arguments: str | None = None, deny: str | None = None, store: str | None = None
 ) -> int:
     """Allow a call that waits for an answer, or with `--deny` deny it. The first answer counts.
 
     Args:
         run: Its id, its name, or the beginning of either.
-        digest: That of the call, or its first characters, six at least: `journeyman show RUN`.
+        question_id: That of the call, or its first characters, six at least: `journeyman show RUN`.
         arguments: Make the call with these arguments instead: a JSON object.
         deny: Deny the call. The model reads this reason.
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
     if arguments is not None and deny is not None:
         raise Mistake("A call is denied, or made with other arguments, not both.", "Leave out --arguments or --deny.")
-    return _decide(run, digest, Allow() if deny is None else Deny(deny), arguments=arguments, store=store)
+    return _decide(run, question_id, Allow() if deny is None else Deny(deny), arguments=arguments, store=store)
 
 
-def deny(run: str, digest: str, reason: str = "denied by the operator", /, *, store: str | None = None) -> int:
+def deny(run: str, question_id: str, reason: str = "denied by the operator", /, *, store: str | None = None) -> int:
     """Deny a call that waits. The first answer counts.
 
     Args:
         run: Its id, its name, or the beginning of either.
-        digest: That of the call, or its first characters, six at least: `journeyman show RUN`.
+        question_id: That of the call, or its first characters, six at least: `journeyman show RUN`.
         reason: Why. The model reads it.
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
-    return _decide(run, digest, Deny(reason), store=store)
+    return _decide(run, question_id, Deny(reason), store=store)
 
 
-def _decide(run: str, digest: str, decision: Decision, *, store: str | None, arguments: str | None = None) -> int:
+def _decide(run: str, question_id: str, decision: Decision, *, store: str | None, arguments: str | None = None) -> int:
     if arguments is not None:
         try:
             given = from_json(arguments)
@@ -106,25 +106,25 @@ def _decide(run: str, digest: str, decision: Decision, *, store: str | None, arg
         decision = Rewrite(cast("JsonObject", given))
 
     async def say(handle: AnyHandle) -> str:
-        question = await handle.approve(digest, decision)
+        question = await handle.approve(question_id, decision)
         others = "" if arguments is None else ", with other arguments"
         return f"{'Denied' if isinstance(decision, Deny) else 'Allowed'}{others}: {question_line(question)}"
 
     return _say(run, store, say)
 
 
-def answer(run: str, digest: str, text: str, /, *, store: str | None = None) -> int:
+def answer(run: str, question_id: str, text: str, /, *, store: str | None = None) -> int:
     """Answer a question that the model of a run has asked. The first answer counts.
 
     Args:
         run: Its id, its name, or the beginning of either.
-        digest: That of the question, or its first characters, six at least: `journeyman show RUN`.
+        question_id: That of the question, or its first characters, six at least: `journeyman show RUN`.
         text: The answer.
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
 
     async def say(handle: AnyHandle) -> str:
-        question = await handle.answer(digest, text)
+        question = await handle.answer(question_id, text)
         return f"Answered: {one_line(question.question, 300)}"
 
     return _say(run, store, say)

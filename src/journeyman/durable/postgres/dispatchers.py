@@ -31,7 +31,7 @@ _MARKED: Final = (
 )
 
 
-def ddl(dispatcher: DispatcherName = _DEFAULT, *, days: int = AHEAD) -> str:
+def schema_sql(dispatcher: DispatcherName = _DEFAULT, *, days: int = AHEAD) -> str:
     """Return the statements that make all tables that are not there, and those of today and of so many days after it.
 
     Those of the dispatcher are last, and fail where they are there.
@@ -73,7 +73,7 @@ async def choose(given: DispatcherName | None, connection: Any, database: Databa
                 hint=f"Name {other}. Or, while no worker runs: {_UNMARK[other]}; what was ready is then brought by"
                 f" {name} within two minutes.",
             )
-    database.ddl = "ddl()" if name == _DEFAULT else f"ddl('{name}')"
+    database.ddl = "schema_sql()" if name == _DEFAULT else f"schema_sql('{name}')"
     return name
 
 

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from journeyman.cancel import ended
-from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Driving, HandOver, Ticket
+from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
 from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
 from journeyman.errors import StoreError, name_and_words
 
@@ -143,12 +143,12 @@ class PgQueuer:
 
     async def serve(
         self,
-        drive: Driving,
-        hand_over: HandOver,
+        drive: ResumeRun,
+        hand_over: Requeue,
         *,
         agents: Collection[str],
         queues: Collection[str],
-        slots: int,
+        max_concurrency: int,
         grace_s: float,
         stop: asyncio.Event,
         now: Callable[[], float],
@@ -170,7 +170,7 @@ class PgQueuer:
 
         def made() -> QueueManager:
             driver = _Driver(self._lender, all_of, stop=leaving, lease_s=self.lease_s)
-            manager = _manager(driver, slots)
+            manager = _manager(driver, max_concurrency)
             driver.serve = lambda place: manager.entrypoint(place, accepts_context=False)(driven)
             for each in [place_of(agent, queue) for agent in agents for queue in queues or ("default",)]:
                 driver.serve(each)
@@ -181,7 +181,7 @@ class PgQueuer:
         except RuntimeError as error:
             raise self._older(str(error)) from error
         while not stop.is_set():
-            await self._until(stop, made(), leaving=leaving, drives=drives, slots=slots, grace_s=grace_s)
+            await self._until(stop, made(), leaving=leaving, drives=drives, slots=max_concurrency, grace_s=grace_s)
 
     async def _until(
         self,

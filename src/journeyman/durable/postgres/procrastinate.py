@@ -20,7 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from journeyman.cancel import ended
-from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Driving, HandOver, Ticket
+from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
 from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
 from journeyman.errors import StoreError, name_and_words
 
@@ -135,12 +135,12 @@ class Procrastinate:
 
     async def serve(
         self,
-        drive: Driving,
-        hand_over: HandOver,
+        drive: ResumeRun,
+        hand_over: Requeue,
         *,
         agents: Collection[str],
         queues: Collection[str],
-        slots: int,
+        max_concurrency: int,
         grace_s: float,
         stop: asyncio.Event,
         now: Callable[[], float],
@@ -168,7 +168,7 @@ class Procrastinate:
                 app,
                 queues=places,
                 name=None,
-                concurrency=slots,
+                concurrency=max_concurrency,
                 fetch_job_polling_interval=_POLL_S,
                 abort_job_polling_interval=_MOST_S,
                 shutdown_graceful_timeout=grace_s,
@@ -186,7 +186,7 @@ class Procrastinate:
             rescuing.cancel()
             await ended(rescuing)
 
-    async def _rescue(self, connector: _Connector, hand_over: HandOver, now: Callable[[], float]) -> None:
+    async def _rescue(self, connector: _Connector, hand_over: Requeue, now: Callable[[], float]) -> None:
         """Hand over what silent workers have: seen twice, a quarter of a lease apart, with one last beat. So a jump
         of the database's clock takes nothing from anybody who beats."""
         random, seen = Random(), dict[int, object]()

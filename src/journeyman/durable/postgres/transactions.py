@@ -146,7 +146,7 @@ class Transactions:
             _log.warning(
                 "%s has no tables for the coming days, and this role may not make them: what is stored lies in the"
                 " default ones, and is moved when there are others. To make those of three months as another role:"
-                ' python -c "from journeyman.durable import ddl; print(ddl(days=90))" | psql URL',
+                ' python -c "from journeyman.durable import schema_sql; print(schema_sql(days=90))" | psql URL',
                 self.connections.place,
             )
 

@@ -28,7 +28,7 @@ from pydantic_core import from_json
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
-from journeyman.hosted.tools import Hosting
+from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import Facts, Part, Request, room_for
 from journeyman.models.answers import Parts, completed, retry_after_s
 from journeyman.models.anthropic.decode import PROVIDER, Decoder
@@ -217,7 +217,11 @@ class AnthropicCloudModel:
     def __post_init__(self) -> None:
         facts = AnthropicModel(self.name).facts
         searches = facts.hosted.web_search if facts.hosted is not None and self.prefix == "vertex-anthropic" else None
-        own: dict[str, Any] = {"price": self.price, "loads_tools": False, "hosted": Hosting(web_search=searches)}
+        own: dict[str, Any] = {
+            "price": self.price,
+            "loads_tools": False,
+            "hosted": HostedToolSupport(web_search=searches),
+        }
         object.__setattr__(self, "facts", replace(facts, **own))
 
     def __repr__(self) -> str:

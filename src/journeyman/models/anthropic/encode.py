@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from journeyman.content.media import PICTURES, Media, Taken
+from journeyman.content.media import PICTURES, MediaLimit, MediaSupport
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.requests import refused_here
 from journeyman.models.strict import Grammars
@@ -88,13 +88,13 @@ _SHORT_WINDOW: Final = 200_000
 _PICTURE_BYTES: Final = 5 * 1024 * 1024 * 3 // 4  # the API counts the 5 MB of a picture as Base64
 
 
-def media(*, by_url: bool, context_window: int | None = None) -> Media:
+def media(*, by_url: bool, context_window: int | None = None) -> MediaSupport:
     """Return which files Claude takes; `by_url`: the service fetches them by their address."""
     pages = _PAGES if context_window is None or context_window > _SHORT_WINDOW else _PAGES_OF_SHORT_WINDOW
     papers = frozenset({"application/pdf", "text/"})
-    return Media(
-        image=Taken(PICTURES, _PICTURE_BYTES, by_url=by_url, largest_side=_SIDE),
-        document=Taken(papers, _REQUEST_BYTES * 3 // 4, by_url=by_url, most_pages=pages, takes_passwords=False),
+    return MediaSupport(
+        image=MediaLimit(PICTURES, _PICTURE_BYTES, by_url=by_url, largest_side=_SIDE),
+        document=MediaLimit(papers, _REQUEST_BYTES * 3 // 4, by_url=by_url, most_pages=pages, takes_passwords=False),
         largest_request_bytes=_REQUEST_BYTES,
     )
 
@@ -313,7 +313,7 @@ def _tools(prefix: Prefix, *, end: bool) -> bytes:
     """Return the elements of `tools`; `end` marks the last one that is in the prompt."""
     grammars = Grammars()
     tools = [
-        _tool(spec, strict=spec.strict and CODEC not in spec.forms and grammars.take(spec.input_schema))
+        _tool(spec, strict=spec.strict and CODEC not in spec.provider_schemas and grammars.take(spec.input_schema))
         for spec in prefix.tools
     ]
     shown = [index for index, spec in enumerate(prefix.tools) if not spec.deferred]
@@ -326,7 +326,7 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
         tool: JsonObject = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
-        if form := spec.forms.get(CODEC):
+        if form := spec.provider_schemas.get(CODEC):
             tool = {**form, "name": spec.name}
         elif problems := anthropic_problems(spec):
             reasons = " ".join(map(str, problems))

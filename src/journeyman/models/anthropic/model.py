@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 from typing_extensions import Unpack
 
 from journeyman.data import lazy_dataclass
-from journeyman.hosted.tools import HostedTool, Hosting, WebSearch
-from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
+from journeyman.hosted.tools import HostedTool, HostedToolSupport, WebSearch
+from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
 from journeyman.models.anthropic.decode import PROVIDER, Decoder
 from journeyman.models.anthropic.encode import encode, media
@@ -102,7 +102,7 @@ class AnthropicModel(OverHttp):
             loads_tools=loads_tools,
             media=media(by_url=self.base_url == BASE_URL, context_window=known.context_window),
             native_output=known.native_output,
-            hosted=Hosting(
+            hosted=HostedToolSupport(
                 web_search=frozenset({"max_uses", "allowed_domains", "blocked_domains", "location"}),
                 code_execution=frozenset() if known.native_output is not False else None,
             ),
@@ -154,11 +154,13 @@ class AnthropicModel(OverHttp):
         head |= self._sampling(settings)
         return with_hosted(with_extra(head, settings.extra, reserved=_RESERVED), list(map(_hosted, settings.hosted)))
 
-    def _sampling(self, settings: Settings) -> JsonObject:
+    def _sampling(self, settings: ModelSettings) -> JsonObject:
         fields = sampling_fields(settings, _SAMPLING, model=f"{PROVIDER}:{self.name}", api="the Messages API")
         asked = " and no ".join([name for name in ("temperature", "top_p") if name in fields])
         if asked and not _known_of(self.name).takes_sampling:
-            raise refused_here(f"{self.name} takes no {asked}. Leave it out of Settings, or choose an older model.")
+            raise refused_here(
+                f"{self.name} takes no {asked}. Leave it out of ModelSettings, or choose an older model."
+            )
         if settings.temperature is not None and settings.thinking not in (None, "off"):
             raise refused_here(f"{self.name} takes no temperature while it reasons. Leave it out, or thinking.")
         return fields

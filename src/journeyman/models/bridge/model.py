@@ -24,7 +24,7 @@ whole history for each request, and not everything survives the crossing. What b
 | cache mark in a tool's result, `explicit` | `bad_request` |
 | thinking level | pydantic-ai's `thinking`; `bad_request` where the model is not known to reason |
 | thinking budget | `bad_request` |
-| `Settings.extra` | `top_k` and its like where the provider has them, others in the body; else `bad_request` |
+| `ModelSettings.extra` | `top_k` and its like where the provider has them, others in the body; else `bad_request` |
 | hosted tools | `bad_request` |
 | `temperature`, `top_p`, `seed`, `stop` | the same, where the provider takes them; else `bad_request` |
 | ids and names | letters, digits, `_`, `-`, at most 64 (Mistral: nine); others are rewritten, each always to the same |
@@ -49,12 +49,13 @@ from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models import Model as ForeignModel
 from pydantic_ai.models import StreamedResponse, infer_model
 from pydantic_ai.providers import infer_provider_class
-from pydantic_ai.settings import CacheSetting, ModelSettings, ThinkingLevel
+from pydantic_ai.settings import CacheSetting, ThinkingLevel
+from pydantic_ai.settings import ModelSettings as ForeignSettings
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.hosted.tools import Hosting
-from journeyman.model import UNKNOWN, Facts, Part, Request, Settings, room_for
+from journeyman.hosted.tools import HostedToolSupport
+from journeyman.model import UNKNOWN, Facts, ModelSettings, Part, Request, room_for
 from journeyman.models.answers import Parts
 from journeyman.models.bridge.decode import Decoder
 from journeyman.models.bridge.encode import Encoder
@@ -95,7 +96,7 @@ class BridgeModel:
     make: Callable[[], ForeignModel] | None = None
     """Makes the same model again, for each event loop that opens it. None: `model` itself is used, so only one event
     loop at a time may use it."""
-    settings: ModelSettings = field(default_factory=ModelSettings)
+    settings: ForeignSettings = field(default_factory=ForeignSettings)
     """Further settings of pydantic-ai, such as `google_safety_settings`. The settings of a request win over these."""
     timeouts: Timeouts = PATIENCE
     """`idle_s` limits the time between the request and the first part, and between any two parts. The provider's client
@@ -131,7 +132,7 @@ class BridgeModel:
             context_window=window,
             price=self.price,
             native_output=profile.get("supports_json_schema_output", False),
-            hosted=Hosting(),
+            hosted=HostedToolSupport(),
         )
 
     def open(self) -> AbstractAsyncContextManager[object]:
@@ -211,7 +212,7 @@ if TYPE_CHECKING:
 def from_name(
     name: str,
     *,
-    settings: ModelSettings | None = None,
+    settings: ForeignSettings | None = None,
     timeouts: Timeouts = PATIENCE,
     price: Price | None = None,
     max_output_tokens: int | None = None,
@@ -241,7 +242,7 @@ def from_name(
         return BridgeModel(
             first,
             make=make,
-            settings=settings or ModelSettings(),
+            settings=settings or ForeignSettings(),
             timeouts=timeouts,
             price=price,
             max_output_tokens=max_output_tokens,
@@ -262,19 +263,19 @@ _UNIFIED: Final = frozenset(
     | {"temperature", "top_k", "top_p"}
 )
 
-_SILENT: Final = ModelSettings(framing_announcement="never")
+_SILENT: Final = ForeignSettings(framing_announcement="never")
 """Let pydantic-ai say nothing to the model that the user did not say."""
 _SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop_sequences"}
 """What pydantic-ai calls the settings of how a model chooses its words."""
 
 
-def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings) -> ModelSettings:
+def settings_for(model: ForeignModel, request: Request, defaults: ForeignSettings) -> ForeignSettings:
     """Return the settings of one request, over `defaults`.
 
     Raises:
         ProviderError: they ask for what the provider does not take (`bad_request`).
     """
-    settings, made = request.settings, cast("ModelSettings", {**_SILENT, **defaults})
+    settings, made = request.settings, cast("ForeignSettings", {**_SILENT, **defaults})
     if request.prefix.tools and not model.profile.get("supports_tools", True):
         raise refused_here(
             f"{model.model_id} is not known to support tools, and the request has some. Choose a model that supports"
@@ -287,12 +288,12 @@ def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings)
     if limits:
         made["max_tokens"] = min(limits)
     if settings.hosted:
-        raise refused_here(f"{model.model_id} has no hosted tools over the bridge. Leave Settings.hosted empty.")
+        raise refused_here(f"{model.model_id} has no hosted tools over the bridge. Leave ModelSettings.hosted empty.")
     if settings.tool_choice != "auto" and request.prefix.tools:
         made["tool_choice"] = "required" if settings.tool_choice == "any" else "none"
     taken = {ours: theirs for ours, theirs in _SAMPLING.items() if theirs not in unsupported}
     sampling = sampling_fields(settings, taken, model=model.model_id, api="the bridge")
-    made = cast("ModelSettings", {**made, **sampling})
+    made = cast("ForeignSettings", {**made, **sampling})
     if (thinking := _thinking(settings, model)) is not None:
         made["thinking"] = thinking
     if "cache" not in made:
@@ -302,7 +303,7 @@ def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings)
     return _with_extra(made, settings, unsupported, model)
 
 
-def _thinking(settings: Settings, model: ForeignModel) -> ThinkingLevel | None:
+def _thinking(settings: ModelSettings, model: ForeignModel) -> ThinkingLevel | None:
     asked, profile = settings.thinking, model.profile
     always = profile.get("thinking_always_enabled", False)
     if asked is None:
@@ -331,14 +332,14 @@ def _cache(request: Request) -> CacheSetting:
     if any(is_marked_inside(block) for message in request.messages for block in message.content):
         raise refused_here(
             "A cache mark inside of a tool's result cannot be carried. Mark a text of the user, or use "
-            "Settings(cache='auto')."
+            "ModelSettings(cache='auto')."
         )
     return {"messages": False} if any(text.cache_mark for text in request.prefix.system) else False
 
 
 def _with_extra(
-    made: ModelSettings, settings: Settings, unsupported: frozenset[str], model: ForeignModel
-) -> ModelSettings:
+    made: ForeignSettings, settings: ModelSettings, unsupported: frozenset[str], model: ForeignModel
+) -> ForeignSettings:
     """Add the user's own fields: the unified ones where pydantic-ai puts them, others to the request's body."""
     unified = settings.extra.keys() & _UNIFIED
     others = {name: value for name, value in settings.extra.items() if name not in unified}
@@ -347,12 +348,12 @@ def _with_extra(
     if others:
         if "extra_body" in unsupported:
             raise refused_here(
-                f"Settings.extra has {sorted(others)}, and pydantic-ai adds no fields to a request of "
+                f"ModelSettings.extra has {sorted(others)}, and pydantic-ai adds no fields to a request of "
                 f"{model.model_id}. Give its own settings to the model: connect(…, settings={{…}})."
             )
         before = as_object(cast("Mapping[str, object]", made).get("extra_body"))
         made["extra_body"] = {**before, **others}
-    return cast("ModelSettings", {**made, **{name: settings.extra[name] for name in unified}})
+    return cast("ForeignSettings", {**made, **{name: settings.extra[name] for name in unified}})
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

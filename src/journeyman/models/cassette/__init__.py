@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.models.cassette.cassette import Cassette, Mode
+    from journeyman.models.cassette.cassette import Cassette, CassetteMode
     from journeyman.models.cassette.format import RecordedCall, RecordedRequest
     from journeyman.tools.redaction import Secret
 
-__all__ = ["Cassette", "Mode", "RecordedCall", "RecordedRequest", "Secret"]
+__all__ = ["Cassette", "CassetteMode", "RecordedCall", "RecordedRequest", "Secret"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
-        __name__, {"cassette": "Cassette Mode Secret", "format": "RecordedCall RecordedRequest"}
+        __name__, {"cassette": "Cassette CassetteMode Secret", "format": "RecordedCall RecordedRequest"}
     )

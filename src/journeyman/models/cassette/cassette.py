@@ -34,7 +34,7 @@ from journeyman.models.cassette.record import Recording, model_line
 from journeyman.models.cassette.replay import Playback
 from journeyman.tools.redaction import Redactor, Secret
 
-Mode: TypeAlias = Literal["none", "once", "new", "all"]
+CassetteMode: TypeAlias = Literal["none", "once", "new", "all"]
 """What is recorded. `none`: nothing. `once`: everything if there is no file yet, otherwise nothing. `new`: what the
 file does not hold. `all`: everything, and the file is replaced. What is not recorded is replayed."""
 
@@ -51,7 +51,7 @@ class Cassette:
     def __init__(
         self,
         path: str | Path,
-        mode: Mode = "once",
+        mode: CassetteMode = "once",
         *,
         redact: Sequence[Secret] = (),
         redact_known: bool = True,
@@ -64,7 +64,7 @@ class Cassette:
             CassetteError: the file cannot be read, or is not a cassette.
         """
         self.path = Path(path)
-        self.mode: Mode = mode
+        self.mode: CassetteMode = mode
         is_there = self.path.exists()
         self.is_anew = mode == "all" or (mode == "once" and not is_there)
         """Whether everything is recorded and nothing is replayed."""
@@ -135,7 +135,7 @@ class Cassette:
 
     @property
     def journal(self) -> CassetteJournal:
-        """The journal for `Host(journal=…)`, which records and replays the results of tool calls."""
+        """The journal for `Runtime(journal=…)`, which records and replays the results of tool calls."""
         return CassetteJournal(self._state)
 
     def describe(self, *, agent: str, input: str) -> None:

@@ -22,13 +22,13 @@ from journeyman.model import (
     Answered,
     BlockFinished,
     InputPart,
+    ModelSettings,
     Part,
     Prefix,
     ResponseFinished,
     ResponseStarted,
     Restarted,
     Retried,
-    Settings,
     TextPart,
     ThinkingPart,
     ToolSpec,
@@ -45,7 +45,7 @@ _LONGEST_DATA: Final = 200
 _USUAL: Final = frozenset({"cache_mark", "is_error", "continues"})
 """Fields that are left out when they are false."""
 
-_SETTINGS: Final = Settings()
+_SETTINGS: Final = ModelSettings()
 
 
 def json_line(value: object) -> bytes:
@@ -59,7 +59,7 @@ def json_line(value: object) -> bytes:
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
-def head_json(prefix: Prefix, settings: Settings) -> JsonObject:
+def head_json(prefix: Prefix, settings: ModelSettings) -> JsonObject:
     """Return a request without its messages."""
     return {
         "system": [_readable(block) for block in prefix.system],
@@ -90,7 +90,7 @@ def digest_of(head: bytes, messages: list[bytes]) -> str:
 
 def _tool(tool: ToolSpec) -> JsonObject:
     spec: JsonObject = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-    spec |= {"forms": to_jsonable_python(tool.forms)} if tool.forms else {}
+    spec |= {"forms": to_jsonable_python(tool.provider_schemas)} if tool.provider_schemas else {}
     return spec | ({"strict": True} if tool.strict else {}) | ({"deferred": True} if tool.deferred else {})
 
 

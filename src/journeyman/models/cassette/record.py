@@ -20,11 +20,11 @@ from journeyman.model import (
     BlockFinished,
     InputPart,
     Model,
+    ModelSettings,
     Part,
     Prefix,
     Request,
     Restarted,
-    Settings,
     TextPart,
     ThinkingPart,
     facts_of,
@@ -60,7 +60,7 @@ class _Encoded:
 class _Head:
     model: str
     prefix: Prefix
-    settings: Settings
+    settings: ModelSettings
     json: JsonObject
     canonical: bytes
 

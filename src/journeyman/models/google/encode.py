@@ -21,7 +21,7 @@ from typing import Final
 
 from pydantic_core import from_json
 
-from journeyman.content.media import Media, Taken
+from journeyman.content.media import MediaLimit, MediaSupport
 from journeyman.model import Prefix, ToolSpec
 from journeyman.models.google.decode import PROVIDER
 from journeyman.models.wire import (
@@ -70,14 +70,14 @@ _PAGES: Final = 1_000  # "Document understanding" of the API's documentation
 _IN_RESULTS: Final = frozenset(("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"))
 
 
-def media(*, by_url: bool) -> Media:
+def media(*, by_url: bool) -> MediaSupport:
     """Return which files Gemini takes within a request; the late models fetch others by their address."""
     pictures = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic"})
     sounds = frozenset(f"audio/{kind}" for kind in ("wav", "mpeg", "aiff", "aac", "ogg", "flac", "mp4"))
-    return Media(
-        image=Taken(pictures, 7_000_000, by_url=by_url),
-        document=Taken(frozenset({"application/pdf", "text/"}), 50_000_000, by_url=by_url, most_pages=_PAGES),
-        audio=Taken(sounds, 50_000_000, by_url=by_url),
+    return MediaSupport(
+        image=MediaLimit(pictures, 7_000_000, by_url=by_url),
+        document=MediaLimit(frozenset({"application/pdf", "text/"}), 50_000_000, by_url=by_url, most_pages=_PAGES),
+        audio=MediaLimit(sounds, 50_000_000, by_url=by_url),
     )
 
 
@@ -328,8 +328,10 @@ def _fixed(prefix: Prefix, more_tools: Sequence[object]) -> bytes:
     if PROVIDER not in prefix.wire:
         parts = b",".join([b'{"text":%b}' % to_json(text.text) for text in prefix.system if text.text.strip()])
         prefix.wire[_SYSTEM] = b'"systemInstruction":{"role":"user","parts":[%b]},' % parts if parts else b""
-        functions = b",".join([_tool(spec) for spec in prefix.tools if PROVIDER not in spec.forms])
-        hosted = [to_json(spec.forms[PROVIDER]) for spec in prefix.tools if PROVIDER in spec.forms]
+        functions = b",".join([_tool(spec) for spec in prefix.tools if PROVIDER not in spec.provider_schemas])
+        hosted = [
+            to_json(spec.provider_schemas[PROVIDER]) for spec in prefix.tools if PROVIDER in spec.provider_schemas
+        ]
         declared = [b'{"functionDeclarations":[%b]}' % functions] if functions else []
         prefix.wire[PROVIDER] = b",".join([*declared, *hosted])
     tools = joined(prefix.wire[PROVIDER], more_tools)

@@ -21,8 +21,8 @@ from typing_extensions import Unpack
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, name_and_words
-from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, Hosting, WebSearch
-from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel, room_for
+from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, HostedToolSupport, WebSearch
+from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
 from journeyman.models.google.decode import PROVIDER, Decoder
 from journeyman.models.google.encode import Codec, encode, media
@@ -75,7 +75,7 @@ _GENERATION: Final = frozenset(
     | {"responseSchema", "routingConfig", "seed", "speechConfig", "stopSequences"}
     | {"temperature", "thinkingConfig", "topK", "topP", "translationConfig"}
 )
-"""The fields of `generationConfig`: `Settings.extra` may name them without it."""
+"""The fields of `generationConfig`: `ModelSettings.extra` may name them without it."""
 _MODEL_NAME: Final = re.compile(r"(?!.*\.\.)[\w.:@/-]+")
 _LOCATION: Final = re.compile(r"[a-z0-9-]+")
 
@@ -228,7 +228,7 @@ class GoogleModel(OverHttp):
         if asked is None or (asked == "off" and known.reasoning is None):
             return {}
         if known.reasoning is None:
-            raise refused_here(f"{self.name} does not reason. Leave Settings.thinking at None.")
+            raise refused_here(f"{self.name} does not reason. Leave ModelSettings.thinking at None.")
         if asked == "off" and not known.can_be_off:
             raise refused_here(f"{self.name} always reasons. Ask for thinking='minimal' instead of 'off'.")
         if known.reasoning == "level":
@@ -309,15 +309,15 @@ def _no_token(host: str, why: str) -> ProviderError:
     return ProviderError(f"{host} was not asked: {why}.", kind="auth", usage=NOTHING_USED)
 
 
-def _hosting_of(name: str, *, is_late: bool, on_vertex: bool) -> Hosting:
+def _hosting_of(name: str, *, is_late: bool, on_vertex: bool) -> HostedToolSupport:
     """Return the hosted tools of a model; only Vertex leaves domains out, and only the Developer API has file search.
 
     Early models have them only without tools of the user's.
     """
     if name.startswith("gemini-1"):
-        return Hosting()
+        return HostedToolSupport()
     has_files = not on_vertex and not name.startswith("gemini-2.0")
-    return Hosting(
+    return HostedToolSupport(
         web_search=frozenset({"blocked_domains"} if on_vertex else ()),
         code_execution=frozenset(),
         file_search=frozenset({"max_results"}) if has_files else None,
@@ -337,7 +337,7 @@ def _hosted(tool: HostedTool) -> JsonObject:
             return {"fileSearch": {"fileSearchStoreNames": [*tool.stores], **most}}
 
 
-def _extra(settings: Settings) -> JsonObject:
+def _extra(settings: ModelSettings) -> JsonObject:
     """Return the user's own fields, each where the API looks for it.
 
     Raises:
@@ -345,7 +345,7 @@ def _extra(settings: Settings) -> JsonObject:
     """
     extra = settings.extra
     if taken := _RESERVED & extra.keys():
-        raise refused_here(f"Settings.extra has {sorted(taken)}. These come from the agent's prompts and history.")
+        raise refused_here(f"ModelSettings.extra has {sorted(taken)}. These come from the agent's prompts and history.")
     inner = {key: value for key, value in extra.items() if key in _GENERATION}
     rest = {key: value for key, value in extra.items() if key not in _GENERATION}
     return _merged(rest, {"generationConfig": inner}) if inner else rest

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from urllib.parse import quote
 
 from journeyman.data import lazy_dataclass
-from journeyman.model import Facts, OutputFormat, Part, Request, Settings, ThinkingLevel
+from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import OPENAI, Endpoint, answers_natively, hosting_of, known_of, media_of
 from journeyman.models.openai.own_server import OwnServer, PatientStream, facts_timeouts, fit_answer, known_server
@@ -185,13 +185,13 @@ class OpenAIStyleModel(OverHttp, ABC):
         form: JsonObject = {"name": output.name, "schema": output.schema, "strict": is_enforceable(output.schema)}
         return {**form, "description": output.description} if output.description else form
 
-    def _sampling(self, settings: Settings, names: Mapping[str, str], *, api: str) -> JsonObject:
+    def _sampling(self, settings: ModelSettings, names: Mapping[str, str], *, api: str) -> JsonObject:
         fields = sampling_fields(settings, names, model=f"{self.provider}:{self.name}", api=api)
         asked = " and no ".join([name for name in ("temperature", "top_p") if names.get(name) in fields])
         knows_best = self.endpoint.efforts is not None  # a service of its own models
         if asked and not knows_best and not known_of(self.name).takes_sampling(settings.thinking):
             raise refused_here(
-                f"{self.provider}:{self.name} takes no {asked} while it reasons. Leave it out of Settings."
+                f"{self.provider}:{self.name} takes no {asked} while it reasons. Leave it out of ModelSettings."
             )
         return fields
 
@@ -202,8 +202,8 @@ class OpenAIStyleModel(OverHttp, ABC):
             return fields
         if choice == "any" and not self.endpoint.forces_calls:
             raise refused_here(
-                f"{self.provider}:{self.name} cannot be told that it must call a tool. Leave Settings.tool_choice at"
-                " 'auto', and use Agent.nudge."
+                f"{self.provider}:{self.name} cannot be told that it must call a tool. Leave ModelSettings.tool_choice"
+                " at 'auto', and use Agent.reminder."
             )
         if choice in _TOOL_CHOICES:
             fields["tool_choice"] = _TOOL_CHOICES[choice]
@@ -220,7 +220,7 @@ class OpenAIStyleModel(OverHttp, ABC):
         taken = known_of(self.name).efforts if self.endpoint.efforts is None else self.endpoint.efforts
         name = f"{self.provider}:{self.name}"
         if not taken:
-            raise refused_here(f"{name} takes no effort for reasoning. Leave Settings.thinking at None.")
+            raise refused_here(f"{name} takes no effort for reasoning. Leave ModelSettings.thinking at None.")
         word = next((word for word in _EFFORTS[level] if word in taken), None)
         if word is None and level == "off":
             raise refused_here(f"{name} always reasons. Ask for thinking='minimal' instead of 'off'.")

@@ -103,9 +103,9 @@ class OpenAIChatModel(OpenAIStyleModel):
             return dict(off)
         if field is None:
             raise refused_here(
-                f"{self.provider}:{self.name} has no known field for the effort of reasoning. Leave Settings.thinking"
-                " at None and put what the server takes into Settings.extra, or replace effort_field and efforts of the"
-                " endpoint."
+                f"{self.provider}:{self.name} has no known field for the effort of reasoning. Leave"
+                " ModelSettings.thinking at None and put what the server takes into ModelSettings.extra, or replace"
+                " effort_field and efforts of the endpoint."
             )
         effort = self._effort(level)
         return {field: effort if field == "reasoning_effort" else {"effort": effort}}

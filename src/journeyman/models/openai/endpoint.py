@@ -15,9 +15,9 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from journeyman.content.media import LARGEST_BYTES, PICTURES, Media, Taken
+from journeyman.content.media import LARGEST_BYTES, PICTURES, MediaLimit, MediaSupport
 from journeyman.data import lazy_dataclass
-from journeyman.hosted.tools import Hosting
+from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import ThinkingLevel
 from journeyman.models.requests import by_longest_prefix
 
@@ -326,27 +326,27 @@ def hears(endpoint: Endpoint, name: str) -> bool:
     return any(held in name for held in endpoint.sounds)
 
 
-def media_of(endpoint: Endpoint, name: str, *, is_chat: bool) -> Media:
+def media_of(endpoint: Endpoint, name: str, *, is_chat: bool) -> MediaSupport:
     """Return which files a model takes over Chat Completions, or over Responses; OpenAI's take 50 MB at once."""
     is_limited = endpoint.store is not None
     most = _REQUEST_BYTES * 3 // 4 if is_limited else LARGEST_BYTES
     papers = frozenset({"text/", *(("application/pdf",) if endpoint.documents else ())})
     by_url = endpoint.documents and (endpoint.document_urls or not is_chat)
-    return Media(
-        image=Taken(PICTURES, most, by_url=endpoint.image_urls) if endpoint.images else None,
-        document=Taken(papers, most, by_url=by_url),
-        audio=Taken(frozenset(SOUNDS), most) if is_chat and hears(endpoint, name) else None,
+    return MediaSupport(
+        image=MediaLimit(PICTURES, most, by_url=endpoint.image_urls) if endpoint.images else None,
+        document=MediaLimit(papers, most, by_url=by_url),
+        audio=MediaLimit(frozenset(SOUNDS), most) if is_chat and hears(endpoint, name) else None,
         largest_request_bytes=_REQUEST_BYTES if is_limited else None,
     )
 
 
-def hosting_of(endpoint: Endpoint, name: str, *, is_chat: bool) -> Hosting:
+def hosting_of(endpoint: Endpoint, name: str, *, is_chat: bool) -> HostedToolSupport:
     """Return which tools the service runs for a model; over Chat Completions only search models have one."""
     if not endpoint.hosts or (is_chat and "-search" not in name):
-        return Hosting()
+        return HostedToolSupport()
     if is_chat:
-        return Hosting(web_search=frozenset({"location", "context_size"}))
-    return Hosting(
+        return HostedToolSupport(web_search=frozenset({"location", "context_size"}))
+    return HostedToolSupport(
         web_search=frozenset({"max_uses", "allowed_domains", "location", "context_size"}),
         code_execution=frozenset(),
         file_search=frozenset({"max_results"}),

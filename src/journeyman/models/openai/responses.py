@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, WebSearch
-from journeyman.model import Request, Settings, ThinkingLevel, room_for
+from journeyman.model import ModelSettings, Request, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
 from journeyman.models.openai.endpoint import known_of
 from journeyman.models.openai.responses_decode import Decoder
@@ -33,7 +33,7 @@ class OpenAIModel(OpenAIStyleModel):
     """A model behind the Responses API.
 
     Summaries of the model's reasoning come where they are asked for:
-    `Settings(extra={"reasoning": {"summary": "auto"}})`.
+    `ModelSettings(extra={"reasoning": {"summary": "auto"}})`.
 
     Raises:
         ModelUnavailable: the key or the address that the endpoint needs is missing, or the key cannot be one.
@@ -79,7 +79,7 @@ class OpenAIModel(OpenAIStyleModel):
         if most and len(hosted) > 1:
             raise refused_here(
                 f"{self.provider}:{self.name} cannot limit searches beside other hosted tools: its API has one limit"
-                " for all of them. Leave WebSearch.max_uses out and set Settings(extra={'max_tool_calls': …})."
+                " for all of them. Leave WebSearch.max_uses out and set ModelSettings(extra={'max_tool_calls': …})."
             )
         return {"max_tool_calls": most[0]} if most else {}
 
@@ -121,7 +121,7 @@ def _hosted(tool: HostedTool) -> JsonObject:
             return {"type": "file_search", "vector_store_ids": [*tool.stores], **most}
 
 
-def _with_includes(head: JsonObject, settings: Settings) -> JsonObject:
+def _with_includes(head: JsonObject, settings: ModelSettings) -> JsonObject:
     """Return the user's own fields; what they want included is added to what is included anyway, unless it is []."""
     ours, theirs = head.get("include"), settings.extra.get("include")
     if not isinstance(ours, list) or not isinstance(theirs, list) or not theirs:
