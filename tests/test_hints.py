@@ -1,16 +1,19 @@
 """A hint leads somewhere: the line that an error suggests is pasted, and works."""
 
+import importlib
 import re
 from collections.abc import Callable
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import journeyman
 from journeyman import Agent, DefinitionError, Success, run_sync
 from journeyman.definition import join_sentences
-from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, UNNAMED
+from journeyman.durable import Durable, InMemoryEngine, Memory, Queue, Worker
+from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, RENAMED, UNNAMED
+from journeyman.models import RateLimitedModel
 from journeyman.models.scripted import ScriptedModel, call
 from tests.play import Report, failed
 
@@ -32,6 +35,7 @@ AGENT = Agent(name="helper", model=MODEL, description="Helps.")
 NAMES: dict[str, Any] = {
     **{name: getattr(journeyman, name) for name in journeyman.__all__},
     **{each.__name__: each for each in (Report, ScriptedModel, one, two, three, too_small)},
+    **{each.__name__: each for each in (Durable, Queue, RateLimitedModel, Worker)},
     **{"agent": AGENT, "call": call},
 }
 """What a pasted line may name."""
@@ -42,6 +46,9 @@ BASE: dict[str, dict[str, Any]] = {
     "Tool": {"name": "t", "description": "Do it.", "input_schema": {"type": "object"}, "handler": one},
     "Chat": {"agent": AGENT},
     "ScriptedModel": {"answers": []},
+    "Durable": {"store": InMemoryEngine(Memory())},
+    "RateLimitedModel": {"model": MODEL, "requests_per_minute": 9},
+    "Worker": {"durable": Durable(InMemoryEngine(Memory())), "agents": [AGENT]},
 }
 """By class: what it needs beside the argument that is tried."""
 
@@ -50,10 +57,12 @@ VALUES: dict[str, object] = {
     **{"hosted": (), "extra": {"a": 1}, "tool_choice": "auto", "cache": "off", "request_retries": 1},
     **{"reminder": False, "feedback_role": "text", "budget_policies": ()},
     **{"iterations": 3, "attempts": 3, "tokens": 9_000, "calls": 4, "seconds": 2, "cost": 0.5, "max_concurrency": 2},
+    **{"max_tasks": 3, "suspend_after_s": 5.0},
     **{"system": "Be brief.", "deps": int, "description": "Helps.", "input": str, "name": "b", "model": "a:b"},
     **{"prompt": "Go.", "type": int, "mode": "tool", "input_schema": {"type": "object"}, "Output": int},
     **{"grace_s": 2.5, "timeout_s": 3, "max_chars": 80, "recorder": "runs.db", "answers": ["Hi."]},
     **dict.fromkeys(("validators", "compaction", "tool_middleware", "tools", "stop_after", "history"), ()),
+    **dict.fromkeys(("runtime", "prepare")),
     **dict.fromkeys(("journal", "gate", "telemetry", "tasks", "budget", "reflection", "callbacks")),
     **dict.fromkeys(
         ("on_run_start", "on_iteration_start", "approver", "on_event", "handler", "final_state", "transform_messages"),
@@ -183,3 +192,19 @@ def test_limits_know_two_words_for_max_tokens() -> None:
         "Limits has no 'max_tokens'. Write tokens=500 for all that a run may use, or"
         " Agent(settings=ModelSettings(max_tokens=500)) for one answer."
     )
+
+
+@pytest.mark.parametrize("package", RENAMED)
+def test_an_old_name_is_refused_with_the_new_one(package: str) -> None:
+    face = importlib.import_module(package)
+    for old, new in [row.split() for row in RENAMED[package].split(", ")]:
+        assert getattr(face, new) is not None
+        with pytest.raises(ImportError, match=rf"^{old} is called {new} now: "):
+            getattr(face, old)
+
+
+async def test_an_old_argument_of_a_function_is_refused_with_the_new_one() -> None:
+    agent: Any = Agent(name="a", model=MODEL)
+    for function in (journeyman.run, journeyman.run_sync, journeyman.stream, journeyman.run_many):
+        with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) has no 'host': it is runtime=Runtime\(…\) now"):
+            cast("Any", function)(agent, "Go.", host=None)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
+from typing import NoReturn
 
 
 def lazy_face(
@@ -19,7 +20,7 @@ def lazy_face(
     def get(name: str) -> object:
         home = home_of.get(name)
         if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            refuse_name(package, name)
         try:
             value: object = getattr(import_module(f"{package}.{home}"), name)
         except ModuleNotFoundError as error:
@@ -34,3 +35,11 @@ def lazy_face(
         return value
 
     return get, lambda: sorted(home_of)
+
+
+def refuse_name(package: str, name: str) -> NoReturn:
+    """Say that a package has no such name, or what it is called now."""
+    renamed: str | None = import_module("journeyman.foreign").tell_new_name(package, name)
+    if renamed is not None:
+        raise ImportError(renamed, name=package)
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")

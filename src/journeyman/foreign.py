@@ -6,8 +6,11 @@ that are no longer used stand here, too, and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
+
+Work = TypeVar("Work", bound=Callable[..., Any])
 
 
 def _rows(names: Mapping[str, str], lines: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -87,6 +90,7 @@ _AGENT: Final = {
 }
 _CHAT: Final = _rows(
     {
+        "runtime": "host",
         "history": "messages message_history chat_history previous_messages",
         "deps": "context dependencies",
         "on_event": "on_message on_step event_handler event_stream_handler stream_handler",
@@ -158,7 +162,11 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         }
     ),
     "Tool": _TOOL,
-    "Subagents": _rows({"deps": "context dependencies"}),
+    "Subagents": _rows({"deps": "context dependencies", "max_tasks": "max_parallel"}),
+    "Worker": _rows({"max_concurrency": "slots concurrency", "prepare": "equip", "runtime": "host"}),
+    "Queue": _rows({"max_concurrency": "at_once"}),
+    "Durable": _rows({"suspend_after_s": "linger_s"}),
+    "RateLimitedModel": _rows({"max_concurrency": "concurrency at_once"}),
     "Chat": _CHAT,
     "ScriptedModel": _rows({"answers": "responses script messages replies", "repeat": "loop cycle"}),
 }
@@ -230,3 +238,73 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """By class: what to write for an attribute that other libraries have."""
+
+RENAMED: Final[Mapping[str, str]] = {
+    "journeyman": (
+        "Host Runtime, Ending ErrorInfo, Exceeded LimitExceeded, Spent Spending, Stopping StopContext,"
+        " KeepGoing ContinueRun, Escalate FailRun, Submit SubmitTool, Rejection ErrorPromptContext,"
+        " Settings ModelSettings"
+    ),
+    "journeyman.content": "Media MediaSupport, Taken MediaLimit",
+    "journeyman.durable": (
+        "Handle RunHandle, Driving ResumeRun, HandOver Requeue, Question PendingQuestion, ddl schema_sql"
+    ),
+    "journeyman.events": (
+        "RunFenced RunClaimLost, RunHalted RunNeedsAttention, Mail TeamMessage, Liveness MemberStatus,"
+        " Reason DeadLetterReason"
+    ),
+    "journeyman.hosted": "Hosting HostedToolSupport, Found SearchHit",
+    "journeyman.loop": "from_checker validator_from",
+    "journeyman.models": (
+        "Scripted ScriptedModel, FromFunction FunctionModel, Faulty FaultyModel, Around WrapperModel,"
+        " Fallback FallbackModel, RateLimited RateLimitedModel, Swappable SwappableModel"
+    ),
+    "journeyman.models.cassette": "Mode CassetteMode",
+    "journeyman.otel": "exporting configure_exporter",
+    "journeyman.permission": "Pending PendingApproval, Mode PermissionMode, Root WorkingFolder",
+    "journeyman.record": "RecordingTape RunRecording, Piece RequestPart, Found TextMatch, SentRequest StoredRequest",
+    "journeyman.serve": (
+        "app create_app, agent_server create_mcp_server, serve_http serve_mcp_http, serve_stdio serve_mcp_stdio"
+    ),
+    "journeyman.team": "Roster TeamSnapshot, Shutdown ShutdownResult",
+    "journeyman.toolbox": (
+        "Facts FileInfo, Entry DirEntry, Files FileSystem, Refusal ToolRefused, fetched download_media,"
+        " project_memory load_agents_md"
+    ),
+    "journeyman.tools": "Next CallNext",
+    "journeyman.view": "app create_viewer",
+}
+
+_OLD_ARGUMENTS: Final[Mapping[str, str]] = {
+    "host": "runtime=Runtime(…)",
+    "at_once": "max_concurrency=…",
+    "slots": "max_concurrency=…",
+    "concurrency": "max_concurrency=…",
+    "max_parallel": "max_tasks=…",
+    "equip": "prepare=…",
+    "dedup": "idempotency_key=…",
+    "digest": "question_id=…",
+    "linger_s": "suspend_after_s=…",
+}
+_OF_RUNTIME: Final = "Host is called Runtime now: run(…, runtime=Runtime(approver=…))."
+
+
+def tell_new_name(package: str, old: str) -> str | None:
+    """Return the sentence that says what a name of a package is called now; None for one that it never had."""
+    for row in RENAMED.get(package, "").split(", "):
+        before, _, now = row.partition(" ")
+        if before == old:
+            return _OF_RUNTIME if old == "Host" else f"{old} is called {now} now: from {package} import {now}."
+    return None
+
+
+def refuse_old_arguments(function: Work) -> Work:
+    """Let a function say what an argument of before is called now, in the `TypeError` of one that it does not know."""
+
+    @wraps(function)
+    def call(*given: object, **named: object) -> object:
+        if (old := next(iter(named.keys() & _OLD_ARGUMENTS.keys()), None)) is not None:
+            raise TypeError(f"{function.__name__}() has no {old!r}: it is {_OLD_ARGUMENTS[old]} now.")
+        return function(*given, **named)
+
+    return cast("Work", call)

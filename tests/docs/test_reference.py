@@ -155,7 +155,7 @@ def test_a_value_class_is_described_with_its_constructor() -> None:
 
 def test_a_function_is_described_with_its_signature_and_what_it_raises() -> None:
     text = described("journeyman.run_many")
-    assert "at_once: int = 16" in text
+    assert "max_concurrency: int = 16" in text
     assert "Raises:\n    DefinitionError:" in text
 
 

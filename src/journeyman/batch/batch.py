@@ -31,6 +31,7 @@ from journeyman.cancel import Abort, ended, is_failure, running_loop
 from journeyman.endings import BudgetContext, CancelledContext, Context, ErrorInfo, InternalContext
 from journeyman.errors import DefinitionError, JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
+from journeyman.foreign import refuse_old_arguments
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, Origin, RunOptions, current_path, current_run
@@ -106,6 +107,7 @@ def run_many(
     deps: Deps,
     **options: Unpack[BatchOptions],
 ) -> Batch[str | Content, Out]: ...
+@refuse_old_arguments
 def run_many(  # noqa: PLR0913 - one for each option, all by name
     agent: Agent[Out, Any, Any],
     inputs: Iterable[Any] | AsyncIterable[Any],

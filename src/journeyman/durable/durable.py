@@ -44,6 +44,7 @@ from journeyman.durable.records import (
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
 from journeyman.events import Callbacks, Listener, RunQueued
+from journeyman.foreign import refuse_old_arguments
 from journeyman.journal import new_id
 from journeyman.loop.attempts import run as run_once
 from journeyman.loop.prepare import wrong_options
@@ -171,6 +172,7 @@ class Durable:
     async def run(
         self, agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[DurableOptions]
     ) -> Result[Out]: ...
+    @refuse_old_arguments
     async def run(  # noqa: PLR0913 - one for each choice, all by name
         self,
         agent: Agent[Out, Any, Any],
@@ -244,6 +246,7 @@ class Durable:
     async def start(
         self, agent: Agent[Out, str, Any], input: Content, **options: Unpack[StartOptions]
     ) -> RunHandle[Out]: ...
+    @refuse_old_arguments
     async def start(  # noqa: PLR0913 - one for each choice, all by name
         self,
         agent: Agent[Out, Any, Any],

@@ -8,7 +8,8 @@ break a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo
@@ -76,6 +77,7 @@ from journeyman.events.team import (
     MemberChanged,
     TeamMessage,
 )
+from journeyman.faces import refuse_name
 from journeyman.result import LayerOutcome, ToolKind
 from journeyman.types import JsonObject, RunPath
 
@@ -218,6 +220,9 @@ class Callbacks:
     on_failure: Callable[[CallbackContext, ErrorInfo], object] | None = None
     """Gets why the run failed."""
 
+
+if not TYPE_CHECKING:
+    __getattr__ = partial(refuse_name, __name__)
 
 CALLBACKS: Final[Mapping[str, tuple[int, str]]] = {
     "on_run_start": (1, "a CallbackContext"),

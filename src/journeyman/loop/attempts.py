@@ -24,6 +24,7 @@ from journeyman.endings import (
 )
 from journeyman.errors import name_and_words, told_here
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
+from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import guarding
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
@@ -68,6 +69,7 @@ async def run(agent: Agent[Out, str], input: Content, **options: Unpack[RunOptio
 async def run(
     agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[RunOptions]
 ) -> Result[Out]: ...
+@refuse_old_arguments
 async def run(  # noqa: PLR0913 - one for each option, all by name
     agent: Agent[Out, Any, Any],
     input: object,
@@ -120,6 +122,7 @@ def run_sync(agent: Agent[Out, str], input: Content, **options: Unpack[RunOption
 def run_sync(
     agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[RunOptions]
 ) -> Result[Out]: ...
+@refuse_old_arguments
 def run_sync(  # noqa: PLR0913 - see run
     agent: Agent[Out, Any, Any],
     input: object,

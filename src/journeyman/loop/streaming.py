@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from journeyman.agent import Agent, Deps, In, Out, Runtime
 from journeyman.cancel import Abort, ended, running_loop
 from journeyman.events import Callbacks, Event, Listener
+from journeyman.foreign import refuse_old_arguments
 from journeyman.loop.attempts import run
 from journeyman.loop.record import StreamOptions
 from journeyman.result import Result
@@ -97,6 +98,7 @@ def stream(agent: Agent[Out, str], input: Content, **options: Unpack[StreamOptio
 def stream(
     agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[StreamOptions]
 ) -> Events[Out]: ...
+@refuse_old_arguments
 def stream(
     agent: Agent[Out, Any, Any],
     input: Any,
