@@ -60,6 +60,10 @@ About: TypeAlias = Callable[[], bytes]
 only by a journal that compares."""
 LIFE: Final = "life"
 """The end of the key under which it is marked that a life begins."""
+END: Final = "end"
+"""The end of the key of the step that says how a run has ended, in the first life that has ended in good order."""
+LIFE_OVER: Final = f"{END}/{LIFE}"
+"""The end of the key under which it is marked that another life has ended in good order."""
 
 
 StepKind: TypeAlias = Literal[
@@ -321,6 +325,9 @@ class Journal(Protocol):
         earlier lives, as far as that is known."""
         return 0.0
 
+    def end_life(self, prefix: str = "") -> None:
+        """Note that a life of the run whose keys begin with `prefix` has ended in good order, if no step says so."""
+
     def stored(self, prefix: str = "") -> Iterable[tuple[str, bytes | None]]:
         """Return the steps of earlier lives whose keys begin with `prefix`: keys, and what was stored of them. None: a
         call was begun, and not finished; no bytes: a step is known, and nothing is stored of it that counts."""
@@ -330,6 +337,12 @@ class Journal(Protocol):
         """Tell whether the run whose keys begin with `prefix` has steps of an earlier life, and neither it nor a run
         below it has asked for another one in this life."""
         return False
+
+    def n_cut_calls(self, prefix: str = "") -> int:
+        """Return how often the model call that is the next step of a run that replays counts as cut by a death: once
+        for each life that has died since the last step of the run, except for the first of all its deaths, as far as
+        they are known."""
+        return 0
 
 
 # -- what a step answers ----------------------------------------------------------------------------------------------
@@ -506,6 +519,10 @@ class StoringJournal(Journal):
         """Tell whether a run has only done what it had done in an earlier life."""
         return self._lives.is_replaying(prefix)
 
+    def n_cut_calls(self, prefix: str = "") -> int:
+        """Return 0, unless a subclass tells `_lives` when the lives of a run began."""
+        return self._lives.n_cut_calls(prefix)
+
     def go_live(self, key: str) -> None:
         """Note that a step is new."""
         self._lives.go_live(key)
@@ -526,8 +543,12 @@ class InMemoryJournal(StoringJournal):
     def begin_life(self, prefix: str = "") -> float:
         used_s = worked_s((key, at) for key, at in self._times if key.startswith(prefix))
         StoringJournal.begin_life(self, prefix)
+        self._lives.learn(prefix, [key for key, _ in self._times if key.startswith(prefix)])
         self._times.append((f"{prefix}{LIFE}", asyncio.get_running_loop().time()))
         return used_s
+
+    def end_life(self, prefix: str = "") -> None:
+        self._times.append((f"{prefix}{LIFE_OVER}", asyncio.get_running_loop().time()))
 
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
         known = {**dict.fromkeys(self.started), **self.finished}
@@ -551,11 +572,25 @@ class Lives:
     def __init__(self) -> None:
         self._known: list[str] = []
         self._new: list[str] = []
+        self._before: dict[str, Sequence[str]] = {}
+        """What earlier lives have stored, and where each of them began, by the prefix of the run that lives."""
 
     def begin(self, prefix: str, known: Iterable[str]) -> None:
         """Note that a run begins, or goes on, of which these keys are known."""
         self._known = [*(key for key in self._known if not key.startswith(prefix)), *known]
         self._new = [key for key in self._new if not key.startswith(prefix)]
+
+    def learn(self, prefix: str, before: Sequence[str]) -> None:
+        """Learn the keys under which earlier lives have stored steps, and their beginnings, in that order."""
+        self._before[prefix] = before
+
+    def n_cut_calls(self, prefix: str) -> int:
+        """Return how often the model call that a run is about to make counts as cut: see `Journal.n_cut_calls`."""
+        roots = [each for each in self._before if prefix.startswith(each)]
+        if not roots:
+            return 0
+        root = max(roots, key=len)
+        return cut_calls(root, self._before[root], prefix)
 
     def is_replaying(self, prefix: str) -> bool:
         """Tell whether a run replays."""
@@ -581,6 +616,23 @@ def worked_s(times: Iterable[tuple[str, float]]) -> float:
             began = at
         last = at
     return total_s if began is None else total_s + max(0.0, last - began)
+
+
+def cut_calls(root: str, keys: Iterable[str], prefix: str) -> int:
+    """Return how many lives have died since the last step whose key begins with `prefix`, except for the first death.
+
+    `keys` are those of the run whose keys begin with `root`, in the order in which they were stored. A life that has
+    neither noted its end nor stored the step that came next has died.
+    """
+    n_deaths, n_since, lives = 0, 0, False
+    for key in [*keys, f"{root}{LIFE}"]:
+        if key == f"{root}{LIFE}":
+            n_deaths, n_since, lives = n_deaths + lives, n_since + lives, True
+        elif key in (f"{root}{END}", f"{root}{LIFE_OVER}"):
+            lives = False
+        elif key.startswith(prefix):
+            n_since = 0
+    return max(0, min(n_since, n_deaths - 1))
 
 
 @lazy_dataclass(frozen=True)
@@ -610,12 +662,18 @@ class Section(Journal):
     def begin_life(self, prefix: str = "") -> float:
         return self.journal.begin_life(f"{self.prefix}/{prefix}")
 
+    def end_life(self, prefix: str = "") -> None:
+        self.journal.end_life(f"{self.prefix}/{prefix}")
+
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
         start = len(self.prefix) + 1
         return ((key[start:], value) for key, value in self.journal.stored(f"{self.prefix}/{prefix}"))
 
     def is_replaying(self, prefix: str = "") -> bool:
         return self.journal.is_replaying(f"{self.prefix}/{prefix}")
+
+    def n_cut_calls(self, prefix: str = "") -> int:
+        return self.journal.n_cut_calls(f"{self.prefix}/{prefix}")
 
 
 # -- recordings --------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import Any
 
 from journeyman.durable import schema_sql
 from tests.durable.crash_judge import Line, Lives, faults
-from tests.durable.crash_program import World, live
+from tests.durable.crash_program import MORE_TOKENS, MOST_TOKENS, World, live
 from tests.support.postgres import NoPostgres, PostgresServer
 
 MOST_LIVES = 8
@@ -92,7 +92,9 @@ def _forked(folder: Path, case: Case, life: int, *, store: Path | str, dies_at: 
             log = os.open(folder / "log", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
             words = os.open(folder / "warnings", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
             os.dup2(words, 2)
-            world = World(log, life, dies_at, store=store, stays=case.stays)
+            n_more = max(0, len(case.kills) - 1)
+            most_tokens = MOST_TOKENS + n_more * MORE_TOKENS
+            world = World(log, life, dies_at, store=store, stays=case.stays, most_tokens=most_tokens)
             world.notes_syncs = case.loses_power
             asyncio.run(live(world, folder / "outcome"))
             status = 0

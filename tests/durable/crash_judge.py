@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
@@ -51,7 +51,10 @@ def faults(lives: Lives, undisturbed: Lives, *, loses_power: bool = False) -> It
         yield "it ended more than once"
     if lives.outcome["stored"] != lives.outcome["result"]:
         yield f"its stored result is another one: {_first_difference(lives.outcome['result'], lives.outcome['stored'])}"
+    yield from _cut_faults(lives, undisturbed)
     expected, told = [_without(each.outcome["result"], lives.unknown) for each in (undisturbed, lives)]
+    if lives.outcome["cut"]:
+        expected, told = _without_requests(expected), _without_requests(told)
     if expected != told:
         yield f"its result differs from that of an undisturbed run: {_first_difference(expected, told)}"
     missing = set(undisturbed.outcome["keys"]) - set(lives.outcome["keys"])
@@ -101,6 +104,31 @@ def _unknown_faults(lives: Lives) -> Iterator[str]:
 
 _MOST_AT_ONCE = 3
 """So many `once` calls are under way at the same time, at most."""
+
+
+def _cut_faults(lives: Lives, undisturbed: Lives) -> Iterator[str]:
+    """Yield what is wrong with the model calls that count as cut: of each death but the first those that were asked."""
+    n_cut, deaths = lives.outcome["cut"], [each.what for each in lives.lines if each.word == "died"]
+    asked = [each for each in deaths[1:] if each.startswith("after model")]
+    if not len(asked) <= n_cut <= _MOST_AT_ONCE * max(0, len(deaths) - 1):
+        yield f"{n_cut} model calls count as cut by the deaths {deaths}"
+    usage, expected = [each.outcome["result"]["usage"] for each in (lives, undisturbed)]
+    if usage["requests"] != expected["requests"] + n_cut or usage["exact"] is bool(n_cut):
+        yield f"its usage is {usage}, with {n_cut} model calls that count as cut"
+
+
+def _without_requests(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the result without what each use says of requests of which nothing is known, to models too."""
+    match value:
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            return {key: _without_requests(each) for key, each in fields.items() if key not in ("requests", "exact")}
+        case list():
+            return [_without_requests(each) for each in cast("list[Any]", value)]
+        case str():
+            return value.replace(',"exact":false', "")
+        case _:
+            return value
 
 
 # -- what may differ ---------------------------------------------------------------------------------------------------

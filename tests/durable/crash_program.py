@@ -21,6 +21,7 @@ from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.records import BEGUN, DONE, OVER, Change, Claim, Record, Row, Signal, Status, kind_of, unpacked
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.journal import decode_step
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.tools.tools import AnyTool
@@ -69,6 +70,8 @@ class World:
     notes_syncs: bool = False
     stays: bool = False
     """The run stays in memory while it waits: it has one life, and replays nothing."""
+    most_tokens: int = 0
+    """How many tokens the leader may use, with all below it."""
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the run may have changed."""
     heard: set[str] = field(default_factory=set[str])
@@ -359,7 +362,7 @@ def agent_of(world: World, steer: Callable[[str], Any]) -> Agent[Any, str]:
         run_state=run_state,
         attempt_state=attempt_state,
         gate=Careful(),
-        limits=Limits(tokens=MOST_TOKENS, calls=MOST_CALLS),
+        limits=Limits(tokens=world.most_tokens, calls=MOST_CALLS),
     )
 
 
@@ -387,6 +390,8 @@ MOST_CALLS = 23
 """One less than the tree asks for: the last call is refused."""
 MOST_TOKENS = 3_815
 """What the last answer needs, and less than one answer more: one that is counted twice ends the run."""
+MORE_TOKENS = 40_000
+"""What each death after the first may add: the reservations of all model calls that it can cut."""
 
 
 # -- one life ----------------------------------------------------------------------------------------------------------
@@ -417,6 +422,7 @@ async def live(world: World, outcome: Path) -> None:
         "status": info.status,
         "lives": info.leases,
         "unknown": [name_of(each) for each in records if _is_unknown(each)],
+        "cut": sum([_n_cut(each) for each in records]),
         "keys": sorted(f"{each.key} {each.kind}" for each in records),
         "faults": list(history_faults(result.history)),
         "points": world.n_points,
@@ -461,6 +467,11 @@ def _is_unknown(record: Record) -> bool:
         return False
     stored: dict[str, Any] = json.loads(unpacked(record)[0])["value"]
     return stored.get("error") == "interrupted"
+
+
+def _n_cut(record: Record) -> int:
+    """Return how many requests a step counts by what was reserved for them."""
+    return 0 if record.kind != DONE else decode_step(unpacked(record)[0])[0].lost.requests
 
 
 def shown(result: Result[Any]) -> dict[str, Any]:

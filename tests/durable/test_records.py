@@ -84,9 +84,10 @@ def test_a_key_tells_what_kind_of_step_it_is(key: str, kind: str | None) -> None
     "value", [b"null", b'"short"', b'"' + b"long " * 10_000 + b'"', b'"' + bytes(range(97, 123)) * 38 + b'"']
 )
 @pytest.mark.parametrize("used_up", [(), (1, 2, 99)])
-def test_a_value_comes_back_as_it_was(value: bytes, used_up: tuple[int, ...]) -> None:
-    made = a_step("a", _MODEL)._replace(body=packed(value, key=_MODEL, used_up=used_up))
-    assert unpacked(made._replace(crc=crc_of("a", _MODEL, 1, made.body))) == (value, used_up)
+@pytest.mark.parametrize("deaths", [0, 19])
+def test_a_value_comes_back_as_it_was(value: bytes, used_up: tuple[int, ...], deaths: int) -> None:
+    made = a_step("a", _MODEL)._replace(body=packed(value, key=_MODEL, used_up=used_up, deaths=deaths))
+    assert unpacked(made._replace(crc=crc_of("a", _MODEL, 1, made.body))) == (value, used_up, deaths)
     assert made.body is not None
     assert len(made.body) <= len(value) + 60
 
@@ -112,6 +113,8 @@ _WRONG = {
     "facts of another kind": with_body(b'{"f":2,"v":{"kind":"call","counts":"many","value":1}}'),
     "an old format, with what it spent in words": with_body(b'{"f":1,"v":{"response":1,"spent":"much"}}'),
     "signals that are none": with_body(b'{"f":1,"s":7,"v":1}'),
+    "deaths that are none": with_body(b'{"f":1,"d":"x","v":1}'),
+    "fewer deaths than none": with_body(b'{"f":2,"d":-1,"v":1}'),
     "signals that are texts": with_body(b'{"f":1,"s":["x"],"v":1}'),
     "not deflated": with_body(b"znothing"),
     "cut off": with_body((b"z" + zlib.compress(packed(b'"' + b"x" * 900 + b'"', key=_MODEL)))[:-9]),

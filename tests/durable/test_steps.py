@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Limits, Result
+from journeyman import Agent, Limits, ModelSettings, Result, Subagents
+from journeyman.durable import Worker
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, DONE
+from journeyman.model import Request
 from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
@@ -243,6 +245,91 @@ async def test_what_a_run_uses_and_where_its_limits_end_it_is_the_same_in_any_nu
         seen, right = await row.info(), await other.info()
     assert (seen.tokens, seen.cost, seen.iteration) == (right.tokens, right.cost, right.iteration)
     assert seen.leases == n_lives
+
+
+class Asked:
+    """A model whose calls take a while, in which lives may end."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.used = 0
+        """How many tokens its calls use, of which the life that ends in them learns nothing."""
+
+    async def answer(self, request: Request) -> Answer:
+        self.used += request.max_tokens or 0
+        self.asked.set()
+        await asyncio.sleep(5)
+        return say("Done.")
+
+    def agent(self, **fields: Any) -> Agent[Any, Any]:  # noqa: ANN401 - of an agent
+        settings = ModelSettings(max_tokens=1_000)
+        given: dict[str, Any] = {"name": "clerk", "model": FunctionModel(self.answer), "settings": settings, **fields}
+        return Agent(**given)
+
+
+@virtual_clock
+async def test_a_run_that_dies_again_and_again_in_its_model_calls_overspends_by_one_answer_at_most(
+    stage: Stage,
+) -> None:
+    model = Asked()
+    agent, ended, n_deaths = model.agent(limits=Limits(tokens=5_000)), None, -1
+    while ended is None:
+        n_deaths += 1
+        model.asked.clear()
+        ended = await stage.life(agent, until=model.asked)
+    assert (n_deaths, failed(ended).code) == (6, "BUDGET_EXCEEDED")
+    assert 4_000 < model.used <= 6_000
+    assert ended.metadata.usage == Usage(requests=5, exact=False), "of all but the first"
+
+
+@virtual_clock
+async def test_a_call_that_was_waited_for_or_has_not_begun_counts_nothing_more(stage: Stage) -> None:
+    model = Asked()
+    agent, world = model.agent(limits=Limits(tokens=5_000)), World()
+    for n in range(3):
+        model.asked.clear()
+        async with stage.durable() as durable:
+            handle = await durable.start(agent, "Go.", id=f"run{n}")
+            worker = asyncio.create_task(Worker(durable, agents=[agent]).run(until_idle=True))
+            await model.asked.wait()
+            await handle.hold()
+            await worker
+            await handle.release()
+            await Worker(durable, agents=[agent]).run(until_idle=True)
+            assert succeeded(await handle.result()).metadata.usage == Usage(
+                requests=1, input_tokens=10, output_tokens=5
+            )
+    dying = Agent(name="clerk", model=following(do("pure", "A"), "Done."), tools=world.tools(), limits=agent.limits)
+    for _ in range(9):
+        world.lives_on()
+        world.dies_in = "A"
+        assert await stage.life(dying, until=world.reached) is None
+    world.lives_on()
+    usage = succeeded(await stage.life(dying)).metadata.usage
+    assert existing(usage).exact
+
+
+@virtual_clock
+async def test_a_call_below_that_dies_counts_also_where_another_run_gets_on_meanwhile(stage: Stage) -> None:
+    world, slow = World(), Asked()
+    calls: list[Answer] = [*[do("idempotent", f"c{n}") for n in range(6)], "Done."]
+    quick = Agent(name="quick", description="Does.", model=following(*calls), tools=world.tools())
+    tasks = [{"agent": name, "task": "Go."} for name in ("quick", "slow")]
+    lead = Agent(
+        name="lead",
+        model=following(call("subagent", tasks=tasks, id="both"), "Done."),
+        tools=[Subagents(quick, slow.agent(name="slow", description="Answers."))],
+        limits=Limits(tokens=50_000),
+    )
+    for n in range(6):
+        world.lives_on()
+        world.dies_in = f"c{n}"
+        assert await stage.life(lead, until=world.reached) is None
+    world.lives_on()
+    usage = existing(succeeded(await stage.life(lead)).metadata.usage)
+    async with stage.durable() as durable:
+        alone = existing(succeeded(await durable.run(lead, "Go.", id="undisturbed")).metadata.usage)
+    assert usage == Usage.total([alone, *[Usage(requests=1, exact=False)] * 5])
 
 
 @pytest.mark.share(one_in=5)

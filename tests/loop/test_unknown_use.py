@@ -1,30 +1,39 @@
 """What counts of an answer whose use nobody told: its words by an estimate, and else what was reserved for it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from journeyman import (
     Abort,
     Agent,
     Failure,
+    InMemoryJournal,
     Limits,
     ModelSettings,
     Price,
     ProviderError,
+    Result,
     Runtime,
     Success,
     Usage,
     run,
     stream,
+    tool,
 )
 from journeyman.budget import Allowance, Budget
 from journeyman.endings import BudgetContext, ErrorCode
 from journeyman.events import Event, TextDelta
+from journeyman.journal import Journal
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -36,12 +45,13 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.scripted import ScriptedModel, say
+from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.models.wrappers import FallbackModel, RateLimitedModel
-from journeyman.types import Text
+from journeyman.store import Store
+from journeyman.types import Effect, Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.models.raw_server import RawServer, hanging_after
-from tests.play import context_of, virtual_clock
+from tests.play import context_of, n_answers, succeeded, virtual_clock
 
 WORD = "fox and hound "  # 14 bytes: 3.5 tokens, by the estimate
 
@@ -241,3 +251,164 @@ async def test_a_model_that_asks_the_next_one_waits_for_nobody_who_waits_for_its
         results = await asyncio.gather(spend(model, budget), spend(model, budget))
     assert [isinstance(each, Success) for each in results] == [False, True]
     assert context_of(results[0], BudgetContext).policy == "tokens"
+
+
+# -- after a death -----------------------------------------------------------------------------------------------------
+
+Death = tuple[Literal["model", "tool"], int]
+"""In what a life dies, and how many answers it has got by then."""
+LIMIT, LONGEST = 4_000, 500
+RESERVED = LONGEST + 100
+"""Tokens: of the budget, of an answer, and of what is reserved for the longest request with its answer."""
+
+
+class Mortal:
+    """A run of so many calls, one after the other, whose lives may die. A model call that a death cuts uses up all that
+    was reserved for it; any other uses 60 tokens."""
+
+    def __init__(self, journal: Journal, *, n_calls: int = 6, effect: Effect = "idempotent") -> None:
+        self.journal = journal
+        self.used = 0
+        """How many tokens the provider has counted."""
+        self.counted = 0
+        """How many the budget had counted when the run died, or ended."""
+        self._n_calls = n_calls
+        self._effect: Effect = effect
+        self._budget = budget_of(LIMIT)
+        self._dies: Death | None = None
+        self._died = asyncio.Event()
+
+    def _agent(self) -> Agent[str, str]:
+        asked = count()
+
+        async def answer(request: Request) -> Answer:
+            if self._dies == ("model", next(asked)):
+                self.used += 20 + (request.max_tokens or 0)
+                await self._die()
+            self.used += 60
+            n = n_answers(request)
+            answer = call("look", id=str(n)) if n < self._n_calls else "Done."
+            return say(answer, usage=Usage(requests=1, input_tokens=40, output_tokens=20))
+
+        @tool(effect=self._effect)
+        async def look() -> str:
+            """Look."""
+            if self._dies is not None and self._dies[0] == "tool":
+                await self._die()
+            return "seen"
+
+        settings, limits = ModelSettings(max_tokens=LONGEST), Limits(iterations=99)
+        return Agent(name="teller", model=FunctionModel(answer), tools=[look], settings=settings, limits=limits)
+
+    async def _die(self) -> None:
+        self.counted = self._budget.tokens
+        self._died.set()
+        await asyncio.Event().wait()
+
+    async def live(self, dies: Death | None = None) -> Result[str] | None:
+        """Let a life pass, and return how the run ended; None: it has died before."""
+        self._dies, self._budget = dies, budget_of(LIMIT)
+        self._died.clear()
+        living = asyncio.create_task(
+            run(self._agent(), "Go.", runtime=Runtime(budget=self._budget, journal=self.journal))
+        )
+        dying = asyncio.create_task(self._died.wait())
+        await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        if living.done():
+            self.counted = self._budget.tokens
+            return living.result()
+        living.cancel()
+        await asyncio.wait([living])
+        return None
+
+
+@contextmanager
+def opened(path: Path) -> Generator[Journal]:
+    """Open a journal in a file for one life."""
+    with Store(path) as store:
+        yield store.journal("a")
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+async def test_each_death_but_the_first_counts_as_what_was_reserved_for_the_call_that_it_cut(
+    kind: str, tmp_path: Path
+) -> None:
+    memory, counted, results = InMemoryJournal(), list[int](), list[Result[str] | None]()
+    for n_answers_before in (0, 0, 1, 0, 1, 0, 9, 9):
+        with nullcontext(memory) if kind == "memory" else opened(tmp_path / "runs.db") as journal:
+            mortal = Mortal(journal, n_calls=2)
+            results.append(await mortal.live(("model", n_answers_before)))
+            counted.append(mortal.counted)
+    first, later = LONGEST + 28, LONGEST + 69  # by the estimate of the requests
+    second, third = first + 60, first + 60 + 2 * later + 60  # where these calls stand
+    ends = third + 2 * later + 60
+    assert counted == [0, 0, second, second + later, third, third + later, ends, ends]
+    assert results[:-2] == [None] * 6
+    usage = Usage(requests=3 + 5, input_tokens=120, output_tokens=60, exact=False)
+    assert [succeeded(each).metadata.usage for each in results[-2:]] == [usage, usage]
+
+
+async def test_a_run_that_dies_twenty_times_in_its_calls_overspends_by_one_reservation_at_most() -> None:
+    mortal = Mortal(InMemoryJournal())
+    n_lives = 1
+    while (result := await mortal.live(("model", 0))) is None:
+        n_lives += 1
+        assert n_lives < 20
+    assert context_of(result, BudgetContext).policy == "tokens"
+    assert LIMIT < mortal.used <= LIMIT + RESERVED
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "once"])
+async def test_a_death_in_a_tool_counts_nothing_however_often_it_happens(effect: Effect) -> None:
+    mortal = Mortal(InMemoryJournal(), effect=effect)
+    for _ in range(6):
+        assert await mortal.live(("tool", 0)) is None
+    usage = succeeded(await mortal.live()).metadata.usage
+    assert usage == Usage(requests=7, input_tokens=280, output_tokens=140)
+    assert mortal.used == mortal.counted == 420
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+async def test_a_life_that_ended_in_good_order_has_not_died(kind: str, tmp_path: Path) -> None:
+    """Its call failed, or it was not even prepared, again and again."""
+    memory, budget = InMemoryJournal(), budget_of(LIMIT)
+
+    async def live(input: str, answer: Answer | ProviderError) -> Result[str]:
+        with nullcontext(memory) if kind == "memory" else opened(tmp_path / "runs.db") as journal:
+            agent = Agent(name="teller", model=ScriptedModel([answer]), request_retries=0)
+            return await run(agent, input, runtime=Runtime(journal=journal, budget=budget))
+
+    for _ in range(5):
+        down = await live("Go.", ProviderError("down", kind="overloaded", usage=Usage()))
+        other = await live("Another input.", "never")
+        assert [isinstance(each, Failure) for each in (down, other)] == [True, True]
+    result = await live("Go.", "Done.")
+    assert succeeded(result).metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=5)
+    assert budget.tokens == 15
+
+
+_DEATHS = st.tuples(st.sampled_from(["model", "model", "tool"]), st.integers(0, 1))
+
+
+@settings(deadline=None, max_examples=settings().max_examples // 4)
+@given(deaths=st.lists(_DEATHS, max_size=1) | st.lists(_DEATHS, min_size=9, max_size=20), n_calls=st.integers(1, 8))
+async def test_whenever_a_run_dies_its_budget_holds_and_one_death_changes_nothing(
+    deaths: list[Any], n_calls: int
+) -> None:
+    mortal, alive = Mortal(InMemoryJournal(), n_calls=n_calls), Mortal(InMemoryJournal(), n_calls=n_calls)
+    n_died = 0
+    for death in deaths:
+        result = await mortal.live(death)
+        if result is not None:
+            break
+        n_died += 1
+    else:
+        result = await mortal.live()
+    assert mortal.used <= LIMIT + RESERVED
+    assert isinstance(result, Success) or n_died > LIMIT // RESERVED
+    if n_died <= 1:
+        assert result is not None
+        undisturbed = await alive.live()
+        assert undisturbed is not None
+        assert (result.code, result.metadata.usage) == (undisturbed.code, undisturbed.metadata.usage)

@@ -154,6 +154,8 @@ class Lease:
         """The keys of the questions that wait no more, though their answers may not be stored yet."""
         self.known: dict[str, Known] = {}
         """What is stored of the steps, by their keys."""
+        self.deaths = {claim.epoch: claim.row.deaths}
+        """How many lives in a row had died when a life began that has stored something, by its epoch."""
         self._leave = leave
         self._look = look
         self._stir = stir
@@ -177,13 +179,15 @@ class Lease:
     def _learn(self, each: Record) -> None:
         check(each)
         known = self.known.setdefault(each.key, Known(each.about, each.epoch, each.used_s))
-        value, signals = unpacked(each) if each.kind == DONE else (None, ())
+        value, signals, deaths = unpacked(each) if each.kind == DONE else (None, (), 0)
         if value is not None:
             try:
                 decode_step(value)
             except ValueError as error:
                 raise RunBlocked(each.run, f"its step {each.key} is damaged: {error}") from error
-            known.value, known.about, known.used_s = value, each.about, each.used_s
+            known.value, known.about, known.used_s, known.epoch = value, each.about, each.used_s, each.epoch
+            if deaths and each.epoch:  # 0: it is a step of the run that this one was forked from
+                self.deaths[each.epoch] = deaths
         self.used_up.update(signals)
 
     # -- may it go on?
@@ -281,7 +285,9 @@ class Lease:
         Raises:
             StepTooLarge: nothing was written.
         """
-        claim, body = self.claim, None if value is None else packed(value, key=key, used_up=used_up)
+        claim, body = self.claim, None
+        if value is not None:
+            body = packed(value, key=key, used_up=used_up, deaths=claim.row.deaths)
         made = record(
             claim.row.id,
             key,
@@ -409,6 +415,12 @@ class RunJournal(Journal):
 
     def is_replaying(self, prefix: str = "") -> bool:
         return self._lives.is_replaying(prefix)
+
+    def n_cut_calls(self, prefix: str = "") -> int:
+        known, deaths = self.life.known, self.life.deaths
+        last = max([each.epoch for key, each in known.items() if key.startswith(prefix)], default=0)
+        n_since = sum([n for epoch, n in deaths.items() if epoch > last])
+        return max(0, min(n_since, sum(deaths.values()) - 1))
 
     def go_live(self, key: str) -> None:
         """Be told that a step is new."""

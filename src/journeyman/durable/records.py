@@ -52,6 +52,8 @@ _SMALL, _LARGE = (12, 5), (15, 8)
 takes longer than to pack 2 KB."""
 _HEAD: Final = b'{"f":%d,' % FORMAT
 _VALUE: Final = b'"v":'
+_CURRENT: Final = re.compile(re.escape(_HEAD) + rb'(?:"d":([0-9]{1,9}),)?' + _VALUE)
+"""How a body begins that has taken no signals. Its value is not parsed, so that it comes back byte for byte."""
 
 Kind: TypeAlias = Literal[0, 1]
 """The kind of a record: a step that was begun, or one that is done."""
@@ -100,8 +102,9 @@ def crc_of(run: str, key: str, kind: int, body: bytes | None) -> int:
     return zlib.crc32(body or b"", zlib.crc32(f"{run}\n{key}\n{kind}\n".encode()))
 
 
-def packed(value: bytes, *, key: str, used_up: Sequence[int] = ()) -> bytes:
-    """Return the body of a step whose value is this JSON; `used_up` are the numbers of the signals that it took.
+def packed(value: bytes, *, key: str, used_up: Sequence[int] = (), deaths: int = 0) -> bytes:
+    """Return the body of a step whose value is this JSON; `used_up` are the numbers of the signals that it took, and
+    `deaths` tells how many lives in a row had died when the one that writes it began.
 
     Raises:
         StepTooLarge: the value has more than `MOST_BYTES`.
@@ -109,7 +112,8 @@ def packed(value: bytes, *, key: str, used_up: Sequence[int] = ()) -> bytes:
     if len(value) > MOST_BYTES:
         raise StepTooLarge(key, n_bytes=len(value), most_bytes=MOST_BYTES)
     signals = b'"s":%b,' % orjson.dumps(list(used_up)) if used_up else b""
-    body = b"".join((_HEAD, signals, _VALUE, value, b"}"))
+    died = b'"d":%d,' % deaths if deaths else b""
+    body = b"".join((_HEAD, died, signals, _VALUE, value, b"}"))
     if len(body) < _DEFLATED_FROM:
         return body
     packing = zlib.compressobj(1, zlib.DEFLATED, *(_SMALL if len(body) <= _SMALL_BYTES else _LARGE))
@@ -117,15 +121,16 @@ def packed(value: bytes, *, key: str, used_up: Sequence[int] = ()) -> bytes:
     return deflated if len(deflated) <= len(body) * 3 // 4 else body
 
 
-def unpacked(stored: Record) -> tuple[bytes, Sequence[int]]:
-    """Return the value of a step as JSON, and the numbers of the signals that it took.
+def unpacked(stored: Record) -> tuple[bytes, Sequence[int], int]:
+    """Return the value of a step as JSON, the numbers of the signals that it took, and how many lives in a row had died
+    when the one that wrote it began.
 
     Raises:
         RunBlocked: the record is damaged, or of a format or a kind that this version does not know.
     """
     body = _plain(stored)
-    if body.startswith(_HEAD + _VALUE):
-        return body[len(_HEAD) + len(_VALUE) : -1], ()
+    if current := _CURRENT.match(body):
+        return body[current.end() : -1], (), int(current[1] or 0)
     try:
         whole: Any = from_json(body)
     except ValueError as error:
@@ -143,7 +148,10 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int]]:
     signals: object = fields_of.get("s", [])
     if not isinstance(signals, list) or {type(each) for each in cast("list[object]", signals)} - {int}:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: the signals that it took are not numbers")
-    return to_json(value), tuple(cast("list[int]", signals))
+    deaths: object = fields_of.get("d", 0)
+    if type(deaths) is not int or deaths < 0:
+        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: the lives that had died are not counted")
+    return to_json(value), tuple(cast("list[int]", signals)), deaths
 
 
 def check(stored: Record) -> None:

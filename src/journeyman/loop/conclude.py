@@ -26,7 +26,7 @@ from journeyman.endings import (
 from journeyman.errors import InvalidArguments, is_ours, log_caught
 from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
-from journeyman.journal import TypedCodec
+from journeyman.journal import END, Journal, TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Finished, Outcome, Run, applied
 from journeyman.loop.results import dump_result, load_result
@@ -258,7 +258,7 @@ async def known_end(run: Run) -> Result[Any] | None:
     journal = run.options.runtime.journal
     if journal is None or run.above is None or not journal.is_replaying():
         return None
-    place = journal.reserve("end", effect="pure")
+    place = journal.reserve(END, effect="pure")
     if not place.is_known:
         return None
 
@@ -285,12 +285,23 @@ async def known_end(run: Run) -> Result[Any] | None:
 async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
     """Note in the journal that the run has ended, so that nobody is told of it in a later life. One that was stopped
     has not, unless its own time was up: it may go on."""
-    if run.options.runtime.journal is None or run.clock.prepared_s is None:
-        return
-    scope = run.scope
+    journal, scope = run.options.runtime.journal, run.scope
     is_late = scope.cause in ("deadline", "attempt_deadline") and scope.source is scope
-    if isinstance(result, Failure) and scope.cause is not None and not is_late:
+    if journal is None or (isinstance(result, Failure) and scope.cause is not None and not is_late):
         return
+    try:
+        is_stored = run.clock.prepared_s is not None and await _store_end(run, journal, result)
+        if run.above is None and not is_stored:
+            journal.end_life()
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        said = words_without_secrets(error)
+        _log.warning("%s: its journal does not know that it has ended, and goes on with it: %s", run.path[-1], said)
+
+
+async def _store_end(run: Run, journal: Journal, result: Success[Any] | Failure) -> bool:
+    """Store how the run has ended. False: it had ended in an earlier life."""
 
     async def end(_: Run) -> _End | str:
         code = result.code if isinstance(result, Failure) else "success"
@@ -299,15 +310,10 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
         document: JsonValue = from_json(dump_result(result, run.agent, written=run.hand_in.last_raw))
         return _End(code=code, result=document, usage=run.ledger.usage, calls_below=run.ledger.calls_below)
 
-    place = run.options.runtime.journal.reserve("end", effect="pure")
     unstored = 0 if run.above is None else run.calls.n_unstored  # which a run that is replayed counts again
-    try:
-        await place.step(lambda: end(run), codec=StepCodec("end", _ENDS, None, counts=lambda _: unstored))
-    except BaseException as error:
-        if not is_failure(error):
-            raise
-        said = words_without_secrets(error)
-        _log.warning("%s: its journal does not know that it has ended, and goes on with it: %s", run.path[-1], said)
+    codec = StepCodec("end", _ENDS, None, counts=lambda _: unstored)
+    await journal.reserve(END, effect="pure").step(lambda: end(run), codec=codec)
+    return codec.known is None
 
 
 async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:

@@ -303,7 +303,9 @@ def _takes_what_a_run_gives(reserve: Callable[..., object], *, is_method: bool) 
     return True
 
 
-_OF_JOURNALS: Final = ("reserve", "begin_life", "stored", "is_replaying", "name", "wait", "waits", "sent")
+_OF_JOURNALS: Final = (
+    *("reserve", "begin_life", "end_life", "stored", "is_replaying", "n_cut_calls", "name", "wait", "waits", "sent"),
+)
 
 
 def _attempts_problem(given: object) -> Iterator[Problem]:

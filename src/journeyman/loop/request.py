@@ -98,15 +98,18 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         ProviderError: of the last request.
         BudgetRefused: too little is left.
     """
-    if run.options.runtime.journal is None:
+    journal, n_cut = run.options.runtime.journal, 0
+    if journal is None:
         return await _made(run, call)
 
     async def work() -> _StoredAnswer:
-        response = await _made(run, call)
+        response = await _made(run, call, n_cut)
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
-    place, codec = _place_of(run, call, run.options.runtime.journal, step), _AnswerCodec(call)
+    place, codec = _place_of(run, call, journal, step), _AnswerCodec(call)
+    if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
+        n_cut = journal.n_cut_calls()
     if run.tape is not None and place.is_known:
         run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
     answer = await place.step(work, codec=codec)
@@ -130,15 +133,22 @@ def _place_of(run: Run, call: ModelCall, journal: Journal, step: str) -> Reserva
     return journal.reserve(run.key(step), effect="idempotent", about=about)
 
 
-async def _made(run: Run, call: ModelCall) -> Response:
+async def _made(run: Run, call: ModelCall, n_cut: int = 0) -> Response:
+    """Make a call; before that, count what was reserved for it in each of the `n_cut` lives that died in it."""
     ask = partial(respond, call.model, retries=run.retries, on_part=call.on_part, on_cut=run.cut_off, asked=call.asked)
     if not run.attempt.budget.limits_spending:
         return await ask(call.request, spent=call.spend)
     payment = _Payment(run, call)
     try:
+        for _ in range(n_cut):
+            await payment.reserve()
+            payment.spend(_UNKNOWN_USE)
         return await ask(payment.reserve, spent=payment.spend)
     finally:
         payment.settle(NOTHING_USED)
+
+
+_UNKNOWN_USE: Final = Usage(requests=1, exact=False)
 
 
 @lazy_dataclass()

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
-from journeyman.journal import LIFE, Lives, Steps, StoringJournal, worked_s
+from journeyman.journal import LIFE, LIFE_OVER, Lives, Steps, StoringJournal, worked_s
 from journeyman.store.file import File, Lock
 from journeyman.types import JsonObject
 
@@ -34,10 +34,15 @@ class FileJournal(StoringJournal):
 
     def begin_life(self, prefix: str = "") -> float:
         rows = self.file.rows("SELECT key, at FROM steps WHERE run = ? ORDER BY n", (self.run,))
-        used_s = worked_s([(key, at) for key, at in rows if key.startswith(prefix)])
+        before = [(key, at) for key, at in rows if key.startswith(prefix)]
+        used_s = worked_s(before)
         StoringJournal.begin_life(self, prefix)
+        self._lives.learn(prefix, [key for key, _ in before])
         self._insert(f"{prefix}{LIFE}", None)
         return used_s
+
+    def end_life(self, prefix: str = "") -> None:
+        self._insert(f"{prefix}{LIFE_OVER}", None)
 
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
         known: dict[str, bytes | None] = {}
