@@ -133,12 +133,9 @@ async def test_a_wrong_argument_is_a_failure_and_no_exception(stage: Stage, name
 
 
 async def test_all_wrong_arguments_and_the_input_are_told_at_once(stage: Stage) -> None:  # D44
-    wrong: Any = {
-        "callbacks": Callbacks(on_success=3),
-        "runtime": Runtime(gate=3, journal=4),
-        "abort": True,
-        "input": 5,
-    }  # pyright: ignore[reportArgumentType]
+    bad: Any = 3
+    broken = Runtime(gate=bad, journal=bad)
+    wrong: Any = {"callbacks": Callbacks(on_success=bad), "runtime": broken, "abort": True, "input": 5}
     issues = context_of(await run(talker(stage.model(["Never."])), **wrong), InvalidInputContext).issues
     assert [words.split()[0] for words in issues] == [
         *("Callbacks.on_success", "abort", "Runtime.journal", "Runtime.gate"),
