@@ -27,7 +27,7 @@ from journeyman.budget import Allowance
 from journeyman.data import lazy_dataclass
 from journeyman.endings import Place
 from journeyman.errors import OutcomeUnknown, StoreError
-from journeyman.events import Delivery, TaskInfo
+from journeyman.events import Delivery, Event, TaskInfo
 from journeyman.gate import Approval, Decision
 from journeyman.inbox import Outside
 from journeyman.json_numbers import read_json, write_json
@@ -716,7 +716,7 @@ class RecordingSink(Protocol):
         """True while somebody looks at how an answer is written."""
         ...
 
-    def hear(self, event: object) -> None:
+    def hear(self, event: Event) -> None:
         """Record an event."""
         ...
 

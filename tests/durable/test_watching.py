@@ -13,6 +13,7 @@ from journeyman.models.scripted import ScriptedModel, call
 from tests.durable.processes import START, Stage, a_row, claimed
 from tests.durable.worlds import World, asking_agent, until
 from tests.play import make_tool, raising
+from tests.support.made_events import made_events
 
 
 async def test_a_store_tells_who_drives_a_run_and_what_is_stored(tmp_path: Path) -> None:
@@ -34,6 +35,11 @@ async def test_a_store_tells_who_drives_a_run_and_what_is_stored(tmp_path: Path)
         (each.key, len(each.body or b"")) for each in records
     ]
     assert len(steps) == len(records) > 4
+    with made_events() as made:
+        async with Durable(tmp_path / "unwatched.db") as durable:
+            await durable.start(agent, "Pay.")
+            await Worker(durable, agents=[agent]).run(until_idle=True)
+    assert made == []
 
 
 async def test_a_store_tells_of_a_run_that_waits_and_is_woken(tmp_path: Path) -> None:

@@ -1,17 +1,40 @@
-"""What only the tests of the loop need: a reflected output, some answers of tools, and functions that go wrong."""
+"""What only the tests of the loop need: a reflected output, answers of tools, a model, and functions that go wrong."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from journeyman import Message, ModelSettings, Output, Result, Text, run, tool
 from journeyman.endings import Context
+from journeyman.model import Part, Request
 from journeyman.models.scripted import call
 from journeyman.types import JsonObject, ToolUse
 from tests.play import Report, Stage, failed, instance_of, report, reporter, submit, succeeded
 
 SUPERSEDED: Final = "Error: superseded by a later call in the same response."
 STOPPED: Final = "Error: the run was stopped before this call finished."
+
+
+class Speaking:
+    """A model that says these parts to every request, and raises an error among them."""
+
+    provider, name = "speaking", "fox-1"
+
+    def __init__(self, *parts: Part | BaseException) -> None:
+        self.parts = parts
+        self.requests: list[Request] = []
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        self.requests.append(request)
+        yield self._parts()
+
+    async def _parts(self) -> AsyncIterator[Part]:
+        for part in self.parts:
+            if isinstance(part, BaseException):
+                raise part
+            yield part
 
 
 def rejected(total: int) -> str:

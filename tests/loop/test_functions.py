@@ -1,7 +1,7 @@
 """Functions around the loop: of every kind, sync or async; and what comes of those that raise."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -23,13 +23,13 @@ from journeyman import (
     run,
 )
 from journeyman.endings import ApiErrorContext, ErrorCode, ModelUnavailableContext
-from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted
+from journeyman.model import BlockFinished, Request, ResponseFinished, ResponseStarted
 from journeyman.models.scripted import FunctionModel, call
 from journeyman.output import PerRun, StopGuard
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
 from tests.loop.callback_log import CallbackLog
-from tests.loop.parts import Unspeakable, broken, broken_later, leaking, unspeakable
+from tests.loop.parts import Speaking, Unspeakable, broken, broken_later, leaking, unspeakable
 from tests.play.agents import Report, report, reporter, submit, talker
 from tests.play.recorder import Recorder
 from tests.play.results import context_of, failed, succeeded
@@ -265,27 +265,8 @@ async def test_a_missing_key_is_a_failure_before_any_request(monkeypatch: pytest
     assert told.names == ["run_start", "failure"]
 
 
-class Odd:
-    """A model that gives the parts it is told to."""
-
-    provider = name = "odd"
-
-    def __init__(self, *parts: Part | BaseException) -> None:
-        self.parts = parts
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        yield self._parts()
-
-    async def _parts(self) -> AsyncIterator[Part]:
-        for part in self.parts:
-            if isinstance(part, BaseException):
-                raise part
-            yield part
-
-
 async def test_a_response_without_usage_is_an_answer_of_unknown_use() -> None:  # D39, A31
-    result = await run(talker(Odd(BlockFinished(Text("Done.")), ResponseFinished("end_turn"))), "Go.")
+    result = await run(talker(Speaking(BlockFinished(Text("Done.")), ResponseFinished("end_turn"))), "Go.")
     assert result.unwrap() == "Done."
     assert result.metadata.usage == Usage(requests=1, input_tokens=42, output_tokens=2, exact=False)
 
@@ -304,7 +285,7 @@ async def test_a_response_without_usage_is_an_answer_of_unknown_use() -> None:  
 )
 async def test_a_model_that_raises_anything_has_failed_as_a_provider(error: Exception, said: str) -> None:
     seen = Usage(requests=1, input_tokens=7)
-    failure = failed(await run(talker(Odd(ResponseStarted("odd", "", seen), error), request_retries=0), "Go."))
+    failure = failed(await run(talker(Speaking(ResponseStarted("odd", "", seen), error), request_retries=0), "Go."))
     context = context_of(failure, ApiErrorContext)
     assert (context.kind, failure.phase) == ("unknown", "iteration")
     assert said in context.message
@@ -313,7 +294,7 @@ async def test_a_model_that_raises_anything_has_failed_as_a_provider(error: Exce
 
 
 async def test_a_model_that_cannot_even_be_asked_has_failed_as_a_provider() -> None:  # D39
-    class Closed(Odd):
+    class Closed(Speaking):
         def stream(self, request: Request) -> Any:  # noqa: ANN401 - it gives nothing
             raise OSError("closed")
 
@@ -321,7 +302,7 @@ async def test_a_model_that_cannot_even_be_asked_has_failed_as_a_provider() -> N
 
 
 async def test_a_model_that_does_not_open_is_a_failure(recorder: Recorder) -> None:  # D39
-    class Shut(Odd):
+    class Shut(Speaking):
         @asynccontextmanager
         async def open(self) -> AsyncGenerator[None]:
             raise OSError("shut")

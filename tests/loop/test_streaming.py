@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, ProviderError, run, stream, tool
+from journeyman import Agent, ProviderError, ToolContext, run, stream, tool
 from journeyman.events import (
     AttemptStarted,
     Event,
@@ -31,12 +31,27 @@ from tests.play.results import failed, succeeded
 from tests.play.stage import Stage, broken
 from tests.play.tools import make_tool
 from tests.support.clock import virtual_clock
+from tests.support.made_events import made_events
 
 
 def play(stage: Stage) -> Agent[Report]:
     """Return an agent whose run has everything in it: thinking, text, a call, a rejection, a success."""
     first = say(Thinking("Where is it?", "c2ln"), "I look.", call("look", where="left", id="a"))
     return reporter(stage.model([first, report(7, "out"), say("Again.", report(2, id="o2"))]))
+
+
+async def test_no_event_is_made_for_nobody(stage: Stage, recorder: Recorder) -> None:
+    @tool
+    async def weigh(ctx: ToolContext) -> None:
+        ctx.progress("on the scales")
+
+    late = ProviderError("busy", kind="overloaded", retry_after_s=0)
+    for listener in (None, recorder):
+        model = stage.model([late, call("weigh"), call("weigh"), report(7, "out"), report(2, id="o2")])
+        with made_events() as made:
+            succeeded(await run(reporter(model, tools=[weigh]), "Go.", on_event=listener))
+        assert made == [type(each).__name__ for each in recorder.events]
+    assert {"ModelRetried", "ToolProgress", "LayerStarted", "ValidationFailed", "AttemptCompleted"} < {*made}
 
 
 async def test_a_streamed_run_is_the_same_run(stage: Stage) -> None:  # R11, R74

@@ -1,8 +1,8 @@
 """What counts of an answer whose use nobody told: its words by an estimate, and else what was reserved for it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -50,31 +50,11 @@ from journeyman.models.wrappers import FallbackModel, RateLimitedModel
 from journeyman.store import Store
 from journeyman.types import Effect, Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
+from tests.loop.parts import Speaking
 from tests.models.raw_server import RawServer, hanging_after
 from tests.play import context_of, n_answers, succeeded, virtual_clock
 
 WORD = "fox and hound "  # 14 bytes: 3.5 tokens, by the estimate
-
-
-class Speaking:
-    """A model that says these parts to every request, and raises an error among them."""
-
-    provider, name = "speaking", "fox-1"
-
-    def __init__(self, *parts: Part | BaseException) -> None:
-        self.parts = parts
-        self.requests: list[Request] = []
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        self.requests.append(request)
-        yield self._said()
-
-    async def _said(self) -> AsyncIterator[Part]:
-        for part in self.parts:
-            if isinstance(part, BaseException):
-                raise part
-            yield part
 
 
 def broken_off(usage: Usage | None = None) -> ProviderError:

@@ -99,8 +99,8 @@ class RunDriver:
     look: Callable[[], Awaitable[bool]]
     """Delivers what was sent to the runs that are driven here."""
     here: Here
-    stored: Callable[..., None] | None = None
-    """Gets the key, size and time of each step that was stored."""
+    stored: Callable[[str, int, float], None] | None = None
+    """Gets the key, the size in bytes and the seconds of each step that was stored."""
     strict: bool = False
     post: SignalPost = field(default_factory=SignalPost)
     """What other runs have said to it."""

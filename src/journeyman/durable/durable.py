@@ -43,7 +43,7 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
-from journeyman.events import Callbacks, Listener, RunQueued
+from journeyman.events import Callbacks, Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.journal import new_id
 from journeyman.loop.attempts import run as run_once
@@ -590,9 +590,7 @@ class Durable:
             if difference is not None:
                 raise RunDiffers(id, difference)
         if row.id == made.id and is_queued:
-            after_s = 0.0 if row.wake is None else row.wake - row.created
-            queued = RunQueued(path=(row.agent,), run=row.id, queue=row.queue, priority=row.priority, after_s=after_s)
-            self.hub.show(queued)
+            self.hub.tell_queued(row)
         self.hub.notify()
         return row
 

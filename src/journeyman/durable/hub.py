@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from journeyman.agent import Agent
 from journeyman.cancel import cancel_within
@@ -27,6 +27,7 @@ from journeyman.events import (
     RunClaimed,
     RunClaimLost,
     RunNeedsAttention,
+    RunQueued,
     RunSuspended,
     RunWoken,
     StepStored,
@@ -34,6 +35,7 @@ from journeyman.events import (
 from journeyman.loop.results import load_result
 from journeyman.loop.watch import Watch
 from journeyman.result import Result
+from journeyman.types import RunPath
 
 _log = logging.getLogger("journeyman")
 _POLL_S: Final = 0.1
@@ -48,6 +50,15 @@ _GIVE_BACK_S: Final = 1.0
 """How long it may take then to give runs back that nobody else looks for, in seconds."""
 _YEAR_2020: Final = 1_577_836_800.0
 """When it began, in seconds since 1970."""
+
+
+class _ClaimPlace(TypedDict):
+    """The place of an event in a claim of a run, as its constructor takes it."""
+
+    path: RunPath
+    run: str
+    worker: str
+    epoch: int
 
 
 class Hub:
@@ -263,7 +274,8 @@ class Hub:
                 raise RunInUse(row.name or row.id, "this process" if id in self._drives else f"the process {row.owner}")
             how = "blocked" if row.status == "blocked" else "held"
             return Exit(how=how, why=row.why or "")
-        self._tell_claimed(row, claim, asyncio.get_running_loop().time() - began_s)
+        if self._watch is not None:
+            self._tell_claimed(row, claim, asyncio.get_running_loop().time() - began_s)
         outcome = await self._driven(claim, program)
         if isinstance(outcome, Exit) and outcome.error is not None:
             raise outcome.error
@@ -279,7 +291,7 @@ class Hub:
             suspend_after_s=self._linger_s if program.turn is None or program.may_leave else inf,
             strict=self._strict,
             look=self.look,
-            stored=None if self._watch is None else partial(self._tell, StepStored, claim),
+            stored=None if self._watch is None else partial(self._tell_stored, claim),
             here=self,
         )
         try:
@@ -287,36 +299,47 @@ class Hub:
         finally:
             del self._drives[claim.row.id]
             self.notify()
-        match outcome:
-            case Exit(how="suspended"):
-                self._tell(RunSuspended, claim)
-            case Exit(how="fenced"):
-                self._tell(RunClaimLost, claim)
-            case Exit(how="blocked"):
-                self._tell(RunNeedsAttention, claim, reason=outcome.why)
-            case _:
-                pass
+        if self._watch is not None and isinstance(outcome, Exit):
+            self._tell_left(claim, outcome)
         return outcome
 
-    def show(self, event: DurableEvent) -> None:
-        """Give an event to whoever watches the store's runs here."""
+    def tell_queued(self, row: Row) -> None:
+        """Tell that a run was stored for a worker."""
+        if self._watch is not None:
+            after_s = 0.0 if row.wake is None else row.wake - row.created
+            self._show(
+                RunQueued(path=(row.agent,), run=row.id, queue=row.queue, priority=row.priority, after_s=after_s)
+            )
+
+    def _show(self, event: DurableEvent) -> None:
         if self._watch is not None:
             self._watch.show(event)
 
-    def _tell(self, kind: Callable[..., DurableEvent], claim: Claim, **facts: object) -> None:
-        if self._watch is None:
-            return
-        row = claim.row
-        self._watch.show(kind(path=(row.agent,), run=row.id, worker=self.engine.owner, epoch=claim.epoch, **facts))
+    def _place(self, claim: Claim) -> _ClaimPlace:
+        return {"path": (claim.row.agent,), "run": claim.row.id, "worker": self.engine.owner, "epoch": claim.epoch}
 
     def _tell_claimed(self, before: Row, claim: Claim, duration_s: float) -> None:
         """Tell that a run was claimed, and whether it waits no more. `before`: as it was."""
-        row = claim.row
-        self._tell(
-            RunClaimed, claim, taken_from=before.owner, n_lives=row.lives, n_steps=row.n_steps, duration_s=duration_s
+        row, place = claim.row, self._place(claim)
+        self._show(
+            RunClaimed(**place, taken_from=before.owner, n_lives=row.lives, n_steps=row.n_steps, duration_s=duration_s)
         )
         if before.owner is None and before.asked is not None:
-            self._tell(RunWoken, claim)
+            self._show(RunWoken(**place))
+
+    def _tell_stored(self, claim: Claim, key: str, size: int, duration_s: float) -> None:
+        self._show(StepStored(**self._place(claim), key=key, bytes=size, duration_s=duration_s))
+
+    def _tell_left(self, claim: Claim, leaving: Exit) -> None:
+        match leaving.how:
+            case "suspended":
+                self._show(RunSuspended(**self._place(claim)))
+            case "fenced":
+                self._show(RunClaimLost(**self._place(claim)))
+            case "blocked":
+                self._show(RunNeedsAttention(**self._place(claim), reason=leaving.why))
+            case _:
+                pass
 
     # -- what is sent out here
 

@@ -159,8 +159,8 @@ class Lease:
         self._leave = leave
         self._look = look
         self._stir = stir
-        self.stored: Callable[..., None] | None = None
-        """Gets the key, size and time of each step that was written."""
+        self.stored: Callable[[str, int, float], None] | None = None
+        """Gets the key, the size in bytes and the seconds of each step that was written."""
         self._accepts = accepts
         self._is_open = asyncio.Event()
         self._is_open.set()
@@ -302,7 +302,7 @@ class Lease:
         began_s = self._clock()
         written = await self._written(made, starts, posts)
         if self.stored is not None and written == "written":
-            self.stored(key=key, bytes=len(body or b""), duration_s=self._clock() - began_s)
+            self.stored(key, len(body or b""), self._clock() - began_s)
         if written == "fenced":
             await self.leave(Exit(how="fenced", why="somebody else drives it now"))
         if written == "taken":

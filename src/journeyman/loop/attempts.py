@@ -40,6 +40,7 @@ from journeyman.loop.record import (
     Run,
     RunOptions,
     applied,
+    attempt_place,
     current_path,
     current_run,
     input_for_functions,
@@ -281,7 +282,8 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
             recall(budget, run.options.runtime.journal, f"attempt/{attempt}/")
         run.scope.limit_attempt(each.seconds)
     run.attempt = Attempt(attempt, now, budget, phase="iteration", is_open=True)
-    await run.tell(AttemptStarted)
+    if run.watch is not None:
+        await run.tell(AttemptStarted(**attempt_place(run)))
     run.states.number = attempt
     if run.agent.attempt_state is not None:
         make: Callable[..., object] = run.agent.attempt_state
@@ -306,7 +308,8 @@ async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:
 
 async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> ErrorInfo | None:
     """Tell the model what is wrong with its output, and close the attempt. An ending: there is no way to tell."""
-    await run.tell(ValidationFailed, feedback=verdict.report.feedback)
+    if run.watch is not None:
+        await run.tell(ValidationFailed(**attempt_place(run), feedback=verdict.report.feedback))
     run.enter("prompt_generation", "building the error prompt")
     try:
         key = f"attempt/{run.attempt.number}/feedback"

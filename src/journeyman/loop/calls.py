@@ -24,7 +24,7 @@ from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgr
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
 from journeyman.journal import Journal, Reservation, TypedCodec, about_call
 from journeyman.json_numbers import write_json
-from journeyman.loop.record import Call, Outcome, Run, StepTally, current_tally, released
+from journeyman.loop.record import Call, Outcome, Run, StepTally, current_tally, iteration_place, released
 from journeyman.loop.steps import OutcomeCodec, StepCodec, decided, facts_of, note_outcome, recall_runs, take_step
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
@@ -101,7 +101,10 @@ async def _run_groups(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
             run.calls.announced[use.id] = use
             if run.watch is not None:
                 kind = _kind(run, use)
-                await run.tell(ToolCalled, tool_use_id=use.id, tool_name=use.name, kind=kind, tool_input=use.input)
+                called = ToolCalled(
+                    **iteration_place(run), tool_use_id=use.id, tool_name=use.name, kind=kind, tool_input=use.input
+                )
+                await run.tell(called)
         if len(group) == 1:
             done.append(await _run_call(run, group[0], _reserve(run, group[0])))
         else:
@@ -561,14 +564,16 @@ def _report_progress(run: Run, use: ToolUse, message: str, fraction: float | Non
 
 
 def _show_progress(run: Run, use: ToolUse, message: str, fraction: float | None) -> None:
-    if use.id in run.calls.announced and not run.scope.is_over:
-        name = run.calls.announced[use.id].name
-        run.show(ToolProgress, tool_use_id=use.id, tool_name=name, message=message, fraction=fraction)
+    watch, announced = run.watch, run.calls.announced
+    if watch is not None and use.id in announced and not run.scope.is_over:
+        name = announced[use.id].name
+        watch.show(ToolProgress(path=run.path, tool_use_id=use.id, tool_name=name, message=message, fraction=fraction))
 
 
 def _show_abandoned(run: Run, use: ToolUse) -> None:
-    name = run.calls.announced.get(use.id, use).name
-    run.show(CallAbandoned, tool_use_id=use.id, tool_name=name)
+    if run.watch is not None:
+        name = run.calls.announced.get(use.id, use).name
+        run.watch.show(CallAbandoned(path=run.path, tool_use_id=use.id, tool_name=name))
 
 
 async def _through_middlewares(
@@ -675,14 +680,16 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
             run.tape.failed(run.path, use.id, outcome.error)
     if run.watch is not None:  # the words of a result may be long
         await run.tell(
-            ToolFinished,
-            tool_use_id=use.id,
-            tool_name=use.name,
-            kind=kind,
-            tool_result=result.text,
-            is_error=result.is_error,
-            cached=outcome.cached,
-            duration_s=duration_s,
+            ToolFinished(
+                **iteration_place(run),
+                tool_use_id=use.id,
+                tool_name=use.name,
+                kind=kind,
+                tool_result=result.text,
+                is_error=result.is_error,
+                cached=outcome.cached,
+                duration_s=duration_s,
+            )
         )
 
 

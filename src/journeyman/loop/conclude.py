@@ -56,14 +56,16 @@ async def announce(run: Run) -> None:
     model, origin = run.options.runtime.model or run.agent.model, run.options.origin
     name = model if isinstance(model, str) else f"{getattr(model, 'provider', '?')}:{getattr(model, 'name', '?')}"
     await run.tell(
-        RunStarted,
-        agent=run.agent.name,
-        model=name,
-        max_attempts=run.max_attempts,
-        max_iterations=run.agent.limits.iterations,
-        tool_use_id=None if origin is None else origin.tool_use_id,
-        mode=None if origin is None else origin.mode,
-        description=run.agent.description,
+        RunStarted(
+            path=run.path,
+            agent=run.agent.name,
+            model=name,
+            max_attempts=run.max_attempts,
+            max_iterations=run.agent.limits.iterations,
+            tool_use_id=None if origin is None else origin.tool_use_id,
+            mode=None if origin is None else origin.mode,
+            description=run.agent.description,
+        )
     )
 
 
@@ -109,10 +111,10 @@ def left_behind(run: Run) -> Run:
     run.history, run.watch, run.tape, run.guard = History(), None, None, None
     run.options = replace(run.options, store_step=None, inbox=None)
     calls = tuple(rest.calls.announced.values())
-    for use in calls:
-        rest.show(CallAbandoned, tool_use_id=use.id, tool_name=use.name)
+    if rest.watch is not None:
+        for id, name in [(use.id, use.name) for use in calls] or [(None, None)]:
+            rest.watch.show(CallAbandoned(path=rest.path, tool_use_id=id, tool_name=name))
     if not calls:
-        rest.show(CallAbandoned, tool_use_id=None, tool_name=None)
         rest.ledger.spend(replace(NOTHING_USED, exact=False))
     names = ", ".join([f"the tool {use.name} (call {use.id})" for use in calls]) or f"what was {rest.attempt.doing}"
     _log.warning(
@@ -323,9 +325,9 @@ async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     if watch is None:
         return result
     if isinstance(result, Success):
-        await run.tell(RunSucceeded, output=own_copy(result.output), metadata=result.metadata)
+        await run.tell(RunSucceeded(path=run.path, output=own_copy(result.output), metadata=result.metadata))
     else:
-        await run.tell(RunFailed, error=result.error, metadata=result.metadata)
+        await run.tell(RunFailed(path=run.path, error=result.error, metadata=result.metadata))
     if len(watch.errors) == len(result.metadata.callback_errors):
         return result
     return replace(result, metadata=replace(result.metadata, callback_errors=tuple(watch.errors)))

@@ -43,7 +43,7 @@ from journeyman.gate import seen_of_hosted
 from journeyman.hosted.calls import hosted_calls
 from journeyman.inbox import Inbox
 from journeyman.loop.calls import run_calls
-from journeyman.loop.record import Iterated, Run, released
+from journeyman.loop.record import Iterated, Run, iteration_place, released
 from journeyman.loop.request import ModelCall, explain_cut, fit, note_failure, once, room_for_answer, shrink, taps_of
 from journeyman.loop.retry import respond
 from journeyman.loop.steps import CONTENT, decided
@@ -78,11 +78,13 @@ async def iterate(run: Run) -> Iterated | ErrorInfo:
     if run.watch is not None:
         await run.committed(said)
         await run.tell(
-            ModelResponded,
-            stop_reason=response.stop_reason,
-            text=said.text if said is not None else "",
-            usage=run.ledger.call_usage,
-            model=response.model or run.model.name,
+            ModelResponded(
+                **iteration_place(run),
+                stop_reason=response.stop_reason,
+                text=said.text if said is not None else "",
+                usage=run.ledger.call_usage,
+                model=response.model or run.model.name,
+            )
         )
     if any([type(block) is Opaque or (type(block) is Text and block.extra) for block in response.content]):
         await _tell_hosted(run, response)
@@ -108,7 +110,7 @@ async def _tell_hosted(run: Run, response: Response) -> None:
         if run.guard is not None:
             run.guard.see(seen_of_hosted(call, n_model_calls=run.ledger.n_model_calls - 1))
         if run.watch is not None:
-            await run.tell(HostedToolRan, call=call)
+            await run.tell(HostedToolRan(**iteration_place(run), call=call))
 
 
 async def _begin(run: Run) -> None:
@@ -132,7 +134,7 @@ async def _begin(run: Run) -> None:
         if run.watch.tape is not None and run.watch.tape.is_behind:
             await run.watch.tape.room()
         await released(run)
-        await run.tell(IterationStarted)
+        await run.tell(IterationStarted(**iteration_place(run)))
         await run.scope.checkpoint()
 
 
@@ -355,9 +357,7 @@ def _request_event(run: Run, part: Part) -> Event | None:
     match part:
         case Retried():
             return ModelRetried(
-                path=run.path,
-                attempt=run.attempt.number,
-                iteration=run.attempt.iteration,
+                **iteration_place(run),
                 request=part.attempt,
                 max_requests=part.max_attempts,
                 delay_s=part.delay_s,
@@ -365,7 +365,7 @@ def _request_event(run: Run, part: Part) -> Event | None:
                 message=str(part.error),
             )
         case Restarted():
-            return ModelRestarted(path=run.path, attempt=run.attempt.number, iteration=run.attempt.iteration)
+            return ModelRestarted(**iteration_place(run))
         case Answered(provider, model):
             return ModelAnswered(path=run.path, provider=provider, model=model)
         case _:

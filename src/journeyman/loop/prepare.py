@@ -48,6 +48,7 @@ from journeyman.loop.record import (
     current_run,
     current_tally,
     input_for_functions,
+    iteration_place,
 )
 from journeyman.loop.request import view_of
 from journeyman.loop.steps import CONTENT, TEXTS, decided, difference, first_state, recall
@@ -215,10 +216,8 @@ def _mute_of(run: Run, watch: Watch, journal: Journal) -> Callable[[], bool]:
         watch.is_muted = None
         if watch.above is not None and watch.above.is_muted is not None:
             watch.above.is_muted()  # whoever listens hears first that the run above goes on
-        place, usage, about = run.place, run.ledger.usage, run.agent.description
-        watch.show(
-            RunResumed(path=run.path, attempt=place.attempt, iteration=place.iteration, usage=usage, description=about)
-        )
+        usage, about = run.ledger.usage, run.agent.description
+        watch.show(RunResumed(**iteration_place(run), usage=usage, description=about))
         return False
 
     return is_muted

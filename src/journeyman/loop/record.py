@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field, fields, replace
-from functools import cache
+from dataclasses import field, replace
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
@@ -111,6 +110,19 @@ class Options:
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
+
+
+class AttemptPlace(TypedDict):
+    """The place of an event in an attempt, as its constructor takes it: `AttemptStarted(**attempt_place(run))`."""
+
+    path: RunPath
+    attempt: int
+
+
+class IterationPlace(AttemptPlace):
+    """The place of an event in an iteration: `IterationStarted(**iteration_place(run))`."""
+
+    iteration: int
 
 
 @lazy_dataclass()
@@ -310,7 +322,7 @@ class Run:
 
     @property
     def place(self) -> Place:
-        """Where the run is, as endings and events take it."""
+        """Where the run is, as endings and callbacks take it."""
         attempt = self.attempt
         return Place(attempt.number, attempt.iteration, attempt.phase, attempt.doing)
 
@@ -326,31 +338,15 @@ class Run:
         """Return the end of the run, here."""
         return ErrorInfo(context, self.place, cause)
 
-    def tell(self, kind: Callable[..., Event], /, **facts: object) -> Awaitable[None]:
-        """Tell those who watch what happens here: an event of `kind`, with its place filled in."""
+    def tell(self, event: Event) -> Awaitable[None]:
+        """Tell those who watch what happens here. Ask for `watch` before, so that no event is made for nobody."""
         watch = self.watch
-        if watch is None:
+        if watch is None:  # the work was left behind while it told something else
             return _TOLD
-        event = self._event(kind, facts)
         if watch.callbacks is not NO_CALLBACKS:
             return watch.tell(event, self.place)
         watch.show(event)
         return _TOLD
-
-    def show(self, kind: Callable[..., Event], /, **facts: object) -> None:
-        """Show the listeners what happens here, when it is no step that callbacks wait for."""
-        if self.watch is not None:
-            self.watch.show(self._event(kind, facts))
-
-    def _event(self, kind: Callable[..., Event], facts: Mapping[str, object]) -> Event:
-        attempt = self.attempt
-        match _place_fields(kind):
-            case ("attempt", "iteration"):
-                return kind(path=self.path, attempt=attempt.number, iteration=attempt.iteration, **facts)
-            case ("attempt",):
-                return kind(path=self.path, attempt=attempt.number, **facts)
-            case _:
-                return kind(path=self.path, **facts)
 
     def say(self, *content: UserContent) -> None:
         """Stage what the run's user says."""
@@ -360,8 +356,9 @@ class Run:
 
     async def committed(self, message: Message | None) -> None:
         """Tell of a message that became part of the history."""
-        if message is not None:
-            await self.tell(MessageCommitted, message=message, index=len(self.history.messages) - 1)
+        if message is not None and self.watch is not None:
+            index = len(self.history.messages) - 1
+            await self.tell(MessageCommitted(path=self.path, message=message, index=index))
 
     async def complete_attempt(self, *, succeeded: bool) -> None:
         """Record the attempt, and tell that it has ended."""
@@ -369,7 +366,8 @@ class Run:
         attempt, usage = self.attempt, self.ledger.attempt_usage
         record = AttemptRecord(number=attempt.number, iterations=attempt.iteration, usage=usage, report=attempt.report)
         self.records.append(record)
-        await self.tell(AttemptCompleted, succeeded=succeeded)
+        if self.watch is not None:
+            await self.tell(AttemptCompleted(**attempt_place(self), succeeded=succeeded))
 
     def end(self, code: ErrorCode | None) -> None:
         """Tell the run above how this one ended: with an error, or well."""
@@ -390,6 +388,17 @@ class Run:
                 tally.numbers.append(self.number)
                 tally.calls += self.ledger.calls
                 tally.background.append(self.ledger.background_usage)
+
+
+def attempt_place(run: Run) -> AttemptPlace:
+    """Return where a run is, as the events of its attempt take it."""
+    return {"path": run.path, "attempt": run.attempt.number}
+
+
+def iteration_place(run: Run) -> IterationPlace:
+    """Return where a run is, as the events of its iteration take it."""
+    attempt = run.attempt
+    return {"path": run.path, "attempt": attempt.number, "iteration": attempt.iteration}
 
 
 def content_of(run: Run) -> tuple[UserContent, ...]:
@@ -418,11 +427,6 @@ class _Told:
 
 
 _TOLD = _Told()
-
-
-@cache
-def _place_fields(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind) if each.name in ("attempt", "iteration"))
 
 
 current_path: ContextVar[RunPath] = ContextVar("journeyman_path", default=())

@@ -28,7 +28,7 @@ from journeyman.errors import (
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
-from journeyman.loop.record import Run
+from journeyman.loop.record import Run, iteration_place
 from journeyman.loop.retry import respond
 from journeyman.model import Model, Part, Prefix, Request, Response, Tap, context_window_of, price_of, unpriced
 from journeyman.types import NOTHING_USED, Message, ToolUse, Usage, adapter_of
@@ -478,9 +478,7 @@ async def _compact(
         elif reason not in ("breaker", "asked"):
             view.failed()
     compacted = ContextCompacted(
-        path=run.path,
-        attempt=run.attempt.number,
-        iteration=run.attempt.iteration,
+        **iteration_place(run),
         reason=reason,
         before_tokens=before_tokens,
         after_tokens=view.tokens,

@@ -20,7 +20,7 @@ from journeyman.endings import ErrorInfo, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
-from journeyman.loop.record import Candidate, Layer, Run, applied
+from journeyman.loop.record import Candidate, Layer, Run, applied, attempt_place
 from journeyman.loop.steps import decided
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.context import own_copy
@@ -150,7 +150,9 @@ async def _announced(run: Run, layer: Layer) -> LayerOutcome:
     """Run one layer between its two events. One that is cut short is completed when the run ends."""
     await run.scope.checkpoint()
     run.attempt.open_layer = layer
-    await run.tell(LayerStarted, name=layer.name, description=layer.description, kind=layer.kind)
+    if run.watch is not None:
+        about = layer.description
+        await run.tell(LayerStarted(**attempt_place(run), name=layer.name, description=about, kind=layer.kind))
     try:
         outcome = await layer.work()
     except ValidatorBroken as broken:
@@ -165,7 +167,8 @@ async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
     run.attempt.open_layer = None
     so_far = run.attempt.report.layers if run.attempt.report else ()
     run.attempt.report = ValidationReport(layers=(*so_far, outcome))
-    await run.tell(LayerCompleted, outcome=outcome)
+    if run.watch is not None:
+        await run.tell(LayerCompleted(**attempt_place(run), outcome=outcome))
 
 
 # -- one validator -----------------------------------------------------------------------------------------------------

@@ -188,22 +188,42 @@ def _call_of(event: Event) -> tuple[str, tuple[object, ...], _CallFacts]:
         case ModelResponded():
             return "on_model_response", (event,), _NO_CALL
         case _:
-            name, fact = _STEPS.get(type(event), ("", ""))
-            return name, (getattr(event, fact),) if fact else (), _NO_CALL
+            return _STEPS.get(type(event), ""), _fact_of(event), _NO_CALL
 
 
-_STEPS: Final[Mapping[type, tuple[str, str]]] = {
-    RunStarted: ("on_run_start", ""),
-    AttemptStarted: ("on_attempt_start", ""),
-    IterationStarted: ("on_iteration_start", ""),
-    LayerStarted: ("on_layer_start", "name"),
-    LayerCompleted: ("on_layer_complete", "outcome"),
-    ValidationFailed: ("on_validation_failure", "feedback"),
-    AttemptCompleted: ("on_attempt_complete", "succeeded"),
-    RunSucceeded: ("on_success", "output"),
-    RunFailed: ("on_failure", "error"),
+def _fact_of(event: Event) -> tuple[object, ...]:
+    """Return the fact that the callback for a step is given, if it is given any."""
+    fact: tuple[object, ...] = ()
+    match event:
+        case LayerStarted():
+            fact = (event.name,)
+        case LayerCompleted():
+            fact = (event.outcome,)
+        case ValidationFailed():
+            fact = (event.feedback,)
+        case AttemptCompleted():
+            fact = (event.succeeded,)
+        case RunSucceeded():
+            fact = (event.output,)
+        case RunFailed():
+            fact = (event.error,)
+        case _:
+            pass
+    return fact
+
+
+_STEPS: Final[Mapping[type, str]] = {
+    RunStarted: "on_run_start",
+    AttemptStarted: "on_attempt_start",
+    IterationStarted: "on_iteration_start",
+    LayerStarted: "on_layer_start",
+    LayerCompleted: "on_layer_complete",
+    ValidationFailed: "on_validation_failure",
+    AttemptCompleted: "on_attempt_complete",
+    RunSucceeded: "on_success",
+    RunFailed: "on_failure",
 }
-"""The callback for each kind of event, and the fact that it is given; none for the empty name."""
+"""The callback for each kind of step."""
 
 _NO_CALL = _CallFacts()
 
@@ -275,7 +295,7 @@ class TwoTapes:
     def wants_words(self) -> bool:
         return self.first.wants_words or self.second.wants_words
 
-    def hear(self, event: object) -> None:
+    def hear(self, event: Event) -> None:
         self.first.hear(event)
         self.second.hear(event)
 

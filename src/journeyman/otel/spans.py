@@ -27,6 +27,7 @@ from journeyman.events import (
     AttemptStarted,
     CallAbandoned,
     ContextCompacted,
+    Event,
     LayerCompleted,
     MessageCommitted,
     RunFailed,
@@ -131,7 +132,7 @@ class SpanTape:
     # -- what a run tells
 
     @_quietly
-    def hear(self, event: object) -> None:
+    def hear(self, event: Event) -> None:
         take = self.takes.get(type(event))
         if take is not None:
             take(self, event)

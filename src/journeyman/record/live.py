@@ -13,11 +13,11 @@ import re
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from journeyman.cancel import call_in
 from journeyman.errors import StoreError
-from journeyman.events import ModelResponded, ModelRestarted, OutputDelta, RunFailed, RunSucceeded, ThinkingDelta
+from journeyman.events import Event, ModelResponded, ModelRestarted, OutputDelta, RunFailed, RunSucceeded, TextDelta
 from journeyman.record.fold import dumped
 from journeyman.record.outside import SignalRow
 from journeyman.store.storage import Storage
@@ -43,14 +43,12 @@ _UNFINISHED: Final = re.compile(r"[\w+/=.:-]{1,200}\Z", re.ASCII)
 """What may be the beginning of a secret: it is shown once it is whole."""
 
 
-def write_on(words: dict[RunPath, str], event: object) -> None:
+def write_on(words: dict[RunPath, str], event: Event) -> None:
     """Add a piece of an answer to the words of its run."""
-    told: Any = event
-    path: RunPath = told.path
     if isinstance(event, OutputDelta):  # it has all that was written so far
-        words[path] = event.json[-_MOST:]
-    elif not isinstance(event, ThinkingDelta) and hasattr(event, "text"):
-        words[path] = (words.get(path, "") + cast("str", told.text))[-_MOST:]
+        words[event.path] = event.json[-_MOST:]
+    elif isinstance(event, TextDelta):
+        words[event.path] = (words.get(event.path, "") + event.text)[-_MOST:]
 
 
 class Live:

@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from journeyman.definition import explain_arguments
 from journeyman.endings import START
-from journeyman.events import IterationStarted, RunSucceeded
+from journeyman.events import Event, IterationStarted, RunSucceeded
 from journeyman.journal import RecordingSink, Records, TapeEnd, TapeKind, Where, new_id
 from journeyman.model import Model, Request, Response, Tap
 from journeyman.record.facts import DELTAS, DROPPABLE, plain
@@ -170,7 +170,7 @@ class RunRecording:
     def is_behind(self) -> bool:
         return len(self._queue) >= MOST_WAITING
 
-    def hear(self, event: object) -> None:
+    def hear(self, event: Event) -> None:
         kind, line = type(event), self._line
         if kind in DELTAS:
             if line.live.is_watched and self._shows_words:
@@ -179,7 +179,7 @@ class RunRecording:
         if not self._writer.takes(line):
             return
         if line.live.words and kind in ENDS_WORDS:
-            line.live.words.pop(getattr(event, "path", ()), None)
+            line.live.words.pop(event.path, None)
         if isinstance(event, IterationStarted):
             line.live.places[event.path] = event.attempt, event.iteration
             if line.outside is not None and line.outside.has_waiting:
@@ -187,9 +187,8 @@ class RunRecording:
         if kind in DROPPABLE and len(self._queue) >= MOST_WAITING:
             self._line.dropped += 1
             return
-        if kind is RunSucceeded:  # the output is the program's, which may change it
-            success = cast("RunSucceeded", event)
-            event = replace(success, output=plain_output(success.output, None))
+        if isinstance(event, RunSucceeded):  # the output is the program's, which may change it
+            event = replace(event, output=plain_output(event.output, None))
         self._queue.append((self._line, time.time(), event))
 
     def note(self, kind: str, where: Where, **facts: object) -> None:
